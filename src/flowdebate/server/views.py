@@ -194,7 +194,7 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
     except BadFile as error:
         raise HTTPException(HTTPStatus.NOT_FOUND, str(error)) from None
     file_headers = _saved_as(await service.run(run_id), "html")
-    # Stricter than the policy for pages, which may load scripts, because a report may contain arbitrary content.
+    # Stricter than the policy for pages, which may load scripts: a report may contain arbitrary content.
     headers = {"content-security-policy": f"{report_policy()}; frame-ancestors 'none'", **file_headers}
     return Response(html.encode(errors="replace"), media_type="text/html", headers=headers)
 

@@ -136,8 +136,8 @@ class ActiveRuns:
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
         """Queue a run to start in its turn, once there is capacity; raise TooManyRuns if too many are waiting."""
         self.check_queue()
-        # As in the workers' queue, a run gets the first waiting run's turn, but comes after the last run of the same
-        # owner.
+        # As in the workers' queue, a run gets the turn of the first waiting run, but comes after the last run of its
+        # own owner.
         waiting = [
             (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
         ]
@@ -170,7 +170,7 @@ class ActiveRuns:
             try:
                 await head.begin()
             except TooManyRuns:
-                break  # another run took the slot; when it ends, this method is called again
+                break  # another run took the slot; this method is called again when it ends
             except FlowDebateError as error:  # for example RunNotFound, if the run was deleted in the meantime
                 _LOGGER.warning("run %s cannot be started: %s", head.run_id, error_text(error))
             self._queue = [queued_run for queued_run in self._queue if queued_run is not head]
@@ -192,7 +192,7 @@ class ActiveRuns:
         if not self._has_room(owner) or (not in_turn and self._next() is not None):
             starting.close()  # otherwise, asyncio would warn that the coroutine was never awaited
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
-        # Other runs may start at the same time, so count this one until it has a handle and is counted by `_running`.
+        # Other runs may start at the same time, so count this one until it has a handle and `_running` counts it.
         self._starting[owner] += 1
         try:
             handle = await starting
@@ -271,7 +271,7 @@ class ActiveRuns:
                 now = (stored.updated_at, stored.steps, stored.status, stored.owned)
                 if now != seen:
                     seen = now
-                    with suppress(ConfigurationError):  # without its pattern, only the run's end can be reported
+                    with suppress(ConfigurationError):  # without the run's pattern, only its end can be reported
                         follower = follower or self._follower(stored)
                         news = await follower.read(stored, await self._store.steps(run_id, after=follower.steps))
                         take = channel.update if news.anew else channel.extend

@@ -20,7 +20,7 @@ from flowdebate.runs.events import (
 )
 from flowdebate.runs.result import RunHandle
 
-# At most 25 updates per second, as documented in docs/service.md, so that pages are not rendered for each token.
+# At most 25 updates per second, as documented in docs/service.md, so that pages are not rendered anew for every token.
 _PACE = 0.04
 """Minimum interval in seconds between updates with streamed text, for all readers."""
 _START = b""
@@ -74,7 +74,7 @@ class _Text:
         self.length += len(text)
 
     def whole(self) -> str:
-        # pieces are joined only when read, because appending each one to the text would take quadratic time
+        # pieces are joined only when read, because appending them one by one would take quadratic time
         if len(self.pieces) > 1:
             self.pieces = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
@@ -129,7 +129,7 @@ class Channel:
     def publish(self, event: object) -> None:
         """Add one of the run's events as it happens."""
         match event:
-            # Not logged: a replay of the journal has no such event, so marks would no longer match.
+            # Not logged: replaying the journal does not produce this event, so marks would no longer match.
             case CallStarted():
                 self.calls[event.path] = self._numbered(event)
             case TextDelta():
@@ -143,7 +143,8 @@ class Channel:
             case CallRetried() | CallFellBack():
                 self._close_text(event.path)
                 self._append(event)
-            case TextWithdrawn():  # for readers of live text only, because a replay of the journal has no such event
+            # only for readers of live text, because replaying the journal does not produce this event
+            case TextWithdrawn():
                 if self.readers:
                     self._close_text(event.path)
                     self.log.append(Update("event", event))
@@ -181,7 +182,7 @@ class Channel:
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
-        # A call keeps its number, because readers identify the call by it.
+        # A call keeps its number, which readers use to identify it.
         self.calls = {path: self.calls.get(path) or self._numbered(call) for path, call in now.items()}
         self._notify()
 
@@ -202,7 +203,7 @@ class Channel:
 
     def _close_text(self, path: str) -> None:
         text = self.texts.pop(path, None)
-        if text is not None and self.readers:  # readers who join later get the whole answer from the event
+        if text is not None and self.readers:  # readers that join later get the whole answer from the event
             self.log.append(text)
 
     def _notify(self) -> None:
@@ -235,7 +236,7 @@ class Channel:
                 if self.ended and reader.is_done:
                     yield Update("end")
                     return
-                # If the version has changed, news arrived while the reader was handling the last update.
+                # If the version has changed, updates arrived while the reader was handling the last one.
                 if self._version == version:
                     await self._news.wait()
         finally:
@@ -245,9 +246,10 @@ class Channel:
 
     def _may_be_replayed(self, mark: str | None) -> bool:
         """Check whether a resumed run may still replay the event at `mark`."""
-        if self.ended or self._numbers or mark is None:  # calls in progress come after everything recorded
+        # calls in progress come after everything that has been recorded
+        if self.ended or self._numbers or mark is None:
             return False
-        # Marks come from outside, and int() rejects numbers with thousands of digits.
+        # Marks come from clients, and int() rejects numbers with thousands of digits.
         place = mark.partition("-")[0][:9]
         return place.isdecimal() and int(place) > len(self.positions)
 

@@ -81,7 +81,7 @@ class Evidence:
             outcome, problems = "unknown", (self.problem,)
         elif (different := await self._different_result()) is not None and (
             same_version or not different.startswith("`raw.verdict") or not self.changed_requests()
-        ):  # given different requests, a judge may also count differently
+        ):  # given different requests, a judge may also arrive at different counts
             outcome, problems = "differs", (different,)
         elif other := self.changed_requests():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
@@ -161,8 +161,8 @@ async def evidence_of(
     try:
         evidence = await replayed_as("full")
         if run.header.model is None and evidence.changed_requests():
-            # A journal contains only a model object's name, so try both profiles: the right one reproduces the recorded
-            # prompts.
+            # A journal contains only the name of a model object, so try both profiles: the right one reproduces the
+            # recorded prompts.
             concise = await replayed_as("concise")
             return evidence if concise.changed_requests() else concise
     except FlowDebateError as error:

@@ -38,8 +38,8 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
         raise ConfigurationError(
             location, "port", port, f"must be free on {host}, or 0 for any port", hint=hint
         ) from None
-    # Connections inherit this; otherwise, the body of a response would wait 40 ms for the client to acknowledge the
-    # head.
+    # Connections inherit this option; without it, the body of a response would wait 40 ms for the client to acknowledge
+    # the headers.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
 
@@ -101,7 +101,7 @@ class Recovery:
                 while not self._active.closing:
                     try:
                         await resume(run_id)
-                    except TooManyRuns:  # the remaining runs wait until one of those in progress has ended
+                    except TooManyRuns:  # the remaining runs wait until one of those in progress ends
                         await self._active.wait_for_change(self._poll)
                         continue
                     except FlowDebateError as error:

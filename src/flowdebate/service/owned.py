@@ -172,7 +172,7 @@ class OwnedService:
         """Return one of this owner's stored runs."""
         run = await self._service.store.run(run_id)
         if run.header.labels.get(OWNER) != self.owner:
-            # Raise the same error as for a missing run, to avoid revealing other owners' ids.
+            # Raise the same error as for a missing run, so as not to reveal other owners' ids.
             raise RunNotFound(self._service.store.name, run_id)
         return run
 

@@ -189,7 +189,7 @@ class Recipes:
         if self._model == EACH and values.get("model") is None:
             values["model"] = EACH
         plan_options = info.load_page().options.read({}, file=values, location=_OPTIONS)
-        if check is not None:  # checked before any file named in the options is read
+        if check is not None:  # checked before reading any file named in the options
             check(plan_options)
         if self.allowed is not None:
             self.allowed.check(plan_options)
@@ -208,7 +208,7 @@ class Recipes:
 
         `plan` replaces the stored plan. Raises ConfigurationError if this service lacks the run's pattern.
         """
-        # Runs that are imported, or only displayed, replay their reads and do not change the archive.
+        # Runs that are imported or merely displayed replay their reads and leave the archive unchanged.
         labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
             return self._of_plan(plan, limits, labels, recording=False)
@@ -219,7 +219,7 @@ class Recipes:
             problem = f"must be a run with a plan or of a registered pattern ({known}), but is of {run.header.block}"
             raise ConfigurationError("Service", "run_id", run.header.run_id, problem)
         plan = plan_of(run, {}, to_ask=to_ask)
-        # The run was imported, or started by a program that is allowed to use other models.
+        # The run was imported, or was started by a program that may use other models.
         if to_ask and self.allowed is not None:
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]
@@ -289,7 +289,7 @@ class Recipes:
 
     def _registered(self, run: StoredRun) -> str | None:
         plan = run.header.plan or {}
-        # Workers store their pattern's name under the key that plans use for a built-in pattern's name.
+        # Workers store their pattern's name under the key that plans use for the name of a built-in pattern.
         name = plan.get("registered", plan.get("pattern") if "workers" in plan else None)
         if name is None and not plan:  # the run was started by a program, and only its block identifies the pattern
             name = next(

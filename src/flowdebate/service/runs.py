@@ -39,7 +39,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
     """Return the archive for runs with these labels: their owner's archive or, without an owner, the shared one."""
     if OWNER not in labels:
         return stored_archive(store)
-    # Names in a store must be short and printable, whereas user names may be neither.
+    # Names in a store must be short and printable, but user names may be neither.
     digest = sha256(labels[OWNER].encode(errors="surrogatepass")).hexdigest()
     return stored_archive(store, name=f"{OWNER} {digest}")
 
@@ -293,7 +293,7 @@ async def each_run(
 ) -> AsyncIterator[StoredRun]:
     """Yield the runs listed by `list_runs`, reading the store page by page as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
-    if state == "left_behind":  # stores do not have this status, which denotes a run in progress without a live owner
+    if state == "left_behind":  # no store uses this status, which denotes a run in progress whose owner is gone
         status = "running"
     remaining = sys.maxsize if limit is None else limit
     while remaining > 0:
@@ -322,7 +322,7 @@ async def delete_run(store: Store, run_id: str) -> None:
     if isinstance(options, dict) and options.get("archive") and not header.foreign:
         await archive_of(store, header.labels).forget(f"{run_id}:{header.block}")
     await end_shares(store, run_id)
-    # Stores cannot delete documents, so overwrite them, unless somebody has replaced them in the meantime.
+    # Stores cannot delete documents, so overwrite them unless somebody has replaced them in the meantime.
     for key, body in (await store.documents(documents_of(run_id))).items():
         await store.put(documents_of(run_id), key, GONE, expected=body)
 
@@ -330,7 +330,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 async def delete_old_runs(store: Store, before: float) -> int:
     """Delete runs that are not in progress and have not changed since `before`; return how many were deleted."""
     number = 0
-    # A run's last change is never before its creation, so this finds all old runs.
+    # A run is never last changed before it is created, so this finds all old runs.
     async for run in each_run(store, before=(before, ""), brief=True):
         if not run.owned and run.updated_at < before:
             with suppress(RunNotFound, RunConflict):  # another process has deleted or resumed the run

@@ -147,14 +147,14 @@ class Service(Readership):
         check_seconds("Service", optional=True, keep_days=keep_days)
         self.keep_days = keep_days
         opened = workers.store if store is None and workers is not None else open_store(store, location="Service")
-        if opened is None and store is None:  # in other options, None means no store
+        if opened is None and store is None:  # None means "no store" in other options
             opened = open_store(default_store_path())
         if opened is None:
             raise ConfigurationError("Service", "store", store, "is required: a service stores its runs")
         self._opened = None if opened is store else opened
         """The store, if it was opened here and must therefore be closed here; otherwise None."""
-        # `close` lets calls in flight finish, because they are paid for, and need not be repeated once their answers
-        # are recorded.
+        # `close` lets calls in flight finish: they are already paid for, and recorded answers need not be requested
+        # again.
         self._draining = Draining(opened, requeue=recover)
         self._recovers = recover
         self.store: Store = self._draining
@@ -425,7 +425,7 @@ class Service(Readership):
             return None
         assert run.journal is not None  # noqa: S101 - it has a store
         pairs = changes_of(stored.header, run.journal.header)
-        if recipe.seed is None:  # otherwise each request would draw a different seed
+        if recipe.seed is None:  # otherwise, each request would draw a different seed
             del pairs["seed"]
         check_unchanged(self.store, run.run_id, pairs)
         return self._state_of(stored)
@@ -470,7 +470,7 @@ class Service(Readership):
         problem: str | None = None
         try:
             if handle is not None and outcome_of(stored) is None:
-                # Read it in this event loop, because the run continues there.
+                # Read the document in this event loop, because the run continues here.
                 document = read_document(stored, steps, so_far=UnfinishedRun(handle))
             else:
                 so_far = None
@@ -839,7 +839,7 @@ class Service(Readership):
             check=check,
         )
         recipe = await make_recipe(fork, options)
-        # A different pattern may expect answers in a different form from those recorded.
+        # A different pattern may expect answers in a form other than the recorded one.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             requests, places = dict[str, ModelRequest](), frozenset(edits)
@@ -891,7 +891,7 @@ class Service(Readership):
                     await self.cancel(run_id)
         self._draining.stop()
         await self._active.close(self._draining.quiet, patience)
-        # Workers close their store themselves, because they may serve other services as well.
+        # Workers close their store themselves because they may serve other services as well.
         if self._opened is not None and (self.workers is None or self._opened is not self.workers.store):
             with suppress(StoreError):
                 await close_store(self._opened)

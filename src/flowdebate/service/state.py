@@ -196,7 +196,7 @@ class RunDetails(RunState):
     def _read_question(header: RunHeader) -> str:
         return read_question(header.input)  # not truncated, because voters must be able to read what they are voting on
 
-    # The same form as for `--json`, which omits some fields and orders them differently from pydantic's dump.
+    # The same form as `--json`, which omits some fields and orders them differently from pydantic's dump.
     @field_serializer("document")
     def _document_data(self, document: Document | None) -> dict[str, Any] | None:
         return None if document is None else document.to_data()

@@ -42,13 +42,13 @@ class EndingServer(uvicorn.Server):
         try:
             await super().shutdown(sockets)
         finally:
-            if self._deadline is not None:  # the application running the server may continue after the server stops
+            if self._deadline is not None:  # the host application may keep running after the server stops
                 self._deadline.cancel()
 
     def _end_after(self, seconds: float, number: int) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        # The exit code that shells use to report a signal.
+        # The exit code by which shells report a signal.
         self._deadline = threading.Timer(seconds, os._exit, (128 + number,))
         self._deadline.daemon = True
         self._deadline.start()

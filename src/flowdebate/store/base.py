@@ -309,14 +309,14 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
     [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]
     """
     created_at, run_id = position
-    return (-created_at, encode_text(run_id))  # databases sort the stored text in this order
+    return (-created_at, encode_text(run_id))  # databases sort by the encoded text
 
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
     """Keep the run in `ending` while its end or release is written, and afterwards if the write may have failed."""
     # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
-    # still owned: the same store object must be able to take or delete it.
+    # is still owned: the same store object must be able to take or delete it.
     ending.add(run_id)
     try:
         yield
@@ -384,7 +384,7 @@ def encode_text(text: str) -> str:
     """
     if "\x00" not in text and _MARK not in text:
         try:
-            text.encode()  # seven times faster than the regular expression, and sufficient for nearly every string
+            text.encode()  # seven times as fast as the regular expression, and sufficient for nearly every string
         except UnicodeEncodeError:
             pass
         else:

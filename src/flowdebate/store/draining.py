@@ -39,7 +39,7 @@ class Draining(Store):
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         if self.stopping:
-            # Never return: an error would mark the run as failed, whereas it is about to be interrupted.
+            # Never return: an error would mark the run as failed, when it is about to be interrupted.
             await asyncio.Event().wait()
         if kind != "human":  # an answer may take days, so the run is suspended instead, with nothing in flight
             self._open.add((run_id, key))

@@ -157,7 +157,7 @@ async def import_runs(
     done = Imported()
     runs = read_runs(lines, source)
     try:
-        # Read and check lines in a thread, because there may be many of them, and they may be on disk.
+        # Read and check lines in a thread, because there may be many of them, and reading them may involve the disk.
         while (run_import := await asyncio.to_thread(next, runs, None)) is not None:
             run, rows, documents = run_import
             run_id = run.header.run_id
@@ -225,7 +225,7 @@ def read_runs(
             try:
                 value = read(line)
             except ValueError:
-                # An invalid line does not invalidate the complete runs before it.
+                # An invalid line does not invalidate the complete runs that precede it.
                 if current is not None and current.is_whole():
                     yield current.run, current.rows, current.documents
                     current = None
@@ -249,7 +249,7 @@ def read_runs(
 
 async def _add_documents(store: Store, collection: str, documents: Mapping[str, str]) -> None:
     for key, body in documents.items():
-        # Documents outlive runs: keep existing documents, unless they were deleted.
+        # Documents outlive runs: keep existing documents unless they were deleted.
         if not await store.put(collection, key, body):
             await store.put(collection, key, body, expected=GONE)
 
@@ -328,7 +328,7 @@ def export_schema() -> dict[str, Any]:
 def _text(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-        if _SURROGATE.search(text):  # stores can keep surrogates, but UTF-8 cannot encode them
+        if _SURROGATE.search(text):  # stores can hold surrogates, but UTF-8 cannot encode them
             text = json.dumps(value, allow_nan=False, default=_plain)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None

@@ -129,7 +129,7 @@ class MemoryStore(Store):
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
         if run.header.run_id in self._open():
             raise RunExists(self.name, run.header.run_id)
-        # An owner in another store means nothing here.
+        # An owner recorded in another store is meaningless here.
         self._runs[run.header.run_id] = _Record(replace(run, owned=False), {row.key: row for row in steps})
 
     async def documents_in(

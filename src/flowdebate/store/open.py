@@ -50,7 +50,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if isinstance(choice, Path):
         choice = str(choice)
     if isinstance(choice, str) and choice.strip():
-        # SQLite would report a damaged file, or create a database with that name.
+        # SQLite would report a damaged file, or create a database with this name.
         if choice.lower().endswith((".jsonl", ".ndjson")):
             name = hide_credentials(choice)
             hint = f"To import exported runs into a store, use `flowdebate import {name}` or import_runs()"
@@ -59,7 +59,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
-        # `isinstance` with a protocol checks each method; declared subclasses are recognized without these checks.
+        # `isinstance` with a protocol checks every method; this recognizes declared subclasses without those checks.
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
     problem = 'must be a Store, a path, "postgresql://…", "memory:", False for no store, or None for FLOWDEBATE_STORE'
@@ -84,7 +84,7 @@ def _open_by_name(place: str) -> Store:
     existing = _KNOWN.get(key)
     if existing is not None and not getattr(
         existing, "lost", False
-    ):  # a lost store accepts no writes, so the file must be opened again
+    ):  # a lost store no longer accepts writes, so the file must be opened again
         return existing
     if is_remote:
         from flowdebate.store.postgres.store import PostgresStore

@@ -113,13 +113,13 @@ GIVEN_UP: Final = "flowdebate.queue.given_up"
 # Values
 
 VERDICT: Final = "debate.verdict"
-# Kinds of links: to the span that queued the run, to the run's first span, and to the first span of the run's parent.
+# Kinds of links: to the span that queued the run, the run's first span, and the first span of the run's parent.
 SUBMITTED: Final = "submitted"
 RESUMED: Final = "resumed"
 FORKED: Final = "forked"
-CANCELLED: Final = "cancelled"  # `error.type` of cancelled work; for failures, it is the class of the error
+CANCELLED: Final = "cancelled"  # `error.type` for cancelled work; for failures, it is the error's class
 OTHER_PROVIDER: Final = "custom"
-# Providers whose names in the conventions differ from those in model names.
+# Providers whose names in the conventions differ from those used in model names.
 PROVIDERS: Final = {
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",

@@ -283,7 +283,7 @@ class _Chat(_Current):
 
     def finish(self) -> None:
         self._run.chats.pop(self._path, None)
-        # A model's name at a custom address does not identify the provider.
+        # A model name does not identify the provider if the server's address is custom.
         provider, host, port = names.server_names(self._request.attempts.server or "")
         if provider is not None:
             self._about[names.PROVIDER] = provider
@@ -362,7 +362,7 @@ class _RunTrace(_Current, Observer):
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
         """Count the cost of `attempts`, if known."""
         for attempt in attempts:
-            # the price function belongs to the application, and the run itself raises the function's errors
+            # the price function belongs to the application, and its errors are raised by the run itself
             with suppress(Exception):
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:

@@ -24,10 +24,10 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="AdapterConformance")
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
-# Seconds after which a test fails; large because a framework's first call may spend several seconds on imports.
+# Seconds until a test fails; large, because a framework's first call may spend several seconds on imports.
 _PATIENCE = 20.0
 _AT_ONCE = 4
-# With a listener, a different method of the framework is called; it may count tokens and fail differently.
+# With a listener, a different method of the framework is called, and it may count tokens and fail differently.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
 _SCHEMA = {
     "title": "Ruling",
@@ -176,7 +176,7 @@ class AdapterConformance:
         turns = [{"role": "assistant", "content": "Old answer"}, {"role": "user", "content": "Second question"}]
         request.messages = [*request.messages, *turns]
         await call.ask(make(script), request)
-        # A framework may receive a single string or several messages, but all parts must be present and in order.
+        # A framework may receive one string or several messages, but all parts must be present and in order.
         places = [script.prompts[0].index(text) for text in ("First question", "Old answer", "Second question")]
         assert places == sorted(places)
 
@@ -194,7 +194,7 @@ class AdapterConformance:
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
-        # Otherwise the framework itself repeats the request, or nothing does.
+        # Otherwise, either the framework retries the request itself or nobody does.
         if getattr(model, "retry", None) is not None:
             response = await call.ask(model, _request(output=OutputSchema.of(_SCHEMA)))
             assert response.data == {"winner": "con", "points": 1}

@@ -58,13 +58,13 @@ PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
 }
 """All promises to check, keyed by name."""
 
-# Too unusual to be in a prompt by chance: if it appears, the pattern put it there.
+# Too unusual to appear in a prompt by chance: if it does, the pattern put it there.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
 # Maximum number of examples tried to find a smaller one; each takes several runs.
 _SHRINKING = 100
-# Maximum number of locations in the application's code at which runs of the first example are cancelled.
+# Maximum number of locations in the application's code at which to cancel runs of the first example.
 _PLACES = 20
-# Duration in seconds above which a check announces the expected time, and the number of examples after which it does.
+# Expected duration in seconds above which a check announces it, and the number of examples after which it does.
 _LONG, _FEW = 60, 3
 
 
@@ -179,7 +179,7 @@ def _draw(check: _Check) -> None:
     from flowdebate.testing.strategies import examples
 
     options = check.options
-    # A `terminate_when` may wait for a word from its own code.
+    # A `terminate_when` may wait for a word that appears in its own code.
     predicates = [predicate for predicate in _predicates_of(_parts_of(check.make())) if predicate is not None]
     words = [
         word for predicate in predicates for code in _codes_of(predicate) for word in _strings_of(code) if word.strip()
@@ -189,8 +189,8 @@ def _draw(check: _Check) -> None:
         questions=options.get("questions"),
         texts=[*options.get("texts", ()), *words],
     )
-    # Failures are reported in this library's error, with an example to paste; a database would make checks depend on
-    # earlier checks.
+    # Failures are reported as this library's error, with an example to paste; a database would make checks depend on
+    # earlier ones.
     quiet = settings(
         max_examples=options.get("max_examples", 100),
         phases=[Phase.generate, *([Phase.shrink] if check.max_shrinks else [])],
@@ -206,13 +206,13 @@ def _draw(check: _Check) -> None:
     @quiet
     @given(drawn)
     def holds(example: Example) -> None:
-        # hypothesis seeds all examples alike, which might hide a block's random behavior.
+        # hypothesis seeds all examples the same way, which might hide a block's random behavior
         random.seed(f"{check.seed} {check.finding.examples} {check.finding.shrunk}")
         check.holds(example)
         if check.finding.broken is not None and check.finding.broken.example == example:
             raise check.finding.broken
 
-    with suppress(PromiseBroken, errors.Flaky):  # a block with state might only fail once
+    with suppress(PromiseBroken, errors.Flaky):  # a stateful block might fail only once
         holds()
     if check.finding.broken is None:
         check.whole()
@@ -244,7 +244,7 @@ class _Check:
         if self.finding.broken is None:
             self.finding.examples += 1
         elif self.finding.shrunk >= self.max_shrinks or self.finding.hung or self.finding.broken.example == example:
-            return  # hypothesis repeats the failing example, but a block with state might now pass
+            return  # hypothesis repeats the failing example, but a stateful block might pass this time
         else:
             self.finding.shrunk += 1
         start = monotonic()
@@ -307,7 +307,7 @@ class _Check:
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.finding.seen
         predicate, *rest = {id(test): test for test in _predicates_of(parts)}.values() or [None]
-        # Ignore inner patterns, and conditions on time, tokens or the application, which may never hold in a check.
+        # Ignore inner patterns and any conditions on time, tokens or the application, which may never hold in a check.
         seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
         seen.has_predicate = not rest and predicate is not None and not _waits_outside(predicate)
 
@@ -365,7 +365,7 @@ class _Check:
         def cancel() -> None:
             if handles and not handles[-1].done():
                 handles[-1].cancel()
-            elif remaining == 0:  # a run continued by a human's answer has started, but has not been returned yet
+            elif remaining == 0:  # a run resumed by a human's answer has started but has not been returned yet
                 asyncio.get_running_loop().call_soon(cancel)
 
         def notice(waits: Wait | None) -> None:

@@ -119,9 +119,9 @@ class ExampleModel:
             return response_of(answer, request, self.name)
         fields = (request.output_schema or {}).get("properties", {})
         if request.choices or fields.keys() & {"winner", "scores"}:
-            # The favorite is found by its stance, or by its arguments if the prompt has no stances, whatever its
-            # position and name in the judge view. A judge who prefers a position would break the promise that a verdict
-            # does not depend on the order.
+            # The favorite is identified by its stance, or by its arguments if the prompt has no stances, regardless of
+            # its position and name in the judge view. A judge that prefers a position would break the promise that a
+            # verdict does not depend on the order.
             favour = sum(self._example.choices)
             tied = favour % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))
             with suppress(MalformedResponse):  # another block's answer may have a field of the same name
@@ -151,10 +151,10 @@ class ExampleModel:
         return ModelResponse(data=data)
 
 
-# One in this many judges considers all positions equally good.
+# One judge in this many considers all positions equally good.
 _TIED = 5
 _TRANSITION = re.compile(r'"(Transition to [^"\n]+)"')
-# Maximum depth of a schema, which may refer to itself.
+# Depth limit for following a schema, which may refer to itself.
 _DEEPEST = 6
 
 
@@ -175,7 +175,7 @@ class _Drawn:
         return texts[self._hash(place) % len(texts)]
 
     def _hash(self, place: str) -> int:
-        # Not hash(), which differs between processes: examples must be reproducible from their repr.
+        # Not hash(), which varies between processes: examples must be reproducible from their repr.
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:

@@ -68,7 +68,7 @@ class Played:
         for event in self.view.events:
             if isinstance(event, RoundStarted):
                 around = event.path.rpartition("/")[0]
-                # A round may be a separate block, `debate/round[1]/…`, inside the pattern.
+                # A round may be a separate block inside the pattern, such as `debate/round[1]/…`.
                 paths.append(around.rpartition("/")[0] if around.endswith("]") else around)
         top = min((path.count("/") for path in paths), default=0)
         outermost = next((path for path in reversed(paths) if path.count("/") == top), "")
@@ -457,7 +457,8 @@ def gives_every_side_a_turn(seen: Coverage) -> Problems:
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
-    for turns in patterns.values():  # a pattern that never runs, such as an unused branch of a router, cannot be judged
+    # a pattern that never runs, for example in an unused branch of a router, cannot be judged
+    for turns in patterns.values():
         silent = [speaker for turn, speaker in turns if turn not in seen.heard]
         if silent and len(silent) < len(turns) and seen.examples >= _CHANCES * len(turns):
             yield f"{', '.join(map(repr, silent))} never spoke in {seen.runs} runs"
@@ -500,18 +501,18 @@ OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
 """Invented names in the other question, too rare to occur by chance."""
-# Number of examples per speaker after which chance no longer explains that a moderator never calls somebody.
+# Number of examples per speaker after which chance no longer explains why a moderator never calls somebody.
 _CHANCES = 5
 
 # Minimum length in characters: a shorter question, such as "Why?", may be in a prompt by chance.
 _TELLING = 12
-# Number of characters shown before the first difference, as context.
+# Number of characters of context shown before the first difference.
 _BEFORE = 40
 # Phases whose turns are ballots, which transcripts do not contain.
 _BALLOTS = ("poll", "vote")
 # Losses that are not failures; other promises check them.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
-# Measured fields, whose values differ between runs.
+# Measured fields, whose values vary between runs.
 _TIMES = frozenset({"seconds", "at"})
 
 
@@ -523,7 +524,7 @@ def _count_rounds(raw: object) -> int | None:
 def _find_blocks_showing(run: Played) -> set[str]:
     """Return the names of blocks with the question in their prompts."""
     text = clean_text(run.example.question)
-    # A question that looks like a line of the prompt is escaped in it.
+    # A question that looks like a line of the prompt appears there in escaped form.
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 

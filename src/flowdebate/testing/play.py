@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _OURS = str(Path(__file__).parents[1])
 _STANDARD = sysconfig.get_path("stdlib")
-# Seconds for a cancelled run to end, and for a thread to notice that its run exceeded the time limit.
+# Seconds allowed for a cancelled run to end, and for a thread to notice that its run has exceeded the time limit.
 _GRACE = 1.0
 
 
@@ -145,7 +145,7 @@ def _inwards(call: object) -> Iterator[FrameType]:
             return
         yield frame
         awaited = getattr(call, "cr_await", None) or getattr(call, "gi_yieldfrom", None)
-        # Python does not report manually driven calls, such as calls with a deadline, as awaited.
+        # Python does not report manually driven calls, such as those with a deadline, as awaited.
         call = awaited or getattr(call, "ag_await", None) or frame.f_locals.get("call")
 
 

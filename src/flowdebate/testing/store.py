@@ -39,7 +39,8 @@ TRICKY_TEXTS = (
 possible in JSON but is not valid UTF-8; `..` leads out of a folder; and some databases drop trailing blanks.
 """
 
-# Runs are listed by start time, and a clock may repeat a value, so each run starts a millisecond after the last.
+# Runs are listed by start time, and a clock may repeat a value, so each run starts a millisecond after the previous
+# one.
 _LATER = count(1)
 
 
@@ -278,7 +279,7 @@ class StoreConformance:
         await one.close()
         assert not (await other.run("r")).owned
         end = time.monotonic() + self.take_within
-        while True:  # it may take a server a moment to notice that the owner is gone
+        while True:  # a server may take a moment to notice that the owner is gone
             try:
                 taken_run = await other.take("r")
             except RunConflict:
@@ -318,7 +319,7 @@ class StoreConformance:
         before = await store.run("r"), await store.steps("r")
         await store.commit("r", "k", "loss", "2", 2.0)
         assert (await store.run("r"), await store.steps("r")) == before
-        # A recorded step must not change, even if two workers commit it because one of them was thought to be dead.
+        # A recorded step must not change, even if two workers commit it because one of them was presumed dead.
         await asyncio.gather(*(store.commit("r", "at once", "call", str(n), 1.0) for n in range(10)))
         assert (await store.run("r")).steps == 2
         assert [(row.key, row.seq) for row in await store.steps("r")] == [("k", 1), ("at once", 2)]
@@ -351,7 +352,8 @@ class StoreConformance:
     async def test_steps_are_in_order(self, store: Store) -> None:
         """Check that finished steps are in the order of their commits, followed by open steps sorted by key."""
         await store.create(header("r"))
-        # Sorted by code point: UTF-16 would put the woman before \uffff, and a language's collation "a" before "B".
+        # Sorted by code point: UTF-16 order would put the woman before \uffff, and a language's collation would put "a"
+        # before "B".
         for key in ("z", "B", "a", "é", "\U0001f469", "\uffff", "C"):
             await store.intend("r", key, "call", None)
         for key in ("z", "C"):
@@ -440,7 +442,7 @@ class StoreConformance:
         )
         await store.finish("b", "complete", None)
         await store.commit("a", "k", "call", "1", 9.0)
-        # Text is found by its case-folded form, which is longer than the text itself for ß and İ.
+        # Text is matched in its case-folded form, which is longer than the text itself for ß and İ.
         texts = {"STRASSE": "a", "école": "b", "\N{GREEK SMALL LETTER SIGMA}" * 2: "b", "i\u0307": "b", "ss": "a"}
         texts |= {"0%_\\": "a", "s%e": "", "A\x00B": "c", "0": "a", "\ud800": "c", "": "cba"}
         cases: list[tuple[dict[str, Any], str]] = [

@@ -28,7 +28,7 @@ from flowdebate.testing.store import TRICKY_TEXTS, header
 
 T = TypeVar("T")
 _TEXTS = st.sampled_from(TRICKY_TEXTS) | st.text(max_size=8)
-# Few values, so random operations collide on a step, or find a document with the expected text.
+# Few values, so that random operations collide on a step or find a document with the expected text.
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
 _BODIES = st.sampled_from("xyz")
 _KINDS = st.sampled_from(("call", "effect", "loss", "human"))
@@ -51,7 +51,7 @@ class _StoreMachine(RuleBasedStateMachine):
         self.stores: list[Store] = [make(), make()] if shared else [make()]
         self.model: MemoryStore = MemoryStore()
         self.owners: dict[str, Store] = {}
-        # All sequences of a test share a location; the mark identifies the runs of this one.
+        # All sequences in a test share a location; the mark identifies the runs of this one.
         self.mark: str = str(next(_NUMBERS))
 
     @initialize(target=runs)
@@ -72,7 +72,7 @@ class _StoreMachine(RuleBasedStateMachine):
         expected = self.done(self.model.take(run_id))
         got = self.done(self.at(which).take(run_id))
         while got == "RunConflict" != expected and time.monotonic() < end:
-            # It may take a server a moment to notice that an owner is gone.
+            # A server may take a moment to notice that an owner is gone.
             got = self.done(self.at(which).take(run_id))
         assert _without_time(got) == _without_time(expected)
         if not isinstance(got, str):
@@ -80,7 +80,8 @@ class _StoreMachine(RuleBasedStateMachine):
 
     @rule(run_id=runs, which=_OBJECTS)
     def release(self, run_id: str, which: int) -> None:
-        # Releasing another object's run does not raise, because closing a store releases everything it might own.
+        # Releasing another object's run does not raise an error, because closing a store releases everything it might
+        # own.
         assert self.done(self.at(which).release(run_id)) is None
         if self.owners.get(run_id) is self.at(which):
             self.done(self.model.release(run_id))
@@ -116,7 +117,7 @@ class _StoreMachine(RuleBasedStateMachine):
         run = self.done(self.model.run(source))
         if isinstance(run, str):
             return
-        # Adding it under its own id must be refused, because the id is taken.
+        # Adding the run under its own id must be refused, because the id is taken.
         run_id = source if name is None else f"{self.mark}:copy {name}"
         copy = replace(run, header=replace(run.header, run_id=run_id))
         rows = self.loop.run(self.model.steps(source))
@@ -134,7 +135,7 @@ class _StoreMachine(RuleBasedStateMachine):
         store = self.at(which)
         self.done(store.close())
         self.stores[which] = self.make()
-        # Its runs are released unchanged, as if their owner's process had died.
+        # The store's runs are released unchanged, as if their owner's process had died.
         for run_id in [run_id for run_id, owner in self.owners.items() if owner is store]:
             self.done(self.model.release(run_id))
             del self.owners[run_id]
@@ -195,8 +196,8 @@ class _StoreMachine(RuleBasedStateMachine):
         """Make a write; check that the owner gets the same result as the MemoryStore, and that others are refused."""
         if self.owners.get(run_id) is self.at(which):
             return self.call_both(which, call)
-        # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes are
-        # refused.
+        # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes should
+        # be refused.
         missing = isinstance(self.done(self.model.run(run_id)), str)
         got = self.done(call(self.at(which)))
         assert got == ("RunNotFound" if missing else "RunConflict")
@@ -213,7 +214,7 @@ def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: flo
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(
-            # Stores may be slow, because speed is not part of the promises.
+            # Stores may be slow: the contract makes no promise about speed.
             deadline=None,
             suppress_health_check=list(HealthCheck),
             max_examples=examples,

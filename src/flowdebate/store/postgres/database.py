@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-# Error codes of a server that is stopping, has crashed, is starting, has ended an idle session, or has no sessions
-# left.
+# Error codes of a server that is stopping or starting, has crashed, has ended an idle session, or has run out of
+# sessions.
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 _FULL = "53300"
 _FULL_TEXTS = ("too many clients already", "connection slots are reserved", "too many connections for")
 _TIMED_OUT = {"57014", "55P03"}  # the statement was cancelled, or a lock was not available
 # Override the server's defaults: a `lock_timeout` would cut short waits that `timeout` already limits, and with
-# synchronous_commit = off a power failure could lose a finished commit.
+# synchronous_commit = off, a power failure could lose a completed commit.
 _BEGIN = """
 SELECT set_config('search_path', quote_ident(%(schema)s), false),
        set_config('statement_timeout', %(timeout)s, false),
@@ -57,7 +57,7 @@ class Address:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
         except (self._driver.Error, UnicodeDecodeError):  # these messages may contain the password
             raise ConfigurationError("PostgresStore", "url", None, POSTGRES) from None
-        # An unquoted "@" or ":" in a password ends up in the host or the port.
+        # An unquoted "@" or ":" in a password ends up in the host or port.
         ports = str(parts.get("port") or "").replace(",", "")
         if "@" in str(parts.get("host") or "")[1:] or (ports and not ports.isdecimal()):
             raise ConfigurationError("PostgresStore", "url", None, POSTGRES)
@@ -71,7 +71,7 @@ class Address:
         """True once the tables have this version's schema."""
         self.preparing: threading.Lock = threading.Lock()
         self._secrets = [parts[part] for part in _SECRETS if parts.get(part)]
-        # Detect a silently lost peer after 20 seconds instead of hours.
+        # Detect a silently lost peer within 20 seconds rather than hours.
         defaults = {
             "application_name": "flowdebate",
             "connect_timeout": max(2, math.ceil(patience)),
@@ -133,7 +133,7 @@ class Address:
             return code[:2] in ("08", "40") or code in _PASSING
         if not isinstance(error, (self._driver.OperationalError, self._driver.InterfaceError)):
             return False
-        # A server that rejects everybody may be starting up.
+        # A server that rejects every connection may be starting up.
         pq = self._driver.pq
         return self.reached or bool(pq.PGconn.ping(self._conninfo.encode()) == pq.Ping.REJECT)
 
@@ -267,7 +267,7 @@ def _migrate(connection: Session, address: Address) -> None:
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     try:
         with engine.connect() as session:
-            # The end of the transaction releases this lock.
+            # This lock is released when the transaction ends.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
             if (read_version(connection, address) or "") >= KNOWN:  # another process got there first
                 return

@@ -146,7 +146,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
         parameters |= {"at": float(before[0]), "id": before[1]}
     values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
-    # Refer to the index to be read in order, so that no sorting is needed.
+    # Refer to the index that is read in order, so that no sorting is needed.
     created = "run_labels.created_at" if labels else "created_at"
     location = location.replace("{created}", created)
     statement = f"{source} WHERE {location} ORDER BY {created} DESC, run_id LIMIT %(limit)s"

@@ -88,8 +88,8 @@ class SessionPool:
 
         Raises StoreError if the pool is closed or `patience` runs out.
         """
-        # Use one thread for all jobs of a run: a write continues if its caller is cancelled, and must not be overtaken
-        # by the run's end.
+        # Use one thread for all of a run's jobs: a write continues if its caller is cancelled, and the run's end must
+        # not overtake it.
         index = crc32(purpose.encode("utf-8", "surrogatepass")) % len(self._workers)
         worker = self._workers[index]
         if worker is None:
@@ -105,7 +105,7 @@ class SessionPool:
         except Exception as error:
             if not self._address.is_error(error):
                 raise
-            # Omit the cause if it contains secrets, because tracebacks show causes.
+            # Omit the cause if it contains secrets, because tracebacks display causes.
             cause = error if self._address.without_secrets(str(error)) == str(error) else None
             raise StoreError(self._address.name, self._address.describe(error)) from cause
 
@@ -151,7 +151,7 @@ class PostgresOwner:
         self._lock = threading.Lock()
         self._ended = False
         self._thread: threading.Thread | None = None
-        # Wakes the thread from waiting for input, so that it watches a new session or ends.
+        # Wakes the thread while it waits for input, so that it watches a new session or ends.
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ensure(self) -> None:
@@ -201,7 +201,7 @@ class PostgresOwner:
             if not selector.select(0):
                 return False
         try:
-            connection.execute("SELECT 1")  # this reveals whether the input was a notice or the end of the session
+            connection.execute("SELECT 1")  # this shows whether the input was a notice or the end of the session
         except Exception:  # noqa: BLE001 - whatever it is, another session is needed
             return True
         return False

@@ -85,7 +85,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> None:
             added = session.execute(rows.INSERT, values).rowcount
-            # The same claim means that an earlier attempt created the run, but its confirmation was lost with the
+            # A matching claim means that an earlier attempt created the run, but its confirmation was lost with the
             # session.
             if not added and self._ownership(session, header.run_id)[1] != claim:
                 raise RunExists(self.name, header.run_id)
@@ -162,8 +162,7 @@ class PostgresStore(Store):
         )
 
         def work(session: Session) -> list[StoredRun]:
-            # Make a plan for these particular values, because the number of matching runs varies by a factor of a
-            # thousand.
+            # Plan for these particular values, because the number of matching runs varies by a factor of a thousand.
             return [rows.stored_of(row, self.name) for row in session.execute(*matches, prepare=False).fetchall()]
 
         return await self._do("", work)
@@ -229,7 +228,7 @@ class PostgresStore(Store):
         count = "SELECT cardinality(failures) FROM steps WHERE run_id = %(run)s AND key = %(key)s"
 
         def work(session: Session) -> None:
-            if "before" not in values:  # counted only once, so that a repeated request does not add a second failure
+            if "before" not in values:  # counted only once, so that repeating the request does not add a second failure
                 row = session.execute(count, values).fetchone()
                 values["before"] = 0 if row is None else row[0]
             if not session.execute(rows.FAIL, values).rowcount:
@@ -332,7 +331,7 @@ class PostgresStore(Store):
         return {"run": run_id, "key": key, "owner": self._owner.id}
 
     def _row(self, session: Session, run_id: str) -> tuple[Any, ...]:
-        # Passed as bytes, because psycopg's types accept only literal strings as statements.
+        # Passed as bytes, because psycopg's type hints accept only literal strings as statements.
         row = session.execute(f"{rows.RUN} WHERE run_id = %s".encode(), (run_id,)).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)

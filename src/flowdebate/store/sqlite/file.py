@@ -89,8 +89,8 @@ _SCHEMA = (
         );
     END
     """,
-    # Trigrams of questions. Runs get separate numbers here, because VACUUM may renumber the rows of tables without a
-    # key.
+    # Trigrams of questions. Runs are numbered separately here, because VACUUM may renumber the rows of tables that have
+    # no key.
     "CREATE TABLE run_numbers (number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE) STRICT",
     """
     CREATE VIRTUAL TABLE run_texts
@@ -126,8 +126,8 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     """
     make_private_folder(path.parent)
     # Create a missing file, but do not open an existing one: closing it would release this process's locks on it.
-    # Another process could then believe that it is the last to use the store, and delete the log in use. The thread
-    # lock ensures that SQLite does not lock the file in another thread before this descriptor is closed.
+    # Another process could then believe that it is the last one using the store, and delete the log while it is in use.
+    # The thread lock keeps SQLite in another thread from locking the file before this descriptor is closed.
     with _creating, suppress(OSError):  # SQLite reports these errors itself
         os.close(open_private(os.path.realpath(path), os.O_RDWR | os.O_EXCL))
     connection = _open(path, patience)
@@ -195,7 +195,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
     """Create the tables in a new file; raise StoreError, before writing, for a file of another program or version."""
-    # In one transaction, so that a file that another process is creating appears either empty or complete.
+    # In one transaction, so that a file being created by another process appears either empty or complete.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -293,7 +293,7 @@ class Disk:
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
         """Call `finish` from the thread once all writes so far are on disk, or with the error that prevents this."""
         if self._thread is None:
-            with self._lock:  # two event loops may get here at once
+            with self._lock:  # two event loops may get here at the same time
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._work, name="flowdebate-disk", daemon=True)
                     self._thread.start()
@@ -317,7 +317,7 @@ class Disk:
                     if self._handle is None:
                         self._handle = os.open(f"{os.path.realpath(self._path)}-wal", os.O_RDWR)
                     _sync(self._handle)
-                except OSError as error:  # remembered, because a second sync may succeed even though data was lost
+                except OSError as error:  # remembered, because a second sync may succeed even though data has been lost
                     self.lost = error
             finish(self.lost)
 

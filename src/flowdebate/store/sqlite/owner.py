@@ -31,7 +31,7 @@ class Owner:
         self._folder = folder
         make_private_folder(folder)
         self.id: str = os.urandom(8).hex()
-        # Not bound to a thread: it is acquired by the first thread that writes, but any thread may close the store and
+        # Not bound to a thread: the first thread that writes acquires it, but any thread may close the store and
         # release it.
         self._lock = FileLock(folder / self.id, mode=0o600, thread_local=False)
         self._lock.acquire(blocking=False)
@@ -40,7 +40,7 @@ class Owner:
         """Return whether the owner with this id is alive; if it is dead, remove its lock file."""
         if owner == self.id:
             return True
-        # Use only the last component, because the id comes from a file that anybody may have written.
+        # Use only the last component, because the id comes from a file that anyone may have written.
         path = self._folder / Path(owner).name
         if not path.exists():
             return False
@@ -126,7 +126,7 @@ class OpenSteps:
         if before is None:
             return None
         attempt = Attempt(kind, request, before.number + 1)
-        # Write it first, because every request must be on record before it is sent.
+        # Write to the log first, because every request must be on record before it is sent.
         self._write(_line(run_id, key, attempt))
         run[key] = attempt
         return attempt.number
@@ -137,7 +137,7 @@ class OpenSteps:
 
     def attempts(self, run_id: str) -> dict[str, Attempt]:
         """Return the latest attempts at the run's open steps, keyed by step."""
-        steps = list(self._runs.get(run_id, {}).items())  # copied immediately, since another thread may begin a step
+        steps = list(self._runs.get(run_id, {}).items())  # copied immediately because another thread may begin a step
         return {key: attempt for key, attempt in steps if attempt is not None}
 
     def finish(self, run_id: str, key: str) -> None:
@@ -160,7 +160,7 @@ class OpenSteps:
                 self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
             written = os.write(self._file, line)
             self._size += written
-        if written < len(line):  # a nearly full disk accepts part of a line without reporting an error
+        if written < len(line):  # on a nearly full disk, part of a line may be written without an error
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _shorten(self) -> None:
@@ -170,7 +170,7 @@ class OpenSteps:
         part = self._path.with_suffix(".part")
         with os.fdopen(open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(lines)
-        # This is atomic: if the process dies here, either the old or the new log remains, complete in both cases.
+        # This is atomic: if the process dies here, either the old or the new log remains, and each is complete.
         part.replace(self._path)
         if self._file is not None:
             os.close(self._file)
@@ -194,7 +194,7 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
         if line.startswith(start):
             try:
                 _, key, *attempt = json.loads(line)
-            except ValueError:  # the disk filled up in the middle of the line
+            except ValueError:  # the disk filled up in the middle of this line
                 continue
             if key is None:  # this line shows that the run is being tracked anew
                 steps = {}

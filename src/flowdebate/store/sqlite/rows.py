@@ -25,7 +25,7 @@ from flowdebate.store.sqlite.owner import Attempt
 
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
 _LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
-# The state of a run in progress is derived from its steps, so that a step requires no other write.
+# The state of a run in progress is derived from its steps, so that a step needs no other write.
 RUN = (
     f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - constants
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
@@ -35,7 +35,7 @@ BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
-    # LIKE ignores case only for ASCII letters. The index is usually sufficient, but escaped text is checked again.
+    # LIKE ignores case only for ASCII letters. The index usually suffices, but escaped text is checked again.
     "text": "instr(folded, :folded) AND flowdebate_found(question, :text)",
     "labels": "flowdebate_labelled(header, :labels)",
     "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
@@ -106,7 +106,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
     """List runs: use the index if the searched text is rare, but scan from the newest run if it is frequent."""
     folded, parts = (filters.get("text") or "").casefold(), None
-    if encode_text(folded) == folded:  # almost always true; otherwise, the connection would encode the arguments
+    if encode_text(folded) == folded:  # almost always true; if not, the connection would encode the arguments
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MAX_PARTS)
         # This is FTS5 syntax.
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None
@@ -149,7 +149,7 @@ def build_query(
             "FROM runs",
             "FROM run_texts CROSS JOIN run_numbers ON number = run_texts.rowid CROSS JOIN runs USING (run_id)",
         )
-    if "label" in values:  # CROSS makes SQLite read in the order of the label index
+    if "label" in values:  # CROSS makes SQLite read in label-index order
         source = source.replace("FROM runs", "FROM run_labels CROSS JOIN runs USING (run_id)")
         created = "run_labels.created_at"
     location = location.replace("{created}", created)

@@ -97,7 +97,7 @@ class SqliteStore(Store):
         await self._release_ended(run_id)
         dead_owners: list[
             str
-        ] = []  # dead owners: their logs contain open steps until the commit, and are removed only afterwards
+        ] = []  # dead owners: their logs contain open steps until the commit and are removed only afterwards
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)
@@ -190,7 +190,7 @@ class SqliteStore(Store):
             number = None if self._owner is None else self._open_steps.begin(run_id, key, kind, request)
         except OSError as error:
             raise self._error(error) from error
-        if number is not None:  # usually, this writes one line to a file and blocks no other process
+        if number is not None:  # usually, this writes one line to a file and does not block other processes
             return number
 
         def work(connection: sqlite3.Connection) -> int:
@@ -284,7 +284,7 @@ class SqliteStore(Store):
                     rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
 
         if self._owner is not None and not (self._writer.closed or self._writer.forked):
-            saved = False  # keep a log with steps missing from the database, for processes that take over the runs
+            saved = False  # keep a log of steps missing from the database, for processes that take over the runs
             with suppress(StoreError):
                 await self._do(save_open_steps)
                 saved = True
@@ -339,7 +339,8 @@ class SqliteStore(Store):
     def _ensure_owner(self) -> Owner:
         """Return this process's owner object, creating it on first use."""
         if self._owner is None:
-            real = Path(os.path.realpath(self._path))  # the folder is the same whichever link was used to open the file
+            # the folder is the same no matter which link was used to open the file
+            real = Path(os.path.realpath(self._path))
             owner = Owner(real.with_name(f"{real.name}-owners"))
             self._open_steps = OpenSteps(owner.log_of(owner.id))
             self._owner = owner

@@ -83,7 +83,8 @@ class Writer:
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Execute potentially slow `work` in the thread; on return, its writes are on disk."""
         self._submit_stranded()
-        self._run_batch(asyncio.get_running_loop())  # writes made earlier in this turn come first
+        # writes made earlier in this iteration of the event loop come first
+        self._run_batch(asyncio.get_running_loop())
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
@@ -93,7 +94,7 @@ class Writer:
         if together is not None:
             together.append(job)
         elif durably and self._last_batch <= 1 and self._submitted == self._done:
-            self._submit(job)  # the caller has to wait for the disk anyway, and nobody else writes
+            self._submit(job)  # the caller has to wait for the disk anyway, and nobody else is writing
         else:
             self._batches[job.loop] = [job]
             job.loop.call_soon(self._run_batch, job.loop)
@@ -138,8 +139,8 @@ class Writer:
         if not self._run_inline(jobs):
             self._submit_all(jobs)
             return
-        # Another process is writing: let the thread, rather than the event loop, wait for it, with the store's
-        # patience.
+        # Another process is writing: let the thread wait for it instead of the event loop, for as long as the store's
+        # patience allows.
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
         self._submit_all(locked)
         jobs = [job for job in jobs if job not in locked]
@@ -148,7 +149,7 @@ class Writer:
         if waiting:
             finish = partial(_finish, waiting)
             self._disk.sync(finish if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, finish))
-        settle([job for job in jobs if not job.durably])  # these are done, because the page cache survives the process
+        settle([job for job in jobs if not job.durably])  # these are done, because the page cache outlives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
         """Submit the batches of event loops that were closed before their next turn."""
@@ -191,7 +192,7 @@ class Writer:
     def _submit(self, job: _Job) -> asyncio.Future[Any]:
         """Submit `job` to the thread, and return a future for its result."""
         if self._thread is None:
-            with self._lock:  # event loops in several threads may get here at once
+            with self._lock:  # event loops in several threads may get here at the same time
                 if self._thread is None and not self._closed:
                     self._thread = threading.Thread(target=self._work, name="flowdebate-store", daemon=True)
                     self._process = os.getpid()
@@ -249,7 +250,7 @@ def _run_jobs(jobs: list[_Job], connection: sqlite3.Connection) -> None:
         else:
             _in_transaction(work, connection)
     except BaseException as error:  # noqa: BLE001 - raised where the jobs are awaited
-        if len(jobs) == 1 or _is_lock(error):  # retrying each job alone would mean waiting just as long again
+        if len(jobs) == 1 or _is_lock(error):  # retrying the jobs one by one would mean waiting just as long again
             for job in jobs:
                 job.error = error
             return

@@ -16,7 +16,7 @@ from flowdebate.testing.simulated.draws import key_of, uniform
 Follows = Literal["majority", "last"]
 """Position that a conformist follows: the majority position among the others, or the last speaker's position."""
 
-# Statements of simulated debaters after their speakers' tags; positions contain no full stop.
+# Statements by simulated debaters, each preceded by its speaker tag; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
@@ -91,7 +91,7 @@ class SimDebater:
         if self._follows == "last":
             followed = other_statements[-1].position
         else:
-            # Only each speaker's last statement counts; otherwise the most frequent speaker would be the majority.
+            # Only each speaker's last statement counts; otherwise, the most frequent speaker would be the majority.
             counted = Counter({statement.tag: statement.position for statement in other_statements}.values())
             followed = [
                 statement.position

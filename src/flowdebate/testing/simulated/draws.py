@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # numpy is an optional dependency
     Floats: TypeAlias = NDArray[float64]
     Words: TypeAlias = NDArray[uint64]  # wraps around on overflow, as `_mix` expects
 
-# Constants of splitmix64; with other constants, the numbers might not pass tests of randomness.
+# The constants of splitmix64; with others, the numbers might not pass tests of randomness.
 _ALL = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-# Number of quantiles: the table for arrays takes half a megabyte, which makes a million draws cheap.
+# Number of quantiles: the table for arrays takes half a megabyte and makes a million draws cheap.
 _LEVELS = 1 << 16
 
 
@@ -37,7 +37,7 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
     """
-    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are mixed best
+    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are the best mixed
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:

@@ -98,7 +98,7 @@ def read_view(request: ModelRequest) -> SimView:
         criteria = tuple(scores[names[0]].get("properties", ())) if names else ()
     else:
         winner = properties.get("winner", {})
-        # Null (no winner) is an additional choice next to the sides.
+        # Null (no winner) is an additional choice alongside the sides.
         enums = [choice["enum"] for choice in (winner, *winner.get("anyOf", ())) if "enum" in choice]
         names = tuple(name for name in enums[0] if name is not None) if enums else ()
     if not names:
@@ -150,7 +150,7 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
-    try:  # "[for]" and "[ann, for]" are ambiguous if a stance contains a comma, so the sides that can win decide
+    try:  # "[for]" and "[ann, for]" are ambiguous if a stance contains a comma, so go by the sides that can win
         plain = parse_entries(match[0])
         return plain if all(entry.stance in names for entry in plain) else parse_entries(match[0], names=True)
     except ViewError:

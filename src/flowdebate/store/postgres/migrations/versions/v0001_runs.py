@@ -33,8 +33,8 @@ _TABLES = (
     "COMMENT ON COLUMN runs.owner IS 'the advisory lock that whoever carries the run out holds'",
     "COMMENT ON COLUMN runs.claim IS 'the last change of owner, so that it can be asked for twice'",
     "COMMENT ON COLUMN runs.brief IS 'the outcome without its outputs, which lists do not show'",
-    # In list order: with an index on `runs.labels`, finding the newest run would require reading all runs with a label.
-    # An entry contains only the beginning of a long label; `runs.labels` decides.
+    # In list order: with an index on `runs.labels`, finding the newest run would mean reading every run with the label.
+    # An entry contains only the beginning of a long label; `runs.labels` is authoritative.
     """
     CREATE TABLE run_labels (
         label text COLLATE "C" NOT NULL,
@@ -57,7 +57,7 @@ _TABLES = (
     END $$
     """,
     "CREATE TRIGGER index_labels AFTER INSERT OR DELETE ON runs FOR EACH ROW EXECUTE FUNCTION index_labels()",
-    # Equivalent of pg_trgm for bytes, without requiring an extension to be installed.
+    # A pg_trgm equivalent for bytes that requires no extension.
     """
     CREATE FUNCTION grams(folded bytea) RETURNS bytea[] LANGUAGE sql IMMUTABLE PARALLEL SAFE COST 1000 AS $$
         SELECT array_agg(DISTINCT substring(flat FROM number FOR 3))
