@@ -229,7 +229,7 @@ class _ArchiveWriter:
     async def write(self, part: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Write one part of the results; return True if the archive accepted it."""
 
-        async def await_only() -> None:  # return values from the store are not recorded
+        async def await_only() -> None:  # the store's return values are not recorded
             await call()
 
         try:

@@ -243,7 +243,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
     return (
         sequencer(
             name=name,
-            # the class rather than an instance: lists grow in place, so each run needs a new state
+            # the class rather than an instance: lists grow in place, so each run needs its own state
             state=ConsensusState,
             owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits],
             accepts=input_validator(loop.location, ConsensusInput),
@@ -275,7 +275,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
         try:
             await self._run_phases(value, ctx)
             return await self._finish(ctx, start_time)
-        except BaseException as failure:  # emit the last event exactly once, even after a cancellation
+        except BaseException as failure:  # emit the last event exactly once, even on cancellation
             error = error_text(failure)
             raise
         finally:

@@ -54,7 +54,7 @@ def _find_insights(output: ConsensusOutput) -> Iterator[str]:
     suggested = Counter(
         " ".join(suggestion.split())
         for critique in _critiques(output)
-        for suggestion in dict.fromkeys(critique.suggestions)  # count repetitions by the same critic only once
+        for suggestion in dict.fromkeys(critique.suggestions)  # count a suggestion only once per critique
     )
     yield from (f"suggested {times} times: {text}" for text, times in suggested.most_common() if times > 1)
     measured = [one.convergence for one in output.rounds if one.convergence is not None]

@@ -282,7 +282,8 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     is_custom = not type(similarity).__module__.startswith("flowdebate.")
     measurement = await ctx.decide(measured, returns=Convergence) if is_custom else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": measurement})
-    # only the first reason is recorded, so check those that cost no calls before calling the judge or holding the poll
+    # only the first reason is recorded, so check the conditions that cost no calls before calling the judge or taking
+    # the poll
     if measurement.status == "converged" and bounds.convergence is not None:
         end_early(ctx, "convergence", f"similarity {measurement.similarity:.2f} ({measurement.backend})")
     elif len(latest.enough) * 2 > len(live):
@@ -303,7 +304,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Ask the judge whether the discussion is conclusive, unless the rounds are over anyway."""
     state: ConsensusState = ctx.scope.handle.state
-    if rounds_are_over(loop, ctx):  # the answer would make no difference, so save the call
+    if rounds_are_over(loop, ctx):  # the answer would make no difference, so skip the call
         return
     question = StopRequest(
         task=state.question,
@@ -378,7 +379,7 @@ class Voting(Phase[VoteRequest, Ballot]):
     def ask_all(self, ctx: Context) -> list[VoteRequest]:
         """Build a request for each agent to vote on all current proposals."""
         names, state = self.loop.names, ctx.scope.handle.state
-        start_clock(self.loop.failures, ctx)  # the entire vote has the time limit of a single round
+        start_clock(self.loop.failures, ctx)  # the entire vote gets the time limit of a single round
         proposals = freeze([state.proposals[name] for name in names if name in state.proposals])
         return [VoteRequest(task=state.question, agent=name, proposals=proposals) for name in names]
 

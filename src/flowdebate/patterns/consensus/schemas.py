@@ -407,7 +407,7 @@ class ConsensusOutput(PatternOutput):
         if early is not None:
             has_reason = early.source == "predicate" and early.reason != "terminate_when"
             return early.reason if has_reason else early.source
-        # if the debate was cut short, there is no reason for ending the rounds
+        # a debate that was cut short has no reason for ending its rounds
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 

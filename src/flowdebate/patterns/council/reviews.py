@@ -64,7 +64,7 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
         if scope == "none" or not names:
             return
         orders = review_orders(names, scope=scope, random=ctx.random)
-        # a member whose answer is the only one has nothing to review
+        # a member has nothing to review if its own answer is the only one
         ctx.scope.handle.update(orders={name: order for name, order in orders.items() if order})
         loop.open_round(ctx, 2)
 
@@ -291,7 +291,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
     if len(ranked) < _TWO or max(map(len, ranked)) < _TWO:
         return None
     sums = _centered_sums(ranked)
-    # the spread under full agreement is fixed in a balanced design, but depends on the consensus after a failed review
+    # in a balanced design, the spread under full agreement is fixed; after a failed review, it depends on the consensus
     consensus = sorted(sums, key=lambda name: (sums[name], name))
     agreed = _centered_sums([sorted(ranking, key=consensus.index) for ranking in ranked])
     spread, maximum = (sum(value * value for value in sums_by_answer.values()) for sums_by_answer in (sums, agreed))

@@ -146,7 +146,7 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
         block = loop.role(JUDGE, claim_ids=list(claim_ids), sources=loop.material)
         return loop.guard(JUDGE, block, heard=lambda _: True)
 
-    # an author without any turns needs no model
+    # an author who takes no turns needs no model
     pipeline = (
         loop.opening()
         .tap(Answering(loop, None if answer is not None else _author_turn(loop, "answer")))

@@ -174,7 +174,7 @@ def claim_groups(claims: list[Claim]) -> Iterator[Section]:
             facts.append(Fact(label="Made by", text=", ".join(claim.agent_names), tone="dim"))
         facts += [Fact(label="Reason", text=claim.reason)] if claim.reason else []
         facts += [_quote_fact(item) for item in claim.evidence]
-        # join lines, because part of a multi-line claim could be mistaken for the page's own text
+        # join the lines; otherwise, part of a multi-line claim could be mistaken for the page's own text
         yield Group(label=f"{claim.id}, {claim.kind}", text=" ".join(claim.claim.split()), facts=tuple(facts))
 
 

@@ -49,7 +49,7 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
     return listeners
 
 
-@lru_cache(maxsize=256)  # applications build a new pattern for each question, often with the same sides
+@lru_cache(maxsize=256)  # cached because applications build a new pattern for each question, often with the same sides
 def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
     """Build the schema for a listener's answer, limiting the choice to `stances`."""
 
@@ -103,7 +103,7 @@ class Audience(Block[Any, Any]):
         )
 
     def _task(self, number: int, _: object, ctx: Context) -> str:
-        # each listener sees the positions in a different order, because models prefer the first one
+        # each listener sees the positions in a different order, because models tend to prefer the first one
         shift = number % len(self.sides)
         sides = listed(*map(tag_text, (*self.sides[shift:], *self.sides[:shift])))
         who = f"You are: {quoted(self.listeners[number])}\nPositions:\n{sides}"

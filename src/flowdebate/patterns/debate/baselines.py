@@ -149,7 +149,7 @@ def direct_answer(
     )
 
 
-@lru_cache(maxsize=256)  # even a thousand debates between the same sides use only a few orders
+@lru_cache(maxsize=256)  # cached because even a thousand debates between the same sides use only a few orders
 def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
     """Build the answer schema; the reasoning comes first, because models commit to their first words."""
     return create_model(

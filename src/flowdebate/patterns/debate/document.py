@@ -67,7 +67,7 @@ class DebateDocument(RoundsDocument):
             yield entry.round, Entry(name=entry.agent_name, about=stance, text=entry.text, flag=entry.flag, does=does)
 
     def phases(self) -> Mapping[int, str | None]:
-        # reversed so that the first entry of each round determines its phase
+        # reversed so that the first entry of each round determines the round's phase
         return {entry.round: entry.phase for entry in reversed(self.raw.transcript)}
 
     @property

@@ -271,7 +271,7 @@ def _check_own_verdict(verdict: DebateVerdict, stances: Sequence[str], ctx: Cont
     The verdict must not contain ballots, and its winner must be None or one of `stances`. A winner that differs from a
     stance only in Unicode form is replaced by that stance; any other winner is dropped.
     """
-    # only built-in judges may set these fields
+    # these fields are reserved for built-in judges
     plain = verdict.model_copy(update={"judging": None, "unknown_winner": None})
     if verdict.winner is None or verdict.winner in stances:
         return plain

@@ -51,7 +51,7 @@ class Mirror(Block[Any, None]):
         try:
             raw: DebateRawOutput = await self.inner(value, ctx)
         finally:
-            # make sure the session keeps the transcript of the debate itself, not of its mirror
+            # make sure the session keeps the transcript of the debate itself, not that of its mirror
             transcript.set(transcript.state)
         ctx.scope.handle.update(mirrored=raw)
 

@@ -216,7 +216,7 @@ class Moderator(RosterBlock[DebateModeratorOutput]):
             return await self._asking(value, ctx)
         stances = state_of(ctx, DebateState).stances
         positions = Counter(stances.values())
-        # a position identifies its debater unless several debaters share it
+        # a position identifies its debater, unless several debaters share the position
         alone = {stance: name for name, stance in stances.items() if positions[stance] == 1}
         return await self._deciding.with_synonyms(alone)(value, ctx)
 
@@ -364,7 +364,7 @@ def stash_moderator_decision(
         state = state_of(ctx, DebateState)
         fields: dict[str, Any] = {key: getattr(output, key) for key in _FIELDS}
         if roster <= set(output.next_speakers):
-            fields["reason"] = None  # all debaters speak, so there is no reason for omitting a side
+            fields["reason"] = None  # all debaters speak, so there is no omission to explain
         added = value.added if isinstance(value, CompletedDecision) else []
         decision = DebateModeratorDecision(round=max(state.round, 1), added=added, **fields)
         ctx.scope.handle.update(moderator_decisions=extend_frozen(state.moderator_decisions, decision))
@@ -382,7 +382,8 @@ _TURNS_EACH = 4
 _MAX_LENGTH = 4_000
 
 
-@lru_cache(maxsize=256)  # applications build a new pattern for each question, with the same debaters
+# cached because applications build a new pattern for each question, often with the same debaters
+@lru_cache(maxsize=256)
 def decision_among(roster: tuple[str, ...]) -> type[DebateModeratorOutput]:
     """Build the moderator's answer schema, with the roster as an enum for models that support schemas.
 

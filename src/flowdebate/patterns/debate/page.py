@@ -453,7 +453,7 @@ class DebatePage(PatternPage):
             crossed_labels=bool(options.crossed_labels),
             criteria=weights_of(options.criteria, *options.place("criteria")),
             curtail=bool(options.curtail),
-            ask=plan.ask if on_flip == "human" else None,  # not allowed with any other policy
+            ask=plan.ask if on_flip == "human" else None,  # not allowed under any other policy
         )
 
 

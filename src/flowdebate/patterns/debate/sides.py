@@ -17,19 +17,19 @@ from flowdebate.models.base import Model
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
-# maximum length in characters of a question to derive sides from, and of a position; every prompt contains them
+# maximum length, in characters, of a question to derive sides from, and of a position; both appear in every prompt
 _MAX_LENGTH = 200
-_QUOTED = 300  # maximum length in characters of a question to quote in the positions "yes" and "no"
-_NAME = 24  # maximum length of a side's name in characters; terminals show it before each argument
+_QUOTED = 300  # maximum length, in characters, of a question quoted in the positions "yes" and "no"
+_NAME = 24  # maximum length, in characters, of a side's name; terminals show it before each argument
 
 # Only a few forms of question name their sides unambiguously; for all others, a model proposes the sides. A larger
 # grammar would still be incomplete, and each additional rule would be wrong for some questions.
 _YES_OR_NO = re.compile(
     r"(?i:should|must|can|could|will|would|may|might|shall|is|are|was|were|do|does|did|has|have|had) \S+ .+"
 )
-# Matches anything but a plain clause, including negations, because they would make "yes" ambiguous.
+# Matches anything not found in a plain clause, including negations, which would make "yes" ambiguous.
 _UNCLEAR = re.compile(r"(?i)[^\w\s.'’&+#%-]|\.\s|n['’]t\b|\b(?:or|not?|never|nor|none|nothing|nobody|hardly|without)\b")
-# "we should ship"; words like "ever" have no place in a claim.
+# Turns "should we ship" into "we should ship"; words like "ever" have no place in such a claim.
 _WE_SHOULD = r"(?i:(?P<verb>should|could|would|will) (?P<subject>i|we|they|it|he|she|there))"
 _CLAIM = re.compile(rf"{_WE_SHOULD} (?!.*\b(?i:any\w*|ever|yet|either|neither|you)\b)(?!(?:and|who|that) )(?P<rest>.+)")
 _ALTERNATIVES = (

@@ -60,7 +60,7 @@ class OpeningTemplate(Template):
 OPENINGS = OpeningTemplate(
     begins="{position}, because",
     begins_reply="I disagree. {position}, because\nI see it differently. {position}, because",
-    # successive lines differ in form, because a small model repeats an earlier turn with the same beginning
+    # successive lines differ in form, because a small model repeats any earlier turn that begins the same way
     begins_again=(
         "That does not settle it. {position}, and here is another reason:\n"
         "I stand by this: {position}. What is easily forgotten is\n"
@@ -227,7 +227,7 @@ class SmallModelSupport:
         worst = max(copies.values(), default=NOT_COPIED)
         if worst.excess <= 1:
             return None
-        # leave out copied turns: if a small model sees them again, it copies them again
+        # leave out copied turns: a small model copies them again if it sees them
         own_entries = [
             entry for entry, copy in copies.items() if entry.agent_name == self.prompt.agent_name and copy.excess <= 1
         ]
@@ -309,8 +309,8 @@ def is_english(text: str) -> bool:
     return not _COMMON.isdisjoint(fold(text).split())
 
 
-# Maximum length in characters of a position to begin a turn with. After a longer one, a small model has nothing left to
-# say.
+# Maximum length, in characters, of a position used to begin a turn. After a longer one, a small model has nothing left
+# to say.
 _MAX_POSITION_LENGTH = 200
 _ENGLISH = frozenset(asdict(OPENINGS).values())
 _COMMON = frozenset(
@@ -325,7 +325,7 @@ _COMMON = frozenset(
 # does this one support? Each side is shown once under each letter.
 
 _MAX_FACTS = 8  # maximum number of facts; each fact takes one call per side
-_MAX_FACT_LENGTH = 240  # maximum length of a fact in characters
+_MAX_FACT_LENGTH = 240  # maximum length, in characters, of a fact
 _SORTER = "You sort evidence by side. Reply with one letter."
 
 

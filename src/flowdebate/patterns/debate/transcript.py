@@ -191,7 +191,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
             entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
             entries.append(_parse_entry(line, heading, phase, names=names))
-    # for example, because of an empty round or an unnecessary escape
+    # the difference may be an empty round or an unnecessary escape
     if text not in (render_entries(entries, names=names, show=show) for show in (quoted, frame)):
         raise ViewError(text, "a transcript rendered by render_entries()")
     return entries
@@ -229,7 +229,7 @@ HOW_TO_READ_QUOTES = (
 )
 """Text added to the system message for a judge whose transcript contains quote lines."""
 
-_EXCERPT = 60  # maximum length of a quote in characters, sufficient to find it in the argument above
+_EXCERPT = 60  # maximum length of a quote in characters, enough to find it in the argument above
 _MAX_LISTED = 3  # maximum number of sources or missing quotes to list
 _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 

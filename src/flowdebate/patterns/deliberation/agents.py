@@ -164,7 +164,7 @@ def render_persona_turn(
     """
     fields = {**me.about, "round": round}
     parts = [filled(template.transcript, transcript=render_contributions(entries, own_name=me.name))]
-    # a missing or empty report keeps the previous summary
+    # if a report is missing or empty, the previous summary stays in use
     numbered_reports = [
         (number, report) for number, report in enumerate(reports, 1) if report and report.summary.strip()
     ]
@@ -408,7 +408,7 @@ def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, 
 
         report = None if value is MISSING else await accepted(read, ctx, returns=ModeratorReport, custom=custom)
         state = state_of(ctx, DeliberationState)
-        # append None for a missing report too, because prompts and pages find reports by position, one per round
+        # if the report is missing, append None, because prompts and pages find reports by position, one per round
         ctx.scope.handle.update(reports=[*state.reports, report])
         if report is not None:
             ctx.emit(ModeratorReported(block=moderator, round=state.round, report=report))

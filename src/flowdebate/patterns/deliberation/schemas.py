@@ -34,7 +34,7 @@ _NOTHING = frozenset(
 )
 """Phrases that models use to say that there is no decision."""
 _MAX_LENGTH = max(map(len, _NOTHING))
-_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # decoration that models add to such words
+_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # characters with which models decorate phrases like "none"
 
 
 def _decision_or_none(decision: str | None) -> str | None:

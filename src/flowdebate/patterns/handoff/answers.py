@@ -121,7 +121,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
         return read_text(trim_to_sentence(output), names).model_copy(update={"cut_off": True})
     answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
     if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
-        return answer.model_copy(update={"response": response.text})  # text accompanying the call
+        return answer.model_copy(update={"response": response.text})  # the text accompanying the call
     return answer
 
 
@@ -144,7 +144,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
         cut_short = False
     except ValueError as error:
         cut_short = str(error).startswith(("EOF", "trailing characters"))
-    if not cut_short:  # JSON that is complete but invalid may be broken anywhere
+    if not cut_short:  # if the JSON is complete but invalid, the error may be anywhere in it
         return HandoffAnswer(response="")
     # ignore a truncated name, since several names may begin that way
     if (text := _part(answer, partial=True)) is not None:
@@ -246,7 +246,7 @@ def check_decision(
     """
     text, next_name = "" if is_blank(answer.response) else answer.response, answer.next_agent_name
     name = None if next_name is None or is_blank(next_name) else name_among(next_name, names)
-    problem: str | None = None  # shown to a model that is called again
+    problem: str | None = None  # shown to the model when it is called again
     if next_name is None or is_blank(next_name):
         problem = "no next speaker was named"
     elif name is None:

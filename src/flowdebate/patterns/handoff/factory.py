@@ -317,7 +317,7 @@ class Speaker(Block[Any, HandoffDecision]):
             unread = f"{one_line(violation.message)}; "
         words = self._words.keep(answer.response, ctx)
         if words is not answer.response:
-            # text cut intentionally counts as complete
+            # text shortened on purpose counts as complete
             cut_off = answer.cut_off and not isinstance(words, Trimmed)
             answer = answer.model_copy(update={"response": str(words), "cut_off": cut_off})
         decision = check_decision(

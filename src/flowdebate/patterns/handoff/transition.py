@@ -24,8 +24,8 @@ _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
 """Characters allowed before a marker on a separate line: bullets, numbers, quotes, markdown."""
 # maximum number of markers to examine, starting from the last, because a model can write any number of them
 _MAX_MARKERS = 50
-_MAX_NAME_LENGTH = 2_000  # maximum length in characters of a name with every character escaped
-# maximum length of an unknown name in characters; anything longer is a sentence about a transition
+_MAX_NAME_LENGTH = 2_000  # maximum length, in characters, of a name with every character escaped
+# maximum length, in characters, of an unknown name; anything longer is a sentence about a transition
 _MAX_STRANGER_LENGTH = 80
 
 

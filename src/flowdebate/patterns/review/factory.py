@@ -241,7 +241,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
         if block_options is None:
             block = loop.custom_speaker(member).in_role("reviewer")
-            # humans see only one order: unlike models, they are not influenced by the order of two words
+            # humans see only one order: unlike models, they are not swayed by the order of two words
             speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
         else:
             speakers = [make(None)]

@@ -194,7 +194,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
         "partialFingerprints": {"finding/v1": fingerprint},
         "properties": {"state": finding.state, "raisedBy": finding.raisers, "id": finding.id},
     }
-    if finding.state == "disputed":  # SARIF allows no level for results marked for review
+    if finding.state == "disputed":  # SARIF does not allow a level on results marked for review
         result |= {"kind": "review", "level": "none"}
     else:
         result |= {"kind": "fail", "level": _LEVELS[finding.severity]}

@@ -190,7 +190,7 @@ def finding_group(finding: Finding) -> Group:
     answers: list[Verdict | Defence] = [*finding.verdicts, *finding.defences]
     facts += [Fact(label=answer.agent_name, text=remark_text(answer), tone="plain") for answer in answers]
     facts.append(Fact(label=finding.state.capitalize(), text=finding.why, tone="dim"))
-    # join lines, because part of a multi-line title could be mistaken for the page's own text
+    # join the lines; otherwise, part of a multi-line title could be mistaken for the page's own text
     return Group(label=f"{finding.id}, {finding.severity}", text=" ".join(finding.title.split()), facts=tuple(facts))
 
 

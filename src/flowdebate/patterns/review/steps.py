@@ -173,8 +173,7 @@ class ReviewerTurn(Block[Any, None]):
         texts = [text for _, text in rendered]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
-        # the second request shows the findings in reverse order, because models put more trust in whatever they read
-        # first
+        # the second request shows the findings in reverse order, because models trust most what they read first
         ordered = "\n".join(reversed(texts) if turned else texts)
         return FindingsRequest(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
 

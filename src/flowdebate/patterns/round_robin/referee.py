@@ -115,7 +115,7 @@ def create_referee(
     The referee sees all contributions, with names and roles, and its own earlier audits. The schema for its model
     contains `roster_names` as an enum. If `max_rounds` is set, the prompt states it.
     """
-    # a plain str would be treated as a sequence of one-letter names
+    # a plain str would be treated as a sequence of single-letter names
     roster = list(roster_names) if not isinstance(roster_names, str) else []
     if not roster or not all(isinstance(entry, str) and not is_blank(entry) for entry in roster):
         raise ConfigurationError(f"referee {name!r}", "roster_names", roster_names, "must be the names of the debaters")
@@ -237,7 +237,7 @@ def stash_audit(
 
     @handler(name=f"{name}-stash-audit", resources={"transcript": transcript})
     async def stash(value: object, ctx: Context) -> RefereeAudit | None:
-        if value is MISSING:  # None instead of an empty audit, because prompts show audits
+        if value is MISSING:  # return None rather than an empty audit, which prompts would show
             return None
         read = partial(as_model, value, RefereeReport, block=referee)
         report = await accepted(read, ctx, returns=RefereeReport, custom=custom)

@@ -230,7 +230,7 @@ class Judge(Block[Any, JudgedVerdict]):
         self._by_letter = self._ask(replace(how, answer_form="letter", model=None)) if lettered else None
         for asking in (self._asking, self._by_letter):
             if asking is not None:
-                asking.planned(len(sides))  # raises an error if the schedule does not allow so many sides
+                asking.planned(len(sides))  # raises an error if the schedule does not allow this many sides
         self._person = _person(block_name, how, sides, material) if how.on_flip == "human" else None
         if self._person is not None and anonymize_transcript:
             self._person = read_blind(self._person, anonymity)

@@ -140,7 +140,7 @@ _REASONING = (str, Field(description="Which arguments were decisive, and why"))
 _VERDICT = (str, Field(description="The conclusion, in one or two sentences"))
 
 
-@lru_cache(maxsize=256)  # applications build a new pattern for each question, often about the same sides
+@lru_cache(maxsize=256)  # cached because applications build a new pattern for each question, often with the same sides
 def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
     """Build a judge's answer schema; the reasoning comes first, because models commit to whatever they write first."""
     sides = tuple(dict.fromkeys(stances))
@@ -153,7 +153,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
     )
 
 
-@lru_cache(maxsize=256)  # debates between the same sides use only a few orders
+@lru_cache(maxsize=256)  # cached because debates between the same sides use only a few orders
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
     """Build the answer schema for a judge that scores each side, either overall or on each of the `criteria`.
 

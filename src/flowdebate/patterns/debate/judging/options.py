@@ -249,8 +249,8 @@ class JudgeOptions:
         """True if the form of the answers depends on the model's profile."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
-        # in a single order, the slot matters more than the arguments; with several orders, such models judge best by
-        # letter
+        # shown a single order, models with a concise profile follow the slot rather than the arguments; shown several,
+        # they judge best by letter
         ordered = self.schedule is None or self.plan.kind != "single"
         return values == (None,) * len(values) and ordered and not several
 

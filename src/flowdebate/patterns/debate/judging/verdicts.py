@@ -18,7 +18,7 @@ from flowdebate.sources.source import Source
 from .ballots import MAX_LETTERS, JudgeBallot, Judging, Statement, balanced, firsts_of, leads_of
 
 HINT = "A small model was the judge, and small models judge weakly."
-# Wording of a flipped verdict without a winner, keyed by policy.
+# Wording for a flipped verdict without a winner, keyed by policy.
 _UNDECIDED = {
     "abstain": "The judge abstains: it found otherwise when it was shown the same arguments in another order.",
     "tie": "A tie: the judge found otherwise when it was shown the same arguments in another order.",
