@@ -138,7 +138,7 @@ async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
 
 
 async def test_one_answer_without_json_changes_nothing() -> None:
-    """Neither a single text without JSON nor two answers with wrong fields may disable a supported mode."""
+    """Neither a single answer without JSON nor two answers with the wrong fields may disable a supported mode."""
     texts = ["I refuse to choose.", VERDICT, "{}", "{}", VERDICT, "Never.", VERDICT, VERDICT]
 
     async def serve(exchange: Exchange) -> None:
@@ -173,7 +173,7 @@ async def test_a_rejected_mode_is_not_tried_again() -> None:
 
 
 async def test_model_errors_have_no_unrelated_context() -> None:
-    """A model error raised inside an `except` block must not be attributed to the exception being handled there."""
+    """A model error raised inside an `except` block must not be chained to the exception being handled there."""
     async with ChatServer({"m": answer(b"{oops")}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         for on_text in (None, lambda _: None):

@@ -178,7 +178,7 @@ def check_paid(raw: Any, served_endpoint: Endpoint) -> None:
 
 @each_fault
 def test_failed_members_are_reported_in_python(case: Case, fault: str, served_endpoint: Endpoint) -> None:
-    """Either the result or the error contains the text of the other members."""
+    """Either the result or the error contains what the other members wrote."""
     plan = make_plan(PATTERNS[case.pattern], {}, file={PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)})
     if not should_complete(case, fault):
         with pytest.raises(FlowDebateError, match=r"503|401|404|empty|no text|nothing") as caught:
@@ -202,7 +202,7 @@ def test_failed_members_are_reported_on_the_command_line(
 ) -> None:
     """The page and the document list the missing members above the answer.
 
-    If the run fails, they show the error and the arguments.
+    If the run fails, they show the error and the arguments instead.
     """
     path = tmp_path / "plan.json"
     plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
@@ -309,7 +309,7 @@ def test_a_council_names_the_member_without_an_endpoint(served_endpoint: Endpoin
 
 
 def test_a_base_url_needs_a_model_for_every_role(served_endpoint: Endpoint) -> None:
-    """The default model is at another address, so the error names the roles that have no model."""
+    """The default model has a different address, so the error names the roles without a model."""
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served_endpoint.url, "--no-store"])
     assert refused.exit_code == 2
@@ -340,7 +340,7 @@ def test_resume_calls_a_failed_judge_again(served_endpoint: Endpoint, tmp_path: 
     assert served_endpoint.answered == [*answered, "up-default"]  # the synthesizer had nothing to write about
 
 
-def test_an_openai_client_first_sees_the_missing_members(served_endpoint: Endpoint) -> None:
+def test_an_openai_client_sees_the_missing_members_first(served_endpoint: Endpoint) -> None:
     members = [{"name": name, "model": f"openai/{'404' if name == 'cleo' else 'up'}-{name}"} for name in MEMBERS]
 
     panel = PATTERNS["council"].load_factory()(name="panel", members=members)

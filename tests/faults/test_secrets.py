@@ -106,9 +106,7 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: i
 
 @pytest.mark.parametrize("scenario", [_refuses_with_it, _breaks_with_it, _declines_with_it])
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_key_repeated_by_a_server_is_in_no_error(
-    scenario: Any, transport: Any, debug_logs: io.StringIO
-) -> None:
+async def test_a_key_echoed_by_a_server_is_in_no_error(scenario: Any, transport: Any, debug_logs: io.StringIO) -> None:
     """The traceback and the stored run must not contain the key either."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
@@ -179,7 +177,7 @@ def _assert_hidden(text: str, server: ChatServer) -> None:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_secrets_repeated_by_a_server_appear_nowhere_in_a_run(
+async def test_secrets_echoed_by_a_server_appear_nowhere_in_a_run(
     place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
     """Results, events, logs, `repr`, stores and exports are searched for the secrets."""
@@ -195,7 +193,7 @@ async def test_secrets_repeated_by_a_server_appear_nowhere_in_a_run(
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_secrets_repeated_by_a_server_are_in_no_error(
+async def test_secrets_echoed_by_a_server_are_in_no_error(
     place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
     """The traceback and the stored run must not contain the secrets either."""

@@ -26,7 +26,7 @@ def test_the_page_shows_the_current_table() -> None:
     assert page == with_table(page)
 
 
-def test_every_fault_has_a_unique_id_and_every_row_a_fault() -> None:
+def test_fault_ids_are_unique_and_every_row_has_a_fault() -> None:
     assert [name for name, count in Counter(fault.id for fault in FAULTS).items() if count > 1] == []
     numbers = {int(part) for fault in FAULTS if (part := fault.id.partition("-")[0]).isdecimal()}
     assert numbers >= _CATALOGUE

@@ -87,7 +87,7 @@ def test_order_of_agents_does_not_matter(debate: Debate, data: st.DataObject) ->
 def test_different_positions_never_converge(debate: Debate) -> None:
     """However similar the texts are, agents with different positions have not converged.
 
-    A single agent cannot converge either.
+    Nor can a single agent converge.
     """
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
     stated = {
@@ -99,7 +99,7 @@ def test_different_positions_never_converge(debate: Debate) -> None:
 
 @given(debates())
 def test_agents_repeating_opposite_answers_are_stagnant(debate: Debate) -> None:
-    """The texts are repeated word for word, however dissimilar they are to each other."""
+    """The agents repeat their texts word for word, however dissimilar the texts are to each other."""
     if len(debate.now) < 2:
         return
     positions = dict(zip(debate.now, ["yes", "no"] * 5, strict=False))
@@ -199,7 +199,7 @@ class Apart:
 
 
 def test_outliers_prevent_convergence() -> None:
-    """With 19 equal texts and one outlier, the mean similarity is still 0.9."""
+    """With 19 identical texts and one outlier, the mean similarity is still 0.9."""
     texts = {f"agent {number}": "same" for number in range(19)}
     assert convergence(texts, similarity=Apart()).status == "converged"
     result = convergence({**texts, "loner": "other"}, similarity=Apart())

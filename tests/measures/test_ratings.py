@@ -21,7 +21,7 @@ def draw_ratings(agents: list[str], data: st.DataObject) -> dict[str, float]:
 
 
 def test_constants_have_their_usual_values() -> None:
-    """An agent without a history has a rating of 1500, and each pair plays for 32 points."""
+    """An agent without a history has a rating of 1500, and 32 points are at stake for each pair."""
     assert (INITIAL_RATING, K_FACTOR) == (1500.0, 32.0)
 
 
@@ -78,7 +78,7 @@ def test_nothing_changes_without_a_winner(agents: list[str], consensus: bool, da
 
 
 @given(anything, anything)
-def test_two_expectations_add_up_to_one(a: float, b: float) -> None:
+def test_expected_scores_of_a_pair_add_up_to_one(a: float, b: float) -> None:
     """For any two ratings, both values are between 0 and 1, and the higher rating has the higher value."""
     one, other = expected(a, b), expected(b, a)
     assert 0 <= one <= 1
@@ -129,7 +129,7 @@ def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, b
 
 @given(st.integers(1, 500))
 def test_confident_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
-    """More outcomes have more effect, but a single one changes a vote's weight by less than a twentieth."""
+    """More outcomes have a greater effect, but a single one changes a vote's weight by less than a twentieth."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
     assert wrong is not None
@@ -145,7 +145,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
 def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[float, bool]], confidence: float) -> None:
-    """If two voters differ in one confidence, the one nearer to the outcome is better calibrated."""
+    """If two voters differ in only one confidence, the one closer to the outcome is better calibrated."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])

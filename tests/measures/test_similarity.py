@@ -71,7 +71,7 @@ def test_order_of_long_texts_does_not_change_the_results(backend: str) -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_repeated_texts_do_not_affect_the_others(backend: str, texts: list[str]) -> None:
-    """Repeating a text adds no evidence."""
+    """Repeating a text adds no evidence to the comparison of the others."""
     matrix = MEASURES[backend](texts)
     extended = MEASURES[backend]([*texts, *texts[:1]])
     assert [row[: len(texts)] for row in extended[: len(texts)]] == matrix
@@ -88,7 +88,7 @@ def test_texts_on_the_same_subject_are_more_similar_than_others(backend: str) ->
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_texts_in_scripts_without_spaces_are_compared(backend: str) -> None:
-    """A sentence in Japanese or Thai consists of more than one long word."""
+    """A sentence in Japanese or Thai must not be treated as one long word."""
     for sentence, alike, far in (
         ("家賃に上限を設けるべきだ", "家賃に上限を設けるべきではない", "バナナは黄色い"),
         ("ควรจำกัดค่าเช่าบ้าน", "ควรจำกัดค่าเช่าห้อง", "กล้วยเป็นสีเหลือง"),
@@ -108,7 +108,7 @@ def test_opposite_stances_can_be_similar(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_blank_texts_are_similar_only_to_themselves(backend: str) -> None:
-    """There is no content that could be compared."""
+    """A blank text has no content to compare."""
     assert MEASURES[backend](["", " ", "\n"]) == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     assert MEASURES[backend]([]) == []
 
@@ -154,7 +154,7 @@ def run_python(code: str) -> str:
 def test_next_best_measure_is_used_without_a_library(modules_: list[str], best: str) -> None:
     """The library is hidden from the process.
 
-    Requesting the measure by name results in an error that says what to install.
+    Requesting the measure by name raises an error that says what to install.
     """
     tried = "TfIdf" if "sklearn" in modules_ else "Embeddings"
     code = HIDE.format(hidden=modules_) + f"print(best_similarity())\ntry: {tried}()\nexcept ValueError as e: print(e)"

@@ -49,10 +49,10 @@ def test_grades_follow_the_thresholds_in_the_table(counts: list[int], eligible: 
 
 
 @given(elections(), elections())
-def test_more_agreement_never_has_a_weaker_grade(
+def test_more_agreement_never_lowers_the_grade(
     one: tuple[dict[str, int], int], other: tuple[dict[str, int], int]
 ) -> None:
-    """Whatever the number of voters, grades follow the order of shares.
+    """Whatever the number of voters, a larger share never has a lower grade.
 
     Both "split" and "contested" mean that there is no majority.
     """

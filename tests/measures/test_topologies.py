@@ -56,7 +56,7 @@ def test_topologies_have_the_edges_in_their_definition(
 
 
 @given(topologies, names, rounds, shares, seeds, st.data())
-def test_live_proposals_have_a_critic_other_than_the_author(
+def test_live_proposals_have_a_critic_other_than_their_author(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
     live = data.draw(st.sets(st.sampled_from(agents)))
@@ -135,13 +135,13 @@ def test_rings_join_neighbors_by_name() -> None:
     [(2 / 3, 4, 2), (1 / 3, 4, 1), (0.29, 101, 29), (0.5, 10, 4), (0, 5, 1), (1, 5, 4), (1.0, 2, 1), (0.99, 3, 1)],
 )
 def test_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, critics: int) -> None:
-    """Two thirds of three is two, and 0.29 of a hundred is 29 in spite of floating-point arithmetic."""
+    """Two thirds of three is two, and 0.29 of a hundred is 29 despite floating-point arithmetic."""
     agents = [f"{number:03}" for number in range(count)]
     assert len(edges("sparse", agents, round=1, random=Random(0), sparsity=sparsity)) == count * critics
 
 
 def test_topologies_are_the_same_in_every_process() -> None:
-    """Python's own string hash varies between processes."""
+    """Python's built-in string hash varies between processes."""
     code = (
         "from random import Random; from flowdebate.measures import edges; names = list('abcdefg');"
         "kinds = ('round-robin', 'sparse', 'random-graph');"

@@ -57,7 +57,7 @@ def elections(draw: st.DrawFn) -> Election:
 
 
 @given(elections())
-def test_votes_are_counted_once(election: Election) -> None:
+def test_each_vote_is_counted_once(election: Election) -> None:
     result = election.count()
     assert result.valid + result.spoiled + result.failed == result.eligible == len(election.eligible)
     assert min(result.valid, result.spoiled, result.failed) >= 0
@@ -96,7 +96,7 @@ def test_confidence_is_the_share_of_voters_confident_in_the_winner(election: Ele
 
 
 @given(elections())
-def test_winner_leads_with_a_quorum(election: Election) -> None:
+def test_winner_has_the_most_votes_and_a_quorum(election: Election) -> None:
     result = election.count()
     assert result.quorum_met is (result.valid >= result.quorum)
     leads = result.weights if election.rule == "weighted" else result.counts
@@ -146,7 +146,7 @@ def test_failed_votes_never_create_a_consensus(election: Election, data: st.Data
 
 
 @given(elections(), st.floats(0.1, 5))
-def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) -> None:
+def test_equal_weights_give_the_same_result_as_a_majority_vote(election: Election, weight: float) -> None:
     equal_weights = dict.fromkeys(election.eligible, weight)
     excluded = {"rule", "reason", "weights", "confidence"}
     weighted, heads = election.count(rule="weighted", weights=equal_weights), election.count(rule="majority")
@@ -156,7 +156,7 @@ def test_equal_weights_equal_a_majority_vote(election: Election, weight: float) 
 
 @given(elections(), st.data())
 def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.DataObject) -> None:
-    """A tie break needs a quorum, never creates a consensus, and is ignored if there is no tie."""
+    """A tie break needs a quorum, never creates a consensus, and is ignored when there is no tie."""
     result = election.count()
     choice = data.draw(st.sampled_from(result.tied or ["nobody"]))
     broken = election.count(tie_break=choice)
@@ -310,7 +310,7 @@ def test_invalid_elections_are_rejected(changes: dict[str, Any], field: str) -> 
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, math.nan, math.inf])
-def test_confidence_is_from_0_to_1(confidence: float) -> None:
+def test_confidence_is_between_0_and_1(confidence: float) -> None:
     with pytest.raises(ValidationError):
         Ballot(voter="a", choice="a", confidence=confidence)
 
@@ -345,8 +345,8 @@ def test_vote_weights_follow_the_formula(elo: float | None, calibration: float |
 
 
 @given(st.floats(0, 3000), st.floats(0, 3000), st.floats(0, 1), st.floats(0, 1))
-def test_better_histories_never_weigh_less(one: float, other: float, sure: float, unsure: float) -> None:
-    """Weights are between 0.1 and 5 and grow with rating and calibration."""
+def test_better_histories_never_lower_the_weight(one: float, other: float, sure: float, unsure: float) -> None:
+    """Weights are between 0.1 and 5 and grow with the rating and the calibration."""
     low, high = sorted((one, other)), sorted((sure, unsure))
     assert 0.1 <= vote_weight(low[0], high[0]) <= vote_weight(low[1], high[1]) <= 5
 

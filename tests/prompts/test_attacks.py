@@ -156,7 +156,7 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 # The corpus
 
 
-def test_attacks_have_a_unique_name_and_a_text() -> None:
+def test_attacks_have_text_and_a_unique_name() -> None:
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 40
     assert len({attack.written() for attack in ATTACKS}) == len(ATTACKS)
     assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", attack.id) for attack in ATTACKS)
@@ -411,7 +411,7 @@ def test_attacks_are_not_markup_in_a_report(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_attacks_survive_being_saved(attack: Attack) -> None:
+def test_attacks_are_unchanged_by_saving(attack: Attack) -> None:
     document = document_of(attack)
     saved = document.to_json()
     assert DebateDocument.model_validate_json(saved) == document

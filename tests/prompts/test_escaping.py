@@ -17,7 +17,7 @@ def test_quoted_text_can_be_parsed(text: str) -> None:
 
 
 @given(texts)
-def test_further_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
+def test_continuation_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
     first, *further = ("label: " + quoted(text)).splitlines()
     assert first.startswith("label: ")
     assert all(line.startswith("  | ") for line in further)
@@ -45,7 +45,7 @@ def test_invalid_quotations_are_rejected(text: str) -> None:
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
 def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
-    """Escapes that are not needed, bare marks, and lines without a bar never occur in a real quotation."""
+    """Unnecessary escapes, bare marks and lines without a bar never occur in a real quotation."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
 
@@ -64,7 +64,7 @@ def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
         "no-break\u00a0space, soft\u00adhyphen, zero\u200bwidth",
     ],
 )
-def test_common_text_is_unchanged(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert quoted(text) == text
     assert quoted(f"{text}\n{text}") == f"{text}\n  | {text}"
 
@@ -90,5 +90,5 @@ def test_tags_are_one_line_without_brackets(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
 def test_plain_stances_equal_their_tag(stance: str) -> None:
-    """The winner named by a judge can be compared with the positions in the transcript."""
+    """The winner named by a judge must be comparable to the positions in the transcript."""
     assert tag_text(stance) == stance

@@ -61,7 +61,7 @@ def test_unsafe_templates_are_rejected_when_created(
 
 @pytest.mark.parametrize("template", [DEBATER, MODERATOR, JUDGE, SYNTHESIZER], ids=lambda parts: type(parts).__name__)
 def test_template_parts_list_their_fields(template: Template) -> None:
-    """Because a part knows its fields, it can report a typo as soon as the template is created."""
+    """Because a part knows its fields, a typo can be reported as soon as the template is created."""
     for part in fields(template):
         with pytest.raises(ConfigurationError):
             replace(template, **{part.name: "x {no_such_field}"})

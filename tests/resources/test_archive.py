@@ -51,7 +51,7 @@ async def test_debates_on_similar_tasks_are_recalled_by_similarity() -> None:
     assert await recall_ids(archive, "What is love?") == []
 
 
-async def test_latest_of_equally_similar_debates_comes_first() -> None:
+async def test_most_recent_of_equally_similar_debates_comes_first() -> None:
     archive = Archive()
     for number, at in enumerate((3.0, 9.0, 1.0)):
         await archive.past_debates.add(past_debate(number, "Rents?", at))
@@ -71,8 +71,8 @@ async def test_debates_on_the_same_task_are_always_recalled(task: str) -> None:
     query=st.text(max_size=30) | st.sampled_from(("rents", "trams")),
     limit=st.integers(0, 7),
 )
-def test_limit_bounds_the_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
-    """The results are the first ones of an unlimited recall, without duplicates, and include the same task."""
+def test_limit_bounds_the_number_of_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
+    """The results are the first of an unlimited recall, without duplicates, and include the same task."""
     archive = Archive()
     for number, task in enumerate(tasks):
         run(archive.past_debates.add(past_debate(number, task, at=number)))
@@ -130,7 +130,7 @@ async def test_points_match_regardless_of_spelling() -> None:
 
 
 @given(st.lists(st.tuples(ids, st.lists(st.sampled_from("abc"), max_size=4)), max_size=6))
-def test_points_in_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
+def test_repeated_points_in_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
     archive = Archive()
     counted: dict[str, int] = {}
     debates: set[str] = set()
@@ -147,7 +147,7 @@ def test_points_in_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> 
 
 
 async def test_only_agents_with_a_history_have_a_rating() -> None:
-    """The caller chooses a rating for unknown names."""
+    """It is up to the caller to choose a rating for unknown names."""
     archive = Archive()
     await archive.ratings.apply("1", {"ann": 16.0, "bob": -16.0})
     assert dict(await archive.ratings.of(["bob", "zoe"])) == {"bob": Rating(elo=1484.0, debates=1)}
@@ -230,7 +230,7 @@ async def test_archives_are_independent() -> None:
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
 def test_patience_must_be_a_number_of_seconds(patience: Any) -> None:
-    """The number limits how long a debate waits for a store, and it must be positive."""
+    """The number limits how long a debate waits for a store and must be positive."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
     assert (caught.value.location, caught.value.field) == ("Archive", "patience")

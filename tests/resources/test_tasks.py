@@ -226,7 +226,7 @@ def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
 
 
 def test_earliest_task_is_claimed_first(work: Watched) -> None:
-    """A task keeps the place it got when it was created, even if it is retried."""
+    """A task keeps its place in the order of creation even when it is retried."""
     for name in ("one", "two", "three"):
         work.tasks.add_task(name, id=name, max_attempts=2)
     first = work.tasks.claim()
@@ -246,8 +246,8 @@ def test_assigned_tasks_are_only_for_their_assignee(work: Watched) -> None:
     assert [task and task.id for task in claims] == ["any", None, "pro"]
 
 
-def test_assignees_get_own_and_unassigned_tasks_in_order(work: Watched) -> None:
-    """An assigned task has no priority over one that was created earlier."""
+def test_assignees_get_their_own_and_unassigned_tasks_in_order(work: Watched) -> None:
+    """An assigned task has no priority over an unassigned one created earlier."""
     for name, assignee in [("any", None), ("own", "pro"), ("other", "con"), ("last", None)]:
         work.tasks.add_task(name, id=name, assignee=assignee)
     claims = [work.tasks.claim(assignee="pro") for _ in range(4)]
@@ -309,7 +309,7 @@ def test_reviews_can_accept_reject_or_request_changes(work: Watched) -> None:
 
 
 def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
-    """Calls with the former worker's name are rejected, so they do not affect the worker that now holds the task."""
+    """Calls made under the former worker's name are rejected and do not affect the worker now holding the task."""
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna")
     work.tasks.fail("it", "no answer")
@@ -384,7 +384,7 @@ def test_texts_must_be_strings(work: Watched) -> None:
 
 
 def test_listeners_are_called_after_the_change_is_in_place() -> None:
-    """When a listener is called, the collection is at least as new as the event, even if one call makes two changes."""
+    """A listener sees a collection at least as recent as the event, even if one call makes two changes."""
     statuses: list[str] = []
     tasks = TaskCollection("work", on_change=lambda event: statuses.append(tasks.get(event.task.id).status))
     tasks.add_task("a")
@@ -394,7 +394,7 @@ def test_listeners_are_called_after_the_change_is_in_place() -> None:
 
 
 def test_listeners_may_change_the_collection() -> None:
-    """Events for the listener's own changes are delivered to it later and in order."""
+    """Events for the listener's own changes are delivered to it afterwards, in order."""
     calls: list[str] = []
 
     def follow(event: TaskChanged) -> None:
@@ -408,7 +408,7 @@ def test_listeners_may_change_the_collection() -> None:
     assert calls == ["begin w-1 added", "end", "begin w-1 claimed", "end", "begin w-1 completed", "end"]
 
 
-def test_raising_listeners_get_all_events() -> None:
+def test_listeners_that_raise_still_get_all_events() -> None:
     """The exception reaches the caller after all events have been delivered.
 
     The change stays in place, and the listener stays registered.
@@ -432,7 +432,7 @@ def test_raising_listeners_get_all_events() -> None:
 
 
 def test_interrupts_leave_pending_events_for_the_next_change() -> None:
-    """A `BaseException` is raised at once, and pending events are delivered along with the next ones."""
+    """A `BaseException` is raised at once, and pending events are delivered together with those of the next change."""
     calls: list[str] = []
 
     def interrupted(event: TaskChanged) -> None:
@@ -493,7 +493,7 @@ def test_resources_with_equal_key_and_collection_are_equal() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "  ", None, 3])
 def test_collections_need_a_name(wrong: Any) -> None:
-    """A blank id is rejected when the resource is created and not when a run opens it."""
+    """A blank id is rejected when the resource is created, before any run opens it."""
     with pytest.raises(ConfigurationError, match=r"`collection_id` (must not be blank|is required|must be text)"):
         create_task_collection(wrong)
     with pytest.raises(ConfigurationError, match="`collection_id`"):
@@ -567,7 +567,7 @@ def circular_list() -> list[Any]:
     ids=["model", "dataclass", "set and nan", "bytes", "surrogate", "surrogates", "circle", "bool", "float"],
 )
 def test_any_output_can_be_serialized(work: Watched, output: object, written: object) -> None:
-    """A value without a JSON form is written as text."""
+    """A value with no JSON form is written as text."""
     work.tasks.add_task("it", id="it")
     work.tasks.claim()
     wire = work.tasks.complete("it", output).to_wire()

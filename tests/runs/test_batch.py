@@ -161,7 +161,7 @@ def item_outcome(item: Any) -> Any:
 async def test_an_interrupted_batch_releases_its_runs(
     tmp_path_factory: pytest.TempPathFactory, turns: list[int]
 ) -> None:
-    """If a batch is cancelled while it is starting or resuming runs, the same process can continue all of them."""
+    """If a batch is cancelled while it is starting or resuming runs, the same process can continue all of its runs."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
     for wait in turns:
@@ -260,7 +260,7 @@ async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
     assert result.summary.done == 1
 
 
-async def test_an_id_of_a_run_outside_the_batch_is_rejected() -> None:
+async def test_an_id_used_by_a_run_outside_the_batch_is_rejected() -> None:
     """`RunChanged` is raised if one of the batch's ids belongs to a run outside it."""
     store, paid = MemoryStore(), Paid()
     seed = (await short_debate().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
@@ -298,9 +298,9 @@ async def gated_questions(questions: list[str], gate: asyncio.Event) -> AsyncIte
 
 
 async def test_the_same_batch_has_the_same_seeds() -> None:
-    """The batch's seed is derived from the batch id, and the seed of each item from the batch's.
+    """The batch's seed is derived from the batch id, and each item's seed from the batch's.
 
-    A single item can be repeated as an ordinary run with its seed.
+    With its seed, a single item can be repeated as an ordinary run.
     """
     paid = Paid()
     by_id = await short_debate().batch(["a", "b"], batch_id="b", model=paid.model).all()
@@ -382,7 +382,7 @@ async def test_an_error_in_the_question_iterator_is_raised() -> None:
 
 
 async def test_on_error_raise_ends_the_batch_at_the_first_failure() -> None:
-    """The failure is raised with a note, and the other runs can be resumed."""
+    """The failure is raised with a note, and the remaining runs can be resumed."""
     busy = Busy(failing=frozenset({1}), turns=(1000, 2))
     with pytest.raises(ValueError, match="1") as caught:
         await handler(busy, name="busy").batch(range(4), on_error="raise", batch_id="b").all()
@@ -390,7 +390,7 @@ async def test_on_error_raise_ends_the_batch_at_the_first_failure() -> None:
     assert busy.now == 0
 
 
-async def test_a_run_that_cancels_itself_is_an_item() -> None:
+async def test_a_run_that_cancels_itself_still_yields_an_item() -> None:
     def give_up(question: int, ctx: Context) -> int:
         if question == 1:
             raise asyncio.CancelledError
@@ -402,7 +402,7 @@ async def test_a_run_that_cancels_itself_is_an_item() -> None:
 
 
 async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
-    """The run does not even begin."""
+    """The run never begins."""
     result = await handler(lambda value, ctx: None, name="any").batch([1, object()], store=MemoryStore()).all()
     assert [item.status for item in result] == ["complete", "failed"]
     assert isinstance(result[1].error, ConfigurationError)
@@ -442,7 +442,7 @@ async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
 
 
 async def test_a_closed_batch_ends_for_its_reader() -> None:
-    """A worker that is cancelled from outside ends the batch, because its question has no item."""
+    """Cancelling a worker from outside ends the batch, because the worker's question will have no item."""
     started = asyncio.Event()
 
     async def hang(question: int, ctx: Context) -> None:
@@ -464,7 +464,7 @@ async def test_a_closed_batch_ends_for_its_reader() -> None:
     assert batch_tasks() == []
 
 
-async def test_a_batch_can_be_iterated_once() -> None:
+async def test_a_batch_can_be_iterated_only_once() -> None:
     batch = handler(Busy(), name="busy").batch(range(2))
     await batch.all()
     with pytest.raises(ConfigurationError, match="possible only once"):
@@ -569,7 +569,7 @@ async def test_outcomes_of_patterns_are_counted() -> None:
 
 
 def test_a_summary_estimates_the_remaining_time() -> None:
-    """The estimate is based on the rate of new runs and is `None` if there are none."""
+    """The estimate is based on the rate at which new runs finish and is `None` if there are none."""
     summary = BatchSummary(total=10, done=6, replayed=2, seconds=8.0)
     assert (summary.rate, summary.remaining) == (0.5, 8.0)
     assert BatchSummary(total=10, done=2, replayed=2, seconds=8.0).remaining is None
@@ -577,7 +577,7 @@ def test_a_summary_estimates_the_remaining_time() -> None:
     assert (BatchSummary(total=None).rate, BatchSummary(total=3).usage) == (0.0, Usage.zero())
 
 
-def test_scripts_need_no_loop() -> None:
+def test_scripts_need_no_event_loop() -> None:
     result = handler(Busy(), name="busy").batch_sync(range(3), max_concurrency=2)
     assert ([item.output for item in result], len(result), result[0].index) == ([0, -1, -2], 3, 0)
     assert repr(result) == "<BatchResult of 3, 0 failed>"

@@ -180,7 +180,7 @@ def test_start_requires_a_running_loop() -> None:
 
 
 async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
-    """When the caller's loop closes, its runs end and report this."""
+    """When the caller's event loop closes, its runs end and report that they were cancelled."""
 
     def other_loop() -> RunHandle[Any]:
         async def leave() -> RunHandle[Any]:
@@ -256,7 +256,7 @@ async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
 
 
 async def test_current_readers_see_the_start_of_a_call() -> None:
-    """The start of a call is shown to readers, but it is not among the recorded events."""
+    """The start of a call is shown to current readers but is not one of the recorded events."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -291,7 +291,7 @@ async def test_current_readers_see_the_start_of_a_call() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
-    """A call that has finished, whether or not it succeeded, is no longer in progress."""
+    """A call that has finished, successfully or not, is no longer in progress."""
 
     def answer(_: ModelRequest) -> str:
         if fails:

@@ -53,7 +53,7 @@ def million_tokens(**more: int) -> Usage:
 def test_cached_tokens_are_priced_separately() -> None:
     """Cache reads are cheaper, and cache writes are more expensive.
 
-    The local model and servers on this machine are free.
+    The local model and servers on the same machine are free.
     """
     plain = known_price("anthropic/claude-haiku-4-5", million_tokens())
     read = known_price("anthropic/claude-haiku-4-5", million_tokens(cached_tokens=900_000))
@@ -101,7 +101,7 @@ def test_default_models_have_a_known_price(name: str) -> None:
 
 
 def test_a_run_reports_its_cost_without_a_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """The cost is the sum over all models, and it is unknown if any of them has no known price."""
+    """The cost is the sum over all models and is unknown if the price of any of them is unknown."""
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
     paid = sum(
         known_price("openai/gpt-5-mini", event.usage) or 0
@@ -146,7 +146,7 @@ def test_without_the_package_prices_are_unknown(no_price_package: None, vendor_s
 
 
 def test_every_front_end_can_set_the_budget() -> None:
-    """The budget is an option of plans, which all front ends use."""
+    """The budget is a plan option, and all front ends use plans."""
     plan = make_plan(PATTERNS["debate"], {"question": "Q?", "max_cost": 0.25})
     assert plan.limits is not None
     assert plan.limits.cost == 0.25

@@ -62,7 +62,7 @@ def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, li
         assert "cancelled" in [task.status for task in cut.tasks.list()] or len(cut.tasks.list()) == limit
 
 
-def test_a_limit_is_an_error_without_an_output() -> None:
+def test_reaching_a_limit_without_an_output_is_an_error() -> None:
     twice = sequencer(name="twice").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached, match=r"calls=1 \(1 used\)") as caught:
         twice.run_sync("?", model=ScriptedModel("first", "second"), limits=Limits(calls=1))
@@ -72,7 +72,7 @@ def test_a_limit_is_an_error_without_an_output() -> None:
 
 
 def test_every_attempt_counts() -> None:
-    """A retried call counts as many times as it was sent."""
+    """A retried call counts once for each time it was sent."""
     down = ProviderFailed("503", status=503)
     model = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
     with pytest.raises(LimitReached):
@@ -98,7 +98,7 @@ async def test_calls_in_flight_are_reserved() -> None:
 
 
 def test_tokens_are_counted_as_reported() -> None:
-    """A call that begins below the limit is made even if it exceeds the limit, but the next call is not."""
+    """A call that begins below the limit is made even if it exceeds the limit, but no further call is."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*[answer("yes") for _ in range(10)])
     with pytest.raises(LimitReached) as caught:
@@ -117,7 +117,7 @@ def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
 
 
 def test_unreported_tokens_are_estimated() -> None:
-    """A server that reports no usage must not be a way around the limit."""
+    """A server that reports no usage must not provide a way around the limit."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*["yes"] * 10)
     with pytest.raises(LimitReached):
@@ -149,7 +149,7 @@ def test_a_model_without_a_price_is_not_called() -> None:
 
 
 def test_cached_tokens_are_priced_separately() -> None:
-    """The table's price for cached tokens is used if it has one."""
+    """If the table has a price for cached tokens, that price is used."""
     usage = Usage(calls=1, prompt_tokens=1_000, cached_tokens=800, completion_tokens=0)
     assert Price(prompt=10, completion=0, cached=1).of(usage) == pytest.approx((200 * 10 + 800) / 1e6)
     assert Price(prompt=10, completion=0).of(usage) == pytest.approx(0.01)

@@ -75,7 +75,7 @@ def test_a_result_describes_its_run() -> None:
 
 
 def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
-    """An application that reads a part of the run does not expect `None`."""
+    """An application that reads a part of the run does not expect to get `None`."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
     for attempt in (lambda: result.tasks, lambda: result.transcript):
@@ -92,7 +92,7 @@ def test_each_run_has_its_own_id_and_seed() -> None:
 
 @pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
 def test_a_seed_is_an_int(seed: Any) -> None:
-    """A bool is rejected, although Python counts it as an integer."""
+    """A bool is rejected, although Python treats it as an integer."""
     with pytest.raises(ConfigurationError, match="run: `seed` must be a whole number"):
         handler(str).run_sync(5, seed=seed)
 
@@ -123,8 +123,8 @@ def test_a_seed_repeats_the_draws_of_each_path(seed: int, pauses: list[int], sec
     assert dict(block.run_sync(pauses, seed=seed + 1).output) != first
 
 
-def test_drawing_leaves_the_global_source_alone() -> None:
-    """The global random state does not influence the draws either."""
+def test_drawing_does_not_touch_the_global_random_state() -> None:
+    """Nor does the global random state influence the draws."""
     random.seed(1)
     before = random.getstate()
     drawing_block().run_sync(0, seed=1)
@@ -144,7 +144,7 @@ USAGES = st.builds(
 
 @given(st.lists(USAGES, max_size=4), st.booleans())
 def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
-    """One call with an unknown number of tokens makes the sum unknown, and without calls it is zero."""
+    """One call with an unknown token count makes the sum unknown, and a run without calls has a sum of zero."""
     remaining = iter(usages)
     model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(remaining)))
     block = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=None if max_concurrency else 1)
@@ -168,7 +168,7 @@ def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concur
 
 
 async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
-    """The usage of a cancelled call is unknown, while a call to an unreachable endpoint has used nothing."""
+    """The usage of a cancelled call is unknown, whereas a call to an unreachable endpoint has used nothing."""
     call_started = asyncio.Event()
 
     async def hang(_: ModelRequest) -> str:
@@ -263,7 +263,7 @@ def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The model is closed whatever the outcome, and a failure to close it does not hide an output or an error."""
+    """The model is closed whatever the outcome, and a failure to close it hides neither an output nor an error."""
     block = sequencer(name="all").tap(generator(name="a")).then(generator(name="b"))
     model = Held(leaves=leaves)
     assert block.run_sync("?", model=model).output == "yes"
@@ -320,7 +320,7 @@ def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) ->
 
 
 async def test_an_unreferenced_run_is_freed_at_once() -> None:
-    """A run must not be part of a reference cycle, so that its memory is freed without the garbage collector."""
+    """A run must not be part of a reference cycle, or only the garbage collector would free its memory."""
     rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
     verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}
     result = await rent.run("Q?", model=ScriptedModel("one", "two", verdict), session={"held": (witness := Boom())})
@@ -345,10 +345,7 @@ _INSIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", _INSIDE)
 async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
-    """The nested run would escape the outer run's limits, store and model.
-
-    The error names the alternative.
-    """
+    """The nested run would escape the outer run's limits, store and model. The error names the alternative."""
 
     async def wrong(value: str, ctx: Context) -> Any:
         return await result_of(_INSIDE[way](value))
@@ -364,7 +361,7 @@ async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
 
 
 async def test_a_model_can_start_nested_runs() -> None:
-    """Unlike a block, a model has no context for calling other blocks."""
+    """Unlike a block, a model has no context through which to call other blocks."""
     inner = generator(name="inner", prompt="Say it.")
 
     async def answer(_: ModelRequest) -> str:

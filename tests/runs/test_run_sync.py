@@ -66,7 +66,7 @@ async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseE
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals for one thread are POSIX's")
 def test_interrupting_the_caller_ends_the_run() -> None:
-    """In a notebook, model calls must not continue unnoticed."""
+    """Model calls must not continue unnoticed in a notebook."""
     ended = threading.Event()
     caller = threading.get_ident()
 

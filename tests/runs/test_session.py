@@ -38,14 +38,14 @@ def test_without_a_session_each_run_has_a_new_one() -> None:
     assert [handler(counting_block).run_sync(0).output for _ in range(2)] == [1, 1]
 
 
-def test_any_mutable_mapping_can_be_a_state() -> None:
+def test_any_mutable_mapping_can_be_the_state() -> None:
     state: Any = UserDict(count=1)
     assert handler(counting_block).run_sync(0, session=state).output == 2
     assert state["count"] == 2
 
 
 @pytest.mark.parametrize("session", [5, "session", [], (), frozenset(), Session, object()])
-def test_other_sessions_are_rejected(session: Any) -> None:
+def test_invalid_sessions_are_rejected(session: Any) -> None:
     acted: list[object] = []
     with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session or its state as a dict"):
         handler(acted.append).run_sync(0, session=session)

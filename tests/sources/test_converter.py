@@ -102,7 +102,7 @@ def test_documents_that_crash_the_converter_are_reported(converter: Converter) -
 
 @linux
 def test_child_processes_are_reused_and_replaced_after_a_fault(converter: Converter) -> None:
-    """The child is idle between documents and ends when the converter is closed."""
+    """The child process is idle between documents and ends when the converter is closed."""
     before = get_children(os.getpid())
 
     def read() -> set[int]:
@@ -176,8 +176,8 @@ if sys.stdin.readline() == "work\\n":
         *(pytest.param(number, "", marks=pytest.mark.slow) for number in (signal.SIGKILL, signal.SIGTERM)),
     ],
 )
-def test_children_do_not_outlive_their_parent(tmp_path: Path, ending: signal.Signals | None, work: str) -> None:
-    """The parent may end normally, by Ctrl-C or by SIGKILL, while the child is working or idle."""
+def test_child_processes_do_not_outlive_their_parent(tmp_path: Path, ending: signal.Signals | None, work: str) -> None:
+    """The parent may exit normally, on Ctrl-C or on SIGKILL, while the child process is working or idle."""
     (tmp_path / "a.pdf").write_bytes(ENDLESS())
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with start_process([sys.executable, "-c", PROGRAM], cwd=tmp_path, text=True, **pipes) as parent:
@@ -201,8 +201,10 @@ def test_children_do_not_outlive_their_parent(tmp_path: Path, ending: signal.Sig
 
 
 @linux
-def test_children_know_none_of_their_parents_secrets(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
-    """A hostile document may control the child, so it is given neither keys nor addresses of stores."""
+def test_child_processes_know_none_of_their_parents_secrets(
+    monkeypatch: pytest.MonkeyPatch, converter: Converter
+) -> None:
+    """A hostile document may control the child process, so it is given neither keys nor store addresses."""
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")
     before = get_children(os.getpid())

@@ -62,7 +62,7 @@ def added_lines(source: Source) -> list[str]:
 
 @pytest.mark.parametrize("commits", ["main..branch", "main...branch"])
 def test_branches_are_compared_with_their_merge_base(repository: Path, commits: str) -> None:
-    """Newer commits on main must not look like deletions by the branch."""
+    """Newer commits on main must not look like deletions made by the branch."""
     base = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-qb", "branch")
     tip = commit(repository, {"branch.py": "two = 2\n"})
@@ -91,8 +91,8 @@ def test_moved_files_are_one_file(repository: Path) -> None:
     assert "new mode 100755" in source.text
 
 
-def test_shallow_clones_explain_how_to_fetch_their_history(repository: Path, tmp_path: Path) -> None:
-    """As commits may be missing, the change must not be compared with the empty tree."""
+def test_errors_for_shallow_clones_explain_how_to_fetch_history(repository: Path, tmp_path: Path) -> None:
+    """Because commits may be missing, the change must not be compared with the empty tree."""
     commit(repository, {"app.py": "two = 2\n"})
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repository}", "clone")
     for commits in ("HEAD~1..HEAD", "HEAD^...HEAD", "HEAD~1"):
@@ -177,7 +177,7 @@ def test_secrets_are_masked_within_their_lines(repository: Path) -> None:
 
 
 def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> None:
-    """Reviewing a stranger's repository must not run its filters or hooks, for example."""
+    """Reviewing a stranger's repository must not run its filters or hooks."""
     mark = repository.parent / "ran"
     program = repository.parent / "program"
     program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
@@ -201,7 +201,7 @@ def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> Non
 def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
     """A long file is cut, and the number of omitted lines is stated.
 
-    A short one is complete, and an excluded one is not shown.
+    A short one is shown in full, and an excluded one is not shown.
     """
     code = {"package-lock.json": "{}\n" * 3_000, "go.sum": "a v1\n", "z.py": "z = 1\n", "b/app.js": "x" * 9_000}
     commit(repository, {**code, "yarn.lock": "x\n" * 50})

@@ -244,7 +244,7 @@ def test_scanned_pdf_pages_are_named(tmp_path: Path) -> None:
     ("by_column", "unread"), [(False, "order of page 1: two columns are read as one"), (True, None)]
 )
 def test_possibly_mixed_up_columns_are_reported(tmp_path: Path, by_column: bool, unread: str | None) -> None:  # noqa: FBT001
-    """Some programs write the lines of a page across its columns."""
+    """Some programs write the lines of a page straight across its columns."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -394,7 +394,7 @@ def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
 
 
 def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
-    """Images are left out, because a reader could not use the base64 data."""
+    """Images are left out, because base64 data would be of no use to a reader."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
     error = {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m: no"]}
@@ -411,7 +411,7 @@ def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
 
 
 def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
-    """In contrast, the value selected in a form is not hidden and is read."""
+    """In contrast, the selected value in a form is not hidden and is read."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
         '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
@@ -447,7 +447,7 @@ def test_unread_files_are_reported_with_the_actual_reason(tmp_path: Path, name: 
 
 
 def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
-    """The unread parts are reported before any model is called and in the notes of the result."""
+    """The unread parts are reported before any model is called and again in the notes of the result."""
     (tmp_path / "a.docx").write_bytes(office(f"<w:p>{run_of('Seen.')}{run_of('Not seen.', '<w:vanish/>')}</w:p>"))
     options = {"question": "Sign?", "sources": [str(tmp_path / "a.docx")], "model": "openai/gpt-5"}
     plan = make_plan(PATTERNS["debate"], options)

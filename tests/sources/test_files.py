@@ -117,7 +117,7 @@ def test_invalid_source_files_are_named_with_the_reason(
 ) -> None:
     """The file is rejected before anything else happens.
 
-    The error quotes its name verbatim, even if the problem is an enclosing folder or a link.
+    The error quotes its name verbatim, even if the problem lies in an enclosing folder or a link.
     """
     for secret in (".ssh/config", "me/.docker/notes/config", ".env"):
         (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def test_invalid_source_files_are_named_with_the_reason(
 
 
 def test_links_pipes_and_folders_without_text_are_rejected(tmp_path: Path) -> None:
-    """A link may point to a file in its own folder, and special files are not opened."""
+    """A link is rejected even if it points to a file in its own folder, and special files are not opened."""
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.txt").write_text("canary")
     (tmp_path / "in" / "real.txt").write_text("Real.")
@@ -167,7 +167,7 @@ def test_sources_can_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: py
 
 
 def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
-    """Neither `..` nor links, stdin or a name with the same prefix may bypass the rule."""
+    """Neither `..` nor links, stdin or a name with the same prefix can be used to bypass the rule."""
     inside, beside = tmp_path / "docs", tmp_path / "docs-private"
     for directory in (inside, beside):
         directory.mkdir()
@@ -192,7 +192,7 @@ def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
 
 
 def test_positions_in_a_source_belong_to_a_page() -> None:
-    """A position between the beginnings of two pages belongs to the first one."""
+    """A position between the starts of two pages belongs to the first one."""
     source = Source.of("r", "One. Two. Three.", pages=[Page(start=0, name="page 1"), Page(start=5, name="page 2")])
     assert [source.page_at(place) for place in (0, 4, 5, 15)] == ["page 1", "page 1", "page 2", "page 2"]
     assert list(source.parts()) == [("r, page 1", "One."), ("r, page 2", "Two. Three.")]

@@ -100,7 +100,7 @@ def test_pattern_commands_read_a_folder_without_secrets(pattern: str, folder: Pa
 
 
 def test_stdin_can_be_a_question_or_a_source(folder: Path) -> None:
-    """Using stdin for both is an error, which is raised before any model is called."""
+    """Using stdin for both is an error, raised before any model is called."""
     options = ("--max-rounds", "1", "--no-synthesizer", "--no-store")
     with serve_stage() as on:
         question_piped = call(on, "debate", "-", "--source", "notes/report.md", *options, text="Should we cap rents?\n")
@@ -170,10 +170,7 @@ class Reading:
 
 
 def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> None:
-    """No path is read without an allowed folder.
-
-    If there is one, only paths below it are read.
-    """
+    """Without an allowed folder, no path is read. Otherwise, only paths inside it are read."""
     inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
     outside.write_text("canary-env")
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as plain:
@@ -243,7 +240,7 @@ def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
 
 
 def test_excluded_files_in_a_folder_are_not_shown(folder: Path) -> None:
-    """An excluded file does not leave a gate undecided either."""
+    """Nor does an excluded file leave a gate undecided."""
     with serve_stage(output=CHAIR) as on:
         result = call(
             on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"

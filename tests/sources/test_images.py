@@ -136,7 +136,7 @@ def requests_of(pattern: Any, question: str) -> list[Any]:
 
 
 def test_images_are_stored_once_and_restored(chart: Path) -> None:
-    """The run's plan contains the data URL, so a resumed run does not need the file."""
+    """The run's plan contains the data URL, so the file is not needed to resume the run."""
     plan = make_plan(PATTERNS["debate"], {"question": QUESTION, "sources": ["chart.png"], "model": ["openai/gpt-5"]})
     stored = stored_plan(plan)
     chart.unlink()
@@ -164,8 +164,8 @@ def test_durable_runs_keep_the_image_in_their_journal(chart: Path, tmp_path: Pat
     assert kept_in(store).count(URL) == 1
 
 
-def test_budgets_count_the_tokens_of_an_image() -> None:
-    """The characters of the base64 data do not count."""
+def test_budgets_count_image_tokens() -> None:
+    """The characters of the base64 data are not counted."""
     from flowdebate.models import ModelRequest
 
     parts = [{"type": "text", "text": "four"}, {"type": "image_url", "image_url": {"url": "x" * 1_000_000}}]
@@ -243,7 +243,7 @@ def test_images_have_limits(tmp_path: Path) -> None:
 
 
 def test_images_in_a_folder_are_omitted(tmp_path: Path) -> None:
-    """Most images in folders are logos, and one that matters can be named explicitly."""
+    """Most images in folders are logos, and an image that matters can be named explicitly."""
     (tmp_path / "notes.md").write_text("Rents rose.")
     (tmp_path / "logo.png").write_bytes(png())
     reasons = {source.name: source.left_out for source in read_sources([f"docs={tmp_path}"])}

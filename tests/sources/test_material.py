@@ -62,7 +62,7 @@ def strip_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
 @each_material
 @pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
 def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa: FBT001
-    """Apart from the frame, the only lines that differ are those with a listed token."""
+    """Apart from the frame, the only lines that differ are those containing a listed token."""
     lines = strip_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
     expected = lines_of(MATERIAL[name])
     if numbers and expected[-1] == "":
@@ -133,7 +133,7 @@ def test_lines_copied_from_a_prompt_are_found(copy: tuple[str, list[str], list[s
 
 @each_material
 def test_all_lines_in_all_files_are_found(name: str) -> None:
-    """In every format, each line is copied both by itself and together with the next one."""
+    """In every format, each line is copied both on its own and together with the next one."""
     body = body_of(name)
     for count in (1, 2):
         for begin in range(len(body) - count + 1):
@@ -190,7 +190,7 @@ def test_reviewers_may_quote_their_prompt(name: str) -> None:
 
 
 def test_compared_texts_are_shown_unchanged() -> None:
-    """Reference answers are not altered either, because a judge of code has to read code."""
+    """Reference answers are not altered either, because a judge of code has to see the code as it is."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:

@@ -135,7 +135,7 @@ def get_passage_tags(request: ModelRequest) -> list[str]:
 # a review splits long sources instead
 @pytest.mark.parametrize("pattern", [pattern for pattern in TURNS if pattern != "review"])
 def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
-    """Passages precede the task, the result lists them, and quotes are looked up in the whole text."""
+    """The passages precede the task, the result lists them, and quotes are looked up in the whole text."""
 
     def quoting(request: ModelRequest) -> Any:
         reply = talkers.reply(request)
@@ -163,7 +163,7 @@ def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["debate", "consensus"])
 def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new search might find different passages, and then an answer would no longer match its prompt."""
+    """A new search might find different passages, and an answer would then no longer match its prompt."""
     talkers, calls = Talkers(), 0
 
     def failing(request: ModelRequest) -> Any:
@@ -195,7 +195,7 @@ def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, mo
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call may be made with an arbitrary part of the sources."""
+    """No call may be made with an arbitrary part of the sources instead."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, second = Talkers(), Source.of("other", LONG.text)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):

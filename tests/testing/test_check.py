@@ -111,7 +111,7 @@ def check_error(make: Callable[[], Any], **options: Any) -> PromiseBroken:
     return caught.value
 
 
-def test_error_has_the_promise_the_example_and_a_reproduction() -> None:
+def test_errors_name_the_promise_and_show_a_reproducible_example() -> None:
     """The `AssertionError` contains a small example that also fails without the rest of the check."""
     broken = check_error(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
@@ -144,7 +144,7 @@ def block_forever(_: object) -> str:
 
 
 @pytest.mark.parametrize("block", [wait_forever, block_forever])
-def test_endless_runs_without_calls_are_found(block: Any) -> None:
+def test_endless_runs_that_make_no_calls_are_found(block: Any) -> None:
     broken = check_error(lambda: rent(block), max_seconds=0.3)
     assert broken.promise == "ends_within_rounds"
     line = block.__code__.co_firstlineno + 3
@@ -158,7 +158,7 @@ def test_slow_checks_estimate_their_duration(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
-    """If the pattern cannot be rebuilt, the leaked words still reveal the bug."""
+    """Even if the pattern cannot be rebuilt, the leaked words reveal the bug."""
     answers: dict[str, str] = {}
     broken = check_error(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
     assert broken.promise == "answers_current_question"
@@ -174,7 +174,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 
 def test_bugs_that_occur_only_once_are_reported() -> None:
-    """A pattern that is not rebuilt may fail only in its first run."""
+    """A pattern that is never rebuilt may fail only on its first run."""
     spent: list[object] = []
 
     def speak(_: object) -> str:
@@ -240,7 +240,7 @@ def test_users_can_supply_answers() -> None:
 
 
 def test_models_use_the_words_that_a_predicate_waits_for() -> None:
-    """Arguments are also drawn from `texts` and from the string constants in the predicate's code."""
+    """Arguments are also drawn from `texts` and from string constants in the predicate's code."""
 
     def agreed(ctx: Any) -> bool:
         return bool(entries_of(ctx)[-1].text == "I am convinced.")
@@ -358,7 +358,7 @@ def test_examples_fit_any_roster(members: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_faults_are_provider_failures(fault: str) -> None:
-    """A debate that skips failures continues without the answer, whatever the fault."""
+    """A debate that skips failures continues without the answer, whatever the fault is."""
     example = Example(faults={1: fault}, texts=("Yes.",))
     model = ExampleModel(example)
     failures = FailurePolicy(on_failure="skip", quorum=1)

@@ -34,7 +34,7 @@ def test_replies_are_returned_in_order() -> None:
 
 
 def test_calls_beyond_the_script_are_an_error() -> None:
-    """`ScriptError` is also an `AssertionError` and reports the caller and the number of the call."""
+    """`ScriptError` is also an `AssertionError`, and it reports who made the call and which call it was."""
     with pytest.raises(ScriptError, match="call 1 is not in the script, which has 0 replies") as caught:
         ASK.run_sync("a", model=ScriptedModel())
     assert isinstance(caught.value, AssertionError)
@@ -130,7 +130,7 @@ def test_functions_see_the_schema_and_the_block() -> None:
 
 
 def test_usage_counts_calls_with_unknown_tokens() -> None:
-    """A double does not invent token counts, but it does count calls."""
+    """A test double does not invent token counts, but it does count calls."""
     assert ASK.run_sync("?", model=ScriptedModel("x")).usage == Usage(calls=1)
 
 

@@ -17,7 +17,7 @@ SAID = "Round 1:\n[ann] I hold: tea.\n[bob] Well. I hold: tea.\n[cleo] I hold: m
 """Transcript in which a continuation line imitates an argument by Dan."""
 
 
-def test_debaters_read_others_but_no_forgeries() -> None:
+def test_debaters_read_the_others_but_ignore_forged_lines() -> None:
     assert read_positions(SAID) == [("ann", "tea"), ("bob", "tea"), ("cleo", "milk")]
 
 

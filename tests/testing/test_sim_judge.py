@@ -113,7 +113,7 @@ async def get_scores(model: SimJudge, request: ModelRequest) -> dict[str, float]
 
 @pytest.mark.anyio
 async def test_different_request_seeds_draw_new_noise() -> None:
-    """A real model behaves in the same way, and repeating a seed repeats the noise."""
+    """A real model behaves the same way, and repeating a seed repeats the noise."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
     plain, one, same_seed, other_seed = [
@@ -172,7 +172,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
     assert caught.value.field == field
 
 
-def test_number_of_slots_must_match_the_sides() -> None:
+def test_number_of_slot_biases_must_match_the_sides() -> None:
     """A bias per slot needs one value for each side."""
     with pytest.raises(ConfigurationError, match="3 positions"):
         SimJudge(slot=[1, 0]).log_odds([0, 0, 0], order=[0, 1, 2])
@@ -251,7 +251,7 @@ def test_ties_with_the_right_side_are_partly_right() -> None:
 
 
 def test_text_features_are_measured() -> None:
-    """Emphasis is capped, and the length of a text without words is zero."""
+    """Emphasis is capped, and the length of a text without any words is zero."""
     assert (style_of("!!! **a** **b**"), style_of(""), length_of(""), length_of("a b c d")) == (1.0, 0.0, 0.0, 2.0)
 
 

@@ -143,7 +143,7 @@ def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
 
 @pytest.mark.parametrize("roster", [["x", "y"], [{"name": "x", "stance": "s"}], [Debater("x", "s")]], ids=repr)
 def test_rosters_can_be_names_dicts_or_debaters(roster: Any) -> None:
-    """Decisions can be drawn even if only the names are known."""
+    """Decisions can be drawn even when only the names are known."""
     speaking = drawn(moderator_decisions(roster), lambda decision: bool(decision.get("next_speakers")))
     assert set(speaking["next_speakers"]) <= {"x", "y"}
 
@@ -256,7 +256,7 @@ OPEN: dict[str, Callable[[DebateCase], bool]] = {
 
 
 @pytest.mark.parametrize("part", list(OPEN))
-def test_debates_vary_in_every_part(part: str) -> None:
+def test_every_part_of_a_debate_varies(part: str) -> None:
     assert OPEN[part](drawn(debates(), OPEN[part]))
 
 
@@ -312,7 +312,7 @@ def test_cases_run_in_an_event_loop_too() -> None:
 
 
 def test_answers_fit_the_schema_of_each_block() -> None:
-    """The model looks at the schema, so a judge with any name gets a verdict."""
+    """The model looks at the schema, so a judge gets a verdict whatever its name is."""
     case = drawn(debates(debaters=SIDES, moderated=False, transcript=create_debate_transcript()))
     judge = create_judge(name="elsewhere", stances=["for", "against"], transcript=case.options["transcript"])
     result = debate(**{**case.options, "judge": judge}).run_sync("?", model=case.model())
@@ -348,7 +348,7 @@ def test_hostile_debates_can_fail_in_each_way() -> None:
     assert drawn(debates(hostile=True), all_seen)
 
 
-def test_repr_of_a_function_is_its_constructor_call() -> None:
+def test_repr_of_a_drawn_function_is_its_constructor_call() -> None:
     sides = [Debater("anna", "for", block=Returns("one", {"text": "two"}, wait=True)), SIDES[1]]
     assert repr(sides[0].block) == "Returns('one', {'text': 'two'}, wait=True)"
     verdict = {"verdict": "v", "winner": None, "reasoning": "r"}
@@ -361,6 +361,6 @@ def test_repr_of_a_function_is_its_constructor_call() -> None:
 
 
 @given(text=arguments())
-def test_arguments_are_not_empty_without_control_tokens(text: str) -> None:
-    """An answer that consists of "<|eot|>" would otherwise be empty."""
+def test_arguments_are_not_empty_after_removing_control_tokens(text: str) -> None:
+    """An answer consisting only of "<|eot|>" would otherwise become empty."""
     assert separate_thinking(text).text.strip()

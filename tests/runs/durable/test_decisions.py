@@ -77,7 +77,7 @@ async def test_a_predicate_is_not_evaluated_again(pattern: str, *, wait: bool) -
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
-    """The run is killed after the last round, and the predicate is changed so that it would continue."""
+    """After the run is killed, the predicate is changed so that it would let the run continue."""
     lives, store = Lives(), MemoryStore()
     predicate = lives.answer({1: {1}, 2: set()})
 
@@ -96,7 +96,7 @@ async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
 async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
     """The run is killed during the judge's call and resumed with a different budget.
 
-    It keeps the rounds that were paid for and gets no others.
+    It keeps the rounds already paid for and adds no others.
     """
     store, rounds = MemoryStore(), list[str]()
     killed = True
@@ -219,7 +219,7 @@ async def test_function_block_answers_in_other_patterns_are_recorded(kind: str) 
 
 
 async def test_a_rejected_answer_can_be_corrected() -> None:
-    """Only accepted answers are recorded, so the run continues once the function has been corrected."""
+    """Only accepted answers are recorded, so the run continues once the function has been fixed."""
     lives, store = Lives(), MemoryStore()
     sides = [
         Debater("ann", "for", block=life_debater(lives)),
@@ -277,7 +277,7 @@ async def test_pipeline_conditions_and_routers_are_not_evaluated_again() -> None
     assert output == ["left", "then", "else", "once", "once"]
 
 
-async def test_a_condition_has_separate_steps_and_draws() -> None:
+async def test_each_condition_has_its_own_steps_and_random_draws() -> None:
     """Skipping a recorded condition in a resumed run must not shift the steps of later ones."""
     store, life = MemoryStore(), 0
     steps: list[tuple[int, float]] = []

@@ -60,7 +60,7 @@ def two_sides(**options: Any) -> Any:
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=example_count(3))
 async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
-    """The result must be the same in every pattern, even if providers fail, and also for a fork of a fork."""
+    """The result must be the same for every pattern, even if providers fail, and also for a fork of a fork."""
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
         first = await pattern.run(
@@ -118,7 +118,7 @@ async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
 
 
 async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
-    """Another model answers the same request differently, and a fork of the fork keeps both answers."""
+    """Another model answers the same request differently, and a fork of that fork keeps both answers."""
     store, calls = MemoryStore(), Calls()
     chat, judge = recording_model(calls), recording_model(judged := Calls())
     judge.name = "another"
@@ -165,7 +165,7 @@ async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
 
 
 async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
-    """Reused answers are recorded in the fork before anything that follows them."""
+    """Reused answers are recorded in the fork before any later records."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=3)
     rows = await store.steps("first")
@@ -256,7 +256,7 @@ async def assert_fork_rejected(
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
-    """The corrected fork can use the same id, whatever the kind of step."""
+    """The corrected fork can use the same id, whatever kind of step was edited."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
@@ -282,7 +282,7 @@ async def test_a_pattern_can_reject_an_edit() -> None:
 
 
 async def test_an_edit_after_repeated_calls_is_rejected() -> None:
-    """The edit is rejected before a repeated call is paid for, even if the judge's request differs."""
+    """The edit is rejected before any repeated call is paid for, even if the judge's request differs."""
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
     await two_sides().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first")
     await assert_fork_rejected(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
@@ -347,7 +347,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 
 async def test_side_effects_are_reused_until_the_first_difference() -> None:
-    """A side effect has no request that could be compared."""
+    """A side effect has no request to compare."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
 
@@ -394,7 +394,7 @@ async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
     assert "rent-debater-bob" in {block for block, _ in calls}
 
 
-async def test_limits_of_a_fork_count_only_new_calls() -> None:
+async def test_fork_limits_count_only_new_calls() -> None:
     """Reused answers cost nothing."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")

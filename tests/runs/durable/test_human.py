@@ -112,7 +112,7 @@ class Model:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_human_can_take_any_role(role: str) -> None:
-    """The run is suspended as often as necessary, and the result is the same as with immediate answers."""
+    """The run is suspended as often as necessary, and its result is the same as with immediate answers."""
     pattern, store, models = ROLES[role](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, seed=1, store=store, run_id="it")
     waits = 0
@@ -143,7 +143,7 @@ async def test_a_run_without_a_store_is_rejected_before_any_cost(role: str) -> N
 
 
 async def test_concurrent_work_finishes_before_suspension() -> None:
-    """Personas speak simultaneously, so the models' answers are stored, and every human receives a request."""
+    """Personas speak simultaneously, so the models' answers are stored, and each human receives a request."""
     pattern, store, models = ROLES["two"](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
     assert [request.block for request in result.pending] == ["ann", "cy"]
@@ -165,7 +165,7 @@ async def test_a_failed_run_does_not_wait_for_a_human() -> None:
 @LAW
 @given(data=st.data())
 async def test_the_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
-    """Resuming the run in between does not change the result either."""
+    """Resuming the run in between makes no difference either."""
 
     def made() -> Any:
         return deliberation(name="deal", debaters=make_people("ann", "bob", "cy"), max_rounds=2)
@@ -269,7 +269,7 @@ async def test_hostile_human_answers_are_escaped() -> None:
 
 
 async def test_one_of_several_open_requests_must_be_named() -> None:
-    """An answer names the block or the path of its request, and an answer to an unknown request is rejected."""
+    """An answer names the block or path of its request, and an answer to an unknown request is rejected."""
     pattern, store = deliberation(name="deal", debaters=make_people("ann", "cy"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     with pytest.raises(NotAwaited, match=r"is waiting for several answers: specify which one") as caught:
@@ -296,7 +296,7 @@ async def test_a_running_run_accepts_no_answer() -> None:
 
 
 async def test_a_human_who_answers_at_once_gets_one_request() -> None:
-    """The answer is a step of the run, so the audit trail contains no review."""
+    """The answer is recorded as a step of the run, so the audit trail contains no review."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> str:
@@ -339,7 +339,7 @@ else:
 
 
 def test_three_processes_run_one_debate(tmp_path: Path) -> None:
-    """One process starts the run, another answers it, and a third resumes it without repeating an argument."""
+    """One process starts the run, another answers it, and a third resumes it without repeating any argument."""
 
     def run_program(verb: str) -> str:
         return warm.run_warm(_PROGRAM, verb, str(tmp_path / "runs.sqlite3")).stdout.strip()
@@ -352,7 +352,7 @@ def test_three_processes_run_one_debate(tmp_path: Path) -> None:
 
 
 async def test_a_human_judge_sees_no_names() -> None:
-    """Like a model, a human judge reads stances and aliases, unless the debate has an option to show names."""
+    """Like a model, a human judge sees stances and aliases unless the debate's options reveal names."""
     verdict, prompts = {"reasoning": "-", "winner": None, "verdict": "-"}, list[str]()
 
     def ask(request: HumanRequest) -> dict[str, Any]:

@@ -109,7 +109,7 @@ async def test_a_resumed_run_reports_the_original_times() -> None:
     assert starts[0] == starts[1] == (await store.run(first.run_id)).header.created_at
 
 
-async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
+async def test_the_duration_of_a_run_is_reported_consistently() -> None:
     class Slow(MemoryStore):
         async def finish(self, run_id: str, status: Any, outcome: Any) -> None:
             await asyncio.sleep(0.05)
@@ -125,7 +125,7 @@ async def test_the_duration_of_a_run_is_the_same_everywhere() -> None:
 
 
 async def test_a_run_is_found_by_its_question() -> None:
-    """Questions, blocks, labels and statuses can be searched."""
+    """Runs can be searched by question, block, label and status."""
     store = MemoryStore()
     await rent_debate().run(
         "Cap  rents\nnow?", model=Counting().model, store=StoreOptions(store=store, labels={"series": "a"})
@@ -176,7 +176,7 @@ async def test_a_call_in_flight_can_be_an_error() -> None:
 
 
 async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
-    """The end of a failed call is recorded, so its outcome is not uncertain. Its requests still count."""
+    """The end of a failed call is recorded, so its outcome is known. Its requests still count."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
         await rent_debate().run("Cap rents?", model=first.model, store=store, run_id="it")
@@ -202,7 +202,7 @@ async def test_limits_include_earlier_usage() -> None:
     assert (result.status, second.calls) == ("complete", 2)
 
 
-async def test_a_limit_error_of_a_block_is_raised_again() -> None:
+async def test_a_limit_error_raised_by_a_block_is_raised_again() -> None:
     store = MemoryStore()
     pair: Any = sequencer(name="pair").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached):
@@ -211,10 +211,7 @@ async def test_a_limit_error_of_a_block_is_raised_again() -> None:
 
 
 async def test_a_resumed_run_restores_the_session() -> None:
-    """Both state and history are restored.
-
-    If they could not be stored, the session must be passed again.
-    """
+    """Both state and history are restored. If they could not be stored, the session must be passed again."""
     store = MemoryStore()
     block = generator(name="ask", history=True)
 
@@ -257,7 +254,7 @@ async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_keeps_crashing_its_process_is_abandoned() -> None:
-    """The run can still be read and may be revived."""
+    """The run can still be read, and it may be revived."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     for _ in range(MAX_RECOVERIES + 1):
@@ -439,7 +436,7 @@ async def test_a_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """No matter who wrote the record, no call is made, and no data is invented."""
+    """No matter who wrote the record, no call is made and no data is made up."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")

@@ -37,7 +37,7 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
 def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
     """The process is killed at random moments and at each named point.
 
-    Parallel patterns and failing providers are included.
+    Parallel patterns and failing providers are covered.
     """
     report = run_killed("--kills", "12", "--seed", "11")
     assert report["kills"] == 12
@@ -45,7 +45,7 @@ def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
 
 
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
-    """Even if it is killed each time it is resumed, the run completes in the end."""
+    """Even if it is killed each time it is resumed, the run eventually completes."""
     report = run_killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "1")
     assert report["kills"] == 20
     assert report["runs"] == 1

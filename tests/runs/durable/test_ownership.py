@@ -87,7 +87,7 @@ def fill_disk(_: Path) -> Iterator[None]:
 @pytest.mark.parametrize("trouble", [lock_file, fill_disk])
 @pytest.mark.parametrize("then", ["resume", "delete"])
 async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, trouble: Any, then: str) -> None:
-    """Once the file is writable again, the same store object can resume the run without a call, or delete it."""
+    """Once the file is writable again, the same store object can resume the run without making a call, or delete it."""
     path = tmp_path / "runs.sqlite3"
     store, counter, second_store = SqliteStore(path, patience=0.2), CountingModel(), SqliteStore(path)
     holding = trouble(path)
@@ -125,7 +125,7 @@ async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_
 
 
 async def test_a_running_run_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
-    """A second journal would pay for the calls again, whether or not the first one failed to write its end."""
+    """A second journal would pay for the calls again, whether or not the first one failed to record its end."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
     holding = lock_file(path)
@@ -154,8 +154,8 @@ async def capture(call: Any) -> Any:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and folders as Unix has them")
 @pytest.mark.parametrize("name", ["link.sqlite3", "folder/runs.sqlite3", "relative"])
-async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """A symbolic link, a linked folder or a relative path does not give access to a run whose owner is alive."""
+async def test_aliases_of_a_file_are_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A symbolic link, a linked folder or a relative path must not give access to a run whose owner is alive."""
     path = tmp_path / "real" / "runs.sqlite3"
     path.parent.mkdir()
     (tmp_path / "link.sqlite3").symlink_to(path)
@@ -183,7 +183,7 @@ async def test_aliases_of_a_file_are_one_store(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_a_file_with_two_hard_links_is_rejected(tmp_path: Path) -> None:
-    """SQLite would keep a log next to each name and lose what is in the other log."""
+    """SQLite would keep a separate log next to each name and lose what is in the other one."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await make_calls().run("q", model=CountingModel().model, store=store, run_id="it")
@@ -242,7 +242,7 @@ async def test_a_run_whose_file_was_deleted_is_not_complete(
 
 
 async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> None:
-    """If a store is given by its path, the object whose file was deleted is not used again."""
+    """If a store is given by its path, the object whose file was deleted is not reused."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):
         await make_calls(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")

@@ -266,7 +266,7 @@ async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataO
 
 
 async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
-    """How often the journal is polled makes no difference."""
+    """It makes no difference how often the journal is polled."""
     done = Forbidden()
     pattern, store, _, options = await live_out(Life("debate"), done)
     follower = Follower(pattern, **options)
@@ -279,7 +279,7 @@ async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -
 
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
-async def test_the_memory_of_a_replay_is_linear_in_the_text() -> None:
+async def test_the_memory_used_by_a_replay_is_linear_in_the_text() -> None:
     """A replay does not render prompts, each of which contains the whole transcript so far."""
     peaks = [await measure_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]
@@ -361,7 +361,7 @@ async def test_a_replay_waits_for_a_thread() -> None:
 
 
 async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that waits for time to pass ends the replay, but the events before it are available."""
+    """A block that waits for time to pass ends the replay, but the events before that point are available."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
     waits.set()
@@ -406,7 +406,7 @@ async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
     assert journaled_events(replayed_run.events) == journaled_events(result.events)
 
 
-async def test_a_replay_uses_the_prompts_of_the_model_object() -> None:
+async def test_a_replay_uses_the_prompt_profile_of_the_model_object() -> None:
     """Without the object, a replay would use the profile for the model's name, which determines the next steps."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)

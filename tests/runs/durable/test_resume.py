@@ -113,7 +113,7 @@ async def test_a_run_interrupted_at_any_call_has_the_same_result(
     [("by letter", ["ballot"] * 4 + ["quote"] * 2), ("reasons and letter", ["reasons", "ballot"] * 2)],
 )
 async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name: str, calls: list[str]) -> None:
-    """Ballots, reasons and quotes are separate steps, so none of them is paid for again."""
+    """Ballots, reasons and quotes are separate steps, so none of them has to be paid for again."""
     pattern = PATTERNS[name]()
     full = Paid()
     undisturbed = await run_outcome(pattern.run(QUESTION, model=full.model, seed=1))
@@ -158,7 +158,7 @@ async def run_outcome(call: Awaitable[RunResult[Any]]) -> Any:
 async def test_a_resumed_run_uses_its_original_models(
     options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only an override replaces the models of blocks, while a changed default or environment does not."""
+    """Only an override replaces the models of blocks; a changed default or environment does not."""
     names: list[list[str]] = []
 
     @handler(name="asks")

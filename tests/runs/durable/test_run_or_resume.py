@@ -98,8 +98,8 @@ async def test_a_run_in_progress_is_not_started_twice() -> None:
     assert (await first).output == "x"
 
 
-async def test_one_of_two_simultaneous_starts_conflicts() -> None:
-    """Both processes have looked for a run with this id and found none."""
+async def test_one_of_two_simultaneous_starts_fails_with_a_conflict() -> None:
+    """Both processes have looked for a run with this id, and neither found one."""
     done = asyncio.Event()
 
     @handler(name="slow")
@@ -122,7 +122,7 @@ async def test_one_of_two_simultaneous_starts_conflicts() -> None:
     assert [(await call).output for call in going] == ["x"]
 
 
-async def test_a_run_of_another_process_is_awaited() -> None:
+async def test_a_run_in_another_process_is_awaited() -> None:
     """Both calls return the same result.
 
     If the other process ends early, this one continues the run.
@@ -156,7 +156,7 @@ async def test_a_run_of_another_process_is_awaited() -> None:
 
 
 async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
-    """A run that was ended by its limits continues with higher ones."""
+    """A run that was ended by its limits continues under higher ones."""
     store, counted = MemoryStore(), Counted()
     kwargs: dict[str, Any] = {"model": counted.model, "store": store, "run_id": "city-1", "if_exists": "resume"}
     ended = await rent_debate().run(QUESTION, limits=Limits(calls=2), **kwargs)
