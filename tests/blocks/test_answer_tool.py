@@ -35,7 +35,7 @@ def run_with_tool(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
     return result, model
 
 
-def test_calling_the_answer_tool_is_the_answer() -> None:
+def test_calling_the_answer_tool_gives_the_answer() -> None:
     result, model = run_with_tool(call("rate", score=3))
     assert result.output == {"score": 3, "why": ""}
     assert model.calls[0].tools == ["rate"]
@@ -44,7 +44,7 @@ def test_calling_the_answer_tool_is_the_answer() -> None:
     assert events(result, ToolCalled) == []
 
 
-def test_text_is_also_an_answer() -> None:
+def test_plain_text_is_also_accepted_as_an_answer() -> None:
     """A model cannot be forced to call a tool, so `transform` has to distinguish the two cases."""
     assert run_with_tool("three")[0].output == "three"
     result, _ = run_with_tool(call("rate", score=3), transform=lambda output, response, _: (output, response.finish))
@@ -53,7 +53,7 @@ def test_text_is_also_an_answer() -> None:
 
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
 def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
-    """The calls before it are still made, in the order of the answer."""
+    """The calls before it are still made, in the order the answer lists them."""
     looked: list[int] = []
 
     def look() -> None:
@@ -65,7 +65,7 @@ def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
 
 
 def test_answer_tool_can_follow_rounds_of_other_tools() -> None:
-    """The call may even be in the last allowed answer, where other calls would exceed the limit."""
+    """The call may even come in the last answer allowed, where any other call would exceed the limit."""
 
     def look() -> str:
         return "seen"

@@ -133,10 +133,7 @@ def favor_caps(request: ModelRequest) -> Any:
 
 
 async def test_debates_and_plans_accept_the_equal_budget() -> None:
-    """The debate itself is not built.
-
-    Equal cost requires prices, and the error is raised before any call.
-    """
+    """The debate itself is not built. Equal cost requires prices, and the error is raised before any call."""
     calls: list[object] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -187,8 +184,8 @@ async def test_other_baselines_do_not_count_as_part_of_the_debate(equal: Equal) 
 
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
-async def test_samples_match_the_calls_without_token_counts(argument: int | None, answer: int | None) -> None:
-    """Treating an unknown token count as zero would make the sampling endless."""
+async def test_samples_match_the_number_of_calls_without_token_counts(argument: int | None, answer: int | None) -> None:
+    """If an unknown token count were treated as zero, sampling would never end."""
     voters = Voters(argument=argument, answer=answer)
     (baseline,) = (await town(baselines_of("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
     assert (baseline.calls, baseline.tokens) == (5, None if answer is None else 50)
@@ -239,7 +236,7 @@ async def test_revisions_see_only_their_own_answer() -> None:
     assert not any("Rents eat wages" in text for text in drafts)
 
 
-async def test_preferring_the_first_position_favors_no_side() -> None:
+async def test_models_that_prefer_the_first_position_favor_no_side() -> None:
     """An order is drawn for each call, so a bias towards the first slot favors no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
@@ -261,7 +258,7 @@ def test_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: in
 
 
 async def test_each_role_drafts_with_its_own_model() -> None:
-    """A debater's model writes that debater's draft, and the default model gives all other answers."""
+    """A debater's model writes that debater's draft, and the default model provides all other answers."""
     custom, default = Voters(lambda *_: "against", name="own"), Voters(name="default")
     block = baselines_of("single", "drafts", stances=STANCES, models=[custom.model, None])
     result = await town(block).run(QUESTION, model={"chat": default.model})
@@ -312,7 +309,7 @@ async def test_failed_drafts_are_excluded_and_reported() -> None:
 
 
 async def test_unavailable_providers_get_one_wave_of_samples() -> None:
-    """The failed baseline has no winner and affects nothing else, so the run completes."""
+    """The failed baseline has no winner and does not affect anything else, so the run completes."""
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     assert result.status == "complete"
@@ -337,7 +334,7 @@ async def test_errors_other_than_provider_failures_are_raised(error: Exception) 
 
 
 async def test_run_limits_end_the_baselines_but_not_the_debate() -> None:
-    """A call beyond the limit fails in the same way as one that the provider rejects."""
+    """A call beyond the limit fails just as one that the provider rejects does."""
     result = await town(create_baselines(name="town", stances=STANCES), turns=2).run(
         QUESTION, model=Voters().model, limits=Limits(calls=4)
     )
@@ -405,10 +402,7 @@ async def test_baselines_are_visible_only_as_events() -> None:
 
 
 def test_baselines_are_sorted_and_validated() -> None:
-    """`True` selects all baselines and `False` none.
-
-    The error for an unknown or repeated name mentions the option.
-    """
+    """`True` selects all baselines and `False` none. The error for an unknown or repeated name mentions the option."""
     value: Any
     for value, names in (
         (True, BASELINES),

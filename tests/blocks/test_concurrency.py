@@ -131,7 +131,7 @@ def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, da
 async def test_first_failure_in_declared_order_is_raised() -> None:
     """It does not matter which failure occurs first, so the exception does not depend on the event loop.
 
-    Other failures become notes.
+    The other failures become notes.
     """
     names = ("first", "second", "third")
     all_here = asyncio.Barrier(len(names))
@@ -216,7 +216,7 @@ def test_cancelling_a_run_ends_every_child(
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_caller_timeouts_end_the_blocks(limit: int | None) -> None:
-    """Callers of `asyncio.timeout` get a `TimeoutError` after the blocks have ended."""
+    """A caller using `asyncio.timeout` gets a `TimeoutError` once the blocks have ended."""
     stage = Stage()
     many: Sequencer[Any, Any] = sequencer(name="many").for_each(handler(stage.act, name="act"), max_concurrency=limit)
     before = asyncio.all_tasks()
@@ -271,7 +271,7 @@ async def test_second_cancellation_still_waits_for_children() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """Exceptions such as `SystemExit` are not grouped or rescued, and the siblings end."""
+    """Exceptions such as `SystemExit` are neither grouped nor rescued, and the sibling blocks end."""
     stage = Stage()
     runs: list[Any] = []
 
@@ -291,7 +291,7 @@ def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurre
 
 
 @given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
-def test_in_order_returns_the_call_results(values: list[int], limit: int | None) -> None:
+def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int | None) -> None:
     def call(value: int) -> Any:
         async def answer() -> int:
             await asyncio.sleep(0)
@@ -304,7 +304,7 @@ def test_in_order_returns_the_call_results(values: list[int], limit: int | None)
 
 
 async def test_failures_during_cancellation_are_not_rescued() -> None:
-    """A block that raises an error on cancellation must not make the run continue."""
+    """A block that raises an error when cancelled must not make the run continue."""
     started = asyncio.Event()
 
     async def stubborn(_: object) -> None:

@@ -193,7 +193,7 @@ def test_non_blocks_are_rejected_when_built(function: Any) -> None:
             attempt()
 
 
-def test_decorated_functions_have_their_own_or_a_custom_name() -> None:
+def test_decorated_functions_keep_their_name_or_get_a_custom_one() -> None:
     @handler
     def shout(text: str) -> str:
         return text.upper()
@@ -227,7 +227,7 @@ def test_blocks_need_a_name(name: Any) -> None:
 
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.0, "1"])
-def test_bounds_must_be_positive_integers(bound: Any) -> None:
+def test_iteration_bounds_must_be_positive_integers(bound: Any) -> None:
     empty = sequencer(name="all").then(str)
     for attempt in (
         lambda: empty.for_each(str, max_concurrency=bound),

@@ -102,7 +102,7 @@ class Point(BaseModel):
 @pytest.mark.parametrize(
     ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
 )
-def test_input_is_the_message_without_a_user_slot(value: object, text: str) -> None:
+def test_input_becomes_the_message_without_a_user_slot(value: object, text: str) -> None:
     assert messages_of(value) == [("user", text)]
 
 
@@ -227,7 +227,7 @@ def test_history_is_optional() -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_transform_creates_the_output(asynchronous: bool) -> None:  # noqa: FBT001
+def test_transform_produces_the_output(asynchronous: bool) -> None:  # noqa: FBT001
     def shout(output: str, response: ModelResponse, ctx: Context) -> str:
         return f"{output.upper()} {response.finish} {ctx.block}"
 

@@ -243,7 +243,7 @@ def test_requests_can_be_parsed_into_their_parts(
 ) -> None:
     """`parse_request` inverts `render_request` for any texts and names.
 
-    A continuation bar is parsed even in the application's own text, which may quote others.
+    A continuation bar is parsed even in the application's own text, which may quote other text.
     """
     who = describe_role(name, stance=stance)
     entries = [

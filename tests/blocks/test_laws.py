@@ -83,7 +83,7 @@ def some(n: int) -> int:
 
 @given(st.functions(like=some, returns=SMALL, pure=True), st.functions(like=some, returns=SMALL, pure=True), SMALL)
 def test_two_maps_equal_the_map_of_their_composition(f: Any, g: Any, value: int) -> None:
-    """`map(f).map(g)` equals `map(h)` if `h` applies `f` and then `g`."""
+    """`map(f).map(g)` equals `map(h)`, where `h` applies `f` and then `g`."""
     two: Sequencer[Any, Any] = sequencer(name="two").map(f).map(g)
     one: Sequencer[Any, Any] = sequencer(name="one").map(lambda n: g(f(n)))
     assert two.run_sync(value).output == one.run_sync(value).output
@@ -224,7 +224,7 @@ def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
-    """A rescue inside the loop affects only one pass, while one after the loop ends it."""
+    """A rescue inside the loop affects only one pass, whereas one after the loop ends it."""
     passed: list[int] = []
 
     def act(value: int) -> int:
@@ -245,7 +245,7 @@ def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], l
 
 
 def test_two_loops_in_one_sequencer_count_separately() -> None:
-    """The second loop makes all of its passes and has a separate label in paths."""
+    """The second loop makes all of its passes and has its own label in paths."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     loops: Sequencer[Any, Any] = (
@@ -305,7 +305,7 @@ ADD = Add("add", 1)
 def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
     """From the second pass on, the block receives its own output.
 
-    `LoopLimitExceeded` follows the last allowed pass.
+    `LoopLimitExceeded` is raised after the last allowed pass.
     """
     journal = Journal()
     block = ADD.build(journal)

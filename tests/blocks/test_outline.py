@@ -338,7 +338,7 @@ def test_names_cannot_break_a_drawing(names: list[str]) -> None:
 
 @pytest.mark.parametrize("tapped", [False, True])
 def test_jumps_lead_to_their_own_step(tapped: bool) -> None:  # noqa: FBT001
-    """A block with the same name may be nested elsewhere, and a verb may precede the name."""
+    """A block with the same name may be nested elsewhere, and the name may follow a verb."""
     inner = empty("inner").then(ask).then(ask)
     verb = "tap" if tapped else "then"
     block = getattr(empty().then(inner), verb)(ask)

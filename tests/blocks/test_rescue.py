@@ -69,7 +69,7 @@ def test_rescue_catches_exceptions_in_nested_blocks(nesting: list[bool], data: s
 
 
 def test_rescue_does_not_catch_later_exceptions() -> None:
-    """An exception raised by a rescue can be caught by a later one, which can see the cause."""
+    """An exception raised by a rescue can be caught by a later one, to which its cause is visible."""
     behind = empty().rescue(lambda _: "never").then(raising_block(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
         behind.run_sync(0)
@@ -83,7 +83,7 @@ def test_rescue_does_not_catch_later_exceptions() -> None:
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
 def test_rescue_catches_exceptions_in_step_functions(place: str) -> None:
-    """A condition or similar function is part of its step."""
+    """A condition or a similar function is part of its step."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
         "over": lambda: empty().for_each(str, over=lambda _: 1 / 0),
@@ -162,7 +162,7 @@ def test_note_names_the_sequencer_whose_function_failed() -> None:
 
 
 def test_other_notes_do_not_hide_the_block() -> None:
-    """Only the library's own notes show that the block has already been named."""
+    """Only the library's own notes indicate that the block has already been named."""
     error = RuntimeError("boom")
     error.add_note("see the handbook")
     with pytest.raises(RuntimeError) as caught:

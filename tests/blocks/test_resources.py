@@ -113,7 +113,7 @@ def test_two_objects_under_one_key_are_rejected(how: str) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_owned_objects_conflict_with_shared_ones(order: int) -> None:
-    """If a block declared the shared object, it would be unclear which of the two it is given."""
+    """If a block declared the shared object, it would be unclear which of the two it gets."""
     shared = counter()
     blocks = [empty("keeps", owns=[shared]).then(bump_block(shared, "inner")), bump_block(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
@@ -317,7 +317,7 @@ def test_non_resources_are_rejected(resources: Any) -> None:
             make()
 
 
-def test_unknown_resources_are_an_error_with_the_available_ones() -> None:
+def test_errors_for_unknown_resources_list_the_available_ones() -> None:
     block = handler(lambda _, ctx: ctx.resources.transcript, resources={"counter": counter()}, name="reads")
     with pytest.raises(
         AttributeError, match=r"no resource 'transcript' is available here \(available: 'counter'\); declare it"

@@ -62,7 +62,7 @@ STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, word_block("yes"), o
 def test_unknown_choices_go_to_otherwise_or_are_an_error(choice: object) -> None:
     """The `OutputError` lists the choice and the routes.
 
-    A different block with the same name does not count as a route.
+    A different block with the same name is not one of the routes.
     """
     routes = {"yes": word_block("aye"), "no": word_block("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)

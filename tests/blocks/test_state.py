@@ -56,7 +56,7 @@ def test_blocks_see_the_nearest_state(owners: list[bool]) -> None:
 
 @pytest.mark.parametrize("state", [Model, Data, lambda: {"count": 0}], ids=["model", "dataclass", "dict"])
 def test_update_replaces_fields(state: Any) -> None:
-    """Later blocks, conditions and functions see the new value, but the old values are never modified."""
+    """Later blocks, conditions and functions see the new value, but old values are never modified."""
     first: list[Any] = []
 
     def count(ctx: Context) -> int:

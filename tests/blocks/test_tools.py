@@ -80,7 +80,7 @@ def test_functions_and_blocks_can_be_tools() -> None:
 
 
 def test_models_see_their_calls_and_the_results_in_order() -> None:
-    """The format is that of the chat completions API, where each result has the id of its call."""
+    """The format is that of the Chat Completions API, where each result carries the id of its call."""
     model = ScriptedModel(
         ModelResponse(text="let me see", tool_calls=[call("add", {"a": 1}, id="x")], finish="tool_calls"), "done"
     )
@@ -135,7 +135,7 @@ def test_any_arguments_get_a_reply(arguments: str) -> None:
     assert result.output == "done"
 
 
-def test_unknown_tools_are_an_error_for_the_model() -> None:
+def test_calls_of_unknown_tools_are_reported_to_the_model() -> None:
     answers, _ = run_with_tools(call("divide"), tools=[add, later])
     assert answers == ["Error: there is no tool 'divide'; available: add, later"]
     assert run_with_tools(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]

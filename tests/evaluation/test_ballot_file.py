@@ -99,11 +99,8 @@ def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
     assert len(data.of_judge("leo").ballots) == 120
 
 
-def test_sides_can_be_roles_of_systems(tmp_path: Path) -> None:
-    """Games are played between systems.
-
-    Unusable ballots are skipped, and so are games of a system against itself.
-    """
+def test_sides_can_be_roles_played_by_systems(tmp_path: Path) -> None:
+    """Games are played between systems. Unusable ballots are skipped, as are games of a system against itself."""
     data: list[dict[str, Any]] = [
         {"item": "1", "order": ["PRO", "CON"], "systems": ["x", "y"], "choice": "CON"},
         {"item": "2", "order": ["PRO", "CON"], "systems": ["y", "x"], "choice": None},

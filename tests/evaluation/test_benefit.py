@@ -193,7 +193,7 @@ def test_comparison_states_its_interval_and_p_value() -> None:
 
 
 def test_undecided_gains_after_many_questions_are_reported_as_open() -> None:
-    """If there were enough questions to detect a relevant gain, the report does not ask for more."""
+    """If there were enough questions to detect a relevant gain, the report does not ask for more of them."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
@@ -206,7 +206,7 @@ def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[
 
 
 def test_equally_good_votes_rule_out_a_gain() -> None:
-    """The debate beats one call but not the vote, and the summary begins with the vote."""
+    """The debate beats one call but not the vote, and the summary begins with the comparison to the vote."""
     report = benefit_report(
         items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
     )
@@ -326,7 +326,7 @@ def test_both_scorings_are_reported_if_the_finding_depends_on_them() -> None:
 
 
 def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
-    """A comparison uses the items that both methods answered, and reports how many others there were."""
+    """A comparison uses the items that both methods answered and reports how many others there were."""
     benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
     report = benefit_report([*benefit_items, unknown])
@@ -335,10 +335,7 @@ def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
 
 
 def test_unknown_costs_are_not_estimated() -> None:
-    """Without token counts, the number of calls is reported.
-
-    If that is missing too, the cost is unknown.
-    """
+    """Without token counts, the number of calls is reported. If that is missing as well, the cost is unknown."""
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
         ({"tokens": None, "calls": 0}, "its cost is not known."),
@@ -360,7 +357,7 @@ def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]
 
 
 @pytest.mark.parametrize(("field", "value"), list(product(("confidence", "min_gain"), (0, 1, True, "0.5"))))
-def test_shares_out_of_range_are_rejected(field: str, value: object) -> None:
+def test_out_of_range_shares_are_rejected(field: str, value: object) -> None:
     options: Any = {field: value}
     with pytest.raises(ConfigurationError, match=field):
         benefit_report(items(1, 0, 0, 0), **options)
@@ -422,7 +419,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
 def test_summary_without_a_truth_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
-    """A single run without a known truth cannot show more than that."""
+    """A single run whose correct answer is unknown cannot show more than that."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in answers else "."

@@ -100,7 +100,7 @@ def test_true_gains_are_rarely_ruled_out_with_many_baselines(names: Sequence[str
 
 
 def test_failed_debates_count_as_wrong_and_are_reported() -> None:
-    """The judge's provider fails on exactly those questions that the debate would get wrong."""
+    """The judge's provider fails on exactly the questions that the debate would get wrong."""
 
     def answer(request: ModelRequest) -> Any:
         number = int(str(request.messages).split("Number ")[1].split(" ")[0])
@@ -232,7 +232,7 @@ def test_correct_position_does_not_always_speak_first() -> None:
 
 
 def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
-    """With two debaters, the vote is as accurate as one call, so it is reported without an adjustment."""
+    """With two debaters, the vote is as accurate as one call, so it is reported without adjustment."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
         benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})
@@ -249,7 +249,7 @@ def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
 
 
 def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
-    """A debate mostly reads while self-consistency mostly writes, so equal tokens do not mean equal cost."""
+    """A debate mostly reads, whereas self-consistency mostly writes, so equal tokens do not mean equal cost."""
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
     report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
@@ -297,7 +297,7 @@ def test_slot_interval_agrees_with_its_test() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
-def test_intervals_never_exclude_what_their_test_does_not_reject(items: list[tuple[int, int]]) -> None:
+def test_intervals_contain_every_value_that_their_test_does_not_reject(items: list[tuple[int, int]]) -> None:
     """With p above 5 %, the intervals for both slots contain one half."""
     (slots,) = full_audit([leaning_ballots(min(last, of), of) for last, of in items], resamples=200).slots
     assert slots.p is not None

@@ -45,7 +45,7 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
     ]
 
 
-async def test_judges_read_each_text_first_once_and_without_names() -> None:
+async def test_judges_see_each_text_first_once_and_without_names() -> None:
     prompts: list[str] = []
 
     class RecordingJudge(SimJudge):
@@ -75,7 +75,7 @@ async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """Each criterion has a mean, and shares follow the weighted sums, as they do with a debate's judge."""
+    """Each criterion has a mean, and the shares follow the weighted sums, as they do with a debate's judge."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -97,7 +97,7 @@ async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
 
 
 async def test_sides_missing_from_all_rows_are_rejected() -> None:
-    """A misspelled name would otherwise leave out a system without notice."""
+    """A misspelled name would otherwise silently leave out a system."""
     with pytest.raises(ConfigurationError, match=r"`sides` must be names of texts that occur in the rows .*theirz"):
         await compare_all(
             rows_of(2, "ours", "theirs", "third"), sides=["ours", "theirs", "theirz"], judges=[SimJudge()]
@@ -106,7 +106,7 @@ async def test_sides_missing_from_all_rows_are_rejected() -> None:
 
 @pytest.mark.slow
 async def test_models_from_any_vendor_can_judge() -> None:
-    """Even services without log probabilities can judge, whether a model is given by name or as an object."""
+    """Even services without log probabilities can judge, whether the model is given by name or as an object."""
 
     def say(request: VendorRequest) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
@@ -242,7 +242,7 @@ async def test_tables_report_the_accuracy_of_judges() -> None:
 
 
 @pytest.mark.parametrize(("rows", "better"), [(4, False), (5, False), (6, True)])
-async def test_system_is_better_if_an_exact_test_rejects_equality(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
+async def test_system_is_reported_as_better_if_an_exact_test_rejects_equality(rows: int, better: bool) -> None:  # noqa: FBT001 - of pytest
     texts = [{"question": f"Q{number}?", "ours": "a good answer", "theirs": "a bad one"} for number in range(rows)]
     table = await compare_all(texts, judges=[SimJudge(quality=quality_of, noise=0.0)], store=False)
     assert table.p == 2 / 2**rows

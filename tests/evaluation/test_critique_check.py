@@ -52,7 +52,7 @@ def model_of(*, critic: float, alone: float, failing: str = "") -> FunctionModel
     return FunctionModel(reply)
 
 
-def test_critics_that_find_more_than_the_judge_are_recommended() -> None:
+def test_critics_that_find_more_faults_than_the_judge_are_recommended() -> None:
     check = critique_check_sync(rows_of(100), model=model_of(critic=0.9, alone=0.3))
     assert check.critique.found is not None
     assert check.alone.found is not None
@@ -69,7 +69,7 @@ def test_critics_that_find_more_than_the_judge_are_recommended() -> None:
     assert 2 <= check.calls <= 3
 
 
-def test_critics_that_find_less_than_the_judge_are_not_recommended() -> None:
+def test_critics_that_find_fewer_faults_than_the_judge_are_not_recommended() -> None:
     """With too few answers, nothing is decided, and the report states how many are needed."""
     worse = critique_check_sync(rows_of(100), model=model_of(critic=0.3, alone=0.9))
     assert worse.helps is False
@@ -111,7 +111,7 @@ async def test_stored_checks_repeat_no_call() -> None:
     ("value", "right"), [(True, True), ("wrong", False), ("Yes", True), (0, False), ([], True), (["late"], False)]
 )
 def test_labels_can_be_words_or_lists_of_faults(value: object, right: bool) -> None:  # noqa: FBT001 - a label
-    """Data sets use both forms."""
+    """Both forms occur in data sets."""
     [row] = rows_of(1)
     check = critique_check_sync([{**row, "label": value}], truth="label", model=model_of(critic=1, alone=1))
     assert check.answers[0].is_right is right
@@ -132,7 +132,7 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
 
 
 def test_critics_and_judge_use_the_patterns_models() -> None:
-    """The standalone judge must be the same as the judge in a critique."""
+    """The standalone judge must be the same as the judge within a critique."""
     models: dict[str, set[str]] = {}
 
     def named_model(name: str) -> FunctionModel:

@@ -117,10 +117,7 @@ async def test_evaluation_reports_whether_the_debate_helped() -> None:
 
 
 async def test_interrupted_evaluations_are_resumed() -> None:
-    """Given a store and a name, no call is repeated.
-
-    Failures count as wrong until they are retried.
-    """
+    """With a store and a name, no call is repeated. Failures count as wrong until they are retried."""
     store, blocks = MemoryStore(), list[str]()
 
     def fails(prompt: str) -> Any:

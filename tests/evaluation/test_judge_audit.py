@@ -60,7 +60,7 @@ def all_figures(report: JudgeAudit) -> list[JudgeFigures]:
     return [report, *report.models.values()]
 
 
-def test_always_picking_the_first_side_has_extreme_figures() -> None:
+def test_judges_that_always_pick_the_first_side_have_extreme_figures() -> None:
     """No item is consistent, and the first slot always wins, so PC is 0 and PF is -1."""
     report = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
     assert report.position_consistency is not None
@@ -99,7 +99,7 @@ def test_preference_fairness_matches_the_paper() -> None:
 
 
 def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> None:
-    """Only ballots by one model on one view are repetitions."""
+    """Only ballots cast by one model on one view are repetitions."""
     repeats = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
     report = audit([[*repeats, ballot("ba", "b"), ballot("ab", "b", model="other")]])
     assert report.repetition_stability is not None
@@ -115,7 +115,7 @@ def test_scores_determine_the_winner() -> None:
 
 
 def test_labels_are_counted_like_slots() -> None:
-    """The audit counts which label the winner has in each view."""
+    """The audit counts which label the winner had in each view."""
     report = audit(
         [[ballot("ab", "a", labels={"a": "Y", "b": "X"})], [ballot("ab", "b", labels={"a": "X", "b": "Y"})]],
     )
@@ -159,7 +159,7 @@ def test_models_have_separate_figures_and_are_compared() -> None:
 
 
 def test_models_are_compared_by_errors_if_the_truth_is_known() -> None:
-    """Two models that make different errors are worth more than two that make the same ones."""
+    """Two models that make different errors are worth more than two that make the same errors."""
     right = "ab" * 30
     one_ballots = [ballot("ab", "a", model="one") for _ in right]
     two_ballots = [ballot("ab", "b", model="two") for _ in right]
@@ -274,7 +274,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
-    """The result holds for any sides in balanced orders, whereas a single order gives no result."""
+    """The result holds for any sides in balanced orders, whereas a single order yields no result."""
     cast = []
     for worth in worths:
         item = []

@@ -158,10 +158,7 @@ def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
 
 @pytest.mark.slow
 def test_calibration_error_due_to_chance_is_not_a_finding() -> None:
-    """With 40 items, chance alone gives an error of .1.
-
-    Only an overconfident judge is reported.
-    """
+    """With 40 items, chance alone produces an error of .1. Only an overconfident judge is reported."""
     random, larger, values = Random(8), 0, []
     for _ in range(25):
         items = []

@@ -70,7 +70,7 @@ def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) 
 
 
 def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
-    """A figure that is not based on data would be misleading."""
+    """A figure not based on data would be misleading."""
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
         raw = build("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
@@ -97,7 +97,7 @@ def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(any), min_size=1, max_size=12))
-def test_place_test_with_two_places_equals_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
+def test_place_test_with_two_places_matches_the_sign_flip_test(wins: list[tuple[int, int]]) -> None:
     leans = [one - other for one, other in wins]
     assert place_test([(win, 1) for win in wins]) == pytest.approx(sign_flip_test(leans))
 

@@ -262,7 +262,7 @@ async def test_replayed_recordings_have_the_same_faults(tmp_path: Path) -> None:
     assert second.as_dict()["requests"] == report.as_dict()["requests"]
 
 
-async def test_record_is_a_cassette(tmp_path: Path) -> None:
+async def test_recording_is_a_cassette(tmp_path: Path) -> None:
     """The answers, including their repairs and flags, can be replayed without a server."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird_stub(), record)
@@ -272,8 +272,8 @@ async def test_record_is_a_cassette(tmp_path: Path) -> None:
     assert row_of(replayed, "thinking").outcome == "differs"
 
 
-async def test_record_contains_no_key_or_address(tmp_path: Path) -> None:
-    """The record also leaves out anything that the server reveals about itself or its user."""
+async def test_recording_contains_no_key_or_address(tmp_path: Path) -> None:
+    """The recording also leaves out anything that the server reveals about itself or its user."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird_stub(), record)
     text = record.read_text()

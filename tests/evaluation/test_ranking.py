@@ -146,7 +146,7 @@ def test_clusters_without_variation_give_no_intervals(games: list[Game], reason:
 
 
 def test_interval_width_follows_the_smallest_number_of_questions() -> None:
-    """If a system was asked three out of thirty questions, its interval is based on three."""
+    """If a system was asked only three of thirty questions, its interval is based on three."""
     random = Random(4)
     games = [
         Game(one, other, float(random.random() < 0.5), question)

@@ -67,7 +67,7 @@ class Judge:
     ],
 )
 async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
-    """The judge is asked in the same way as originally, unless an option changes that."""
+    """The judge is asked in the same way as before unless an option changes that."""
     how = JudgeOptions(**options, quotes=False)
     sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
     pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)

@@ -37,7 +37,7 @@ def finding(title: str, **place: Any) -> Finding:
     ],
 )
 def test_hits_are_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
-    """The location must also exist in the material."""
+    """The location must also exist in the material under review."""
     assert FAULT.is_named(finding("The file is never closed", **place)) is is_named
 
 
@@ -50,6 +50,6 @@ def test_hits_name_the_kind_of_fault(title: str, *, is_named: bool) -> None:
 
 
 def test_benchmarks_need_a_review() -> None:
-    """Without a review, the rates would not be based on any data."""
+    """Without a review, there would be no data to base the rates on."""
     with pytest.raises(ConfigurationError):
         review_benchmark([])

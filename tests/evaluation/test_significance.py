@@ -82,7 +82,7 @@ def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides:
     assert count_alarms(audits) <= 7  # 3 of 60 are expected at 5 %; the probability of more than 7 is 1 %
 
 
-def test_preferences_are_found_in_schedules_too() -> None:
+def test_preferences_are_also_found_in_schedules() -> None:
     source = Random(3)
     audits = [full_audit(draw_items(60, "cyclic", "abc", source, bias=0.8), resamples=99) for _ in range(10)]
     assert count_alarms(audits) >= 8
@@ -142,7 +142,7 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
     assert findings[1].startswith("cannot tell: in all 60 items each label had one slot")
 
 
-def test_intervals_have_a_width_without_variation() -> None:
+def test_intervals_have_nonzero_width_when_values_do_not_vary() -> None:
     """The interval for 60 of 60 ends at the Clopper-Pearson lower bound. Figures that vary are resampled by item."""
     report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
     first, last = report.slots[0].places
@@ -174,7 +174,7 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """From this sample size on, the power suffices, and the stored table matches a new computation."""
+    """From this sample size on, the power is sufficient, and the stored table matches a new computation."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)
@@ -207,14 +207,14 @@ def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
 
 @pytest.mark.parametrize(("n", "chance"), [(1, 0.5), (50, 0.999), (1_000, 1 / 3), (20_000, 0.5), (5, 1.0), (3, 0.0)])
 def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
-    """Computed as the difference between two sums, the smallest probabilities would be lost to rounding."""
+    """If computed as the difference between two sums, the smallest probabilities would be lost to rounding."""
     stats = pytest.importorskip("scipy.stats")
     assert binomial_chances(n, chance) == pytest.approx(stats.binom.pmf(range(n + 1), n, chance), rel=1e-10, abs=1e-290)
 
 
 @pytest.mark.parametrize(("wins", "n"), [(0, 5), (5, 5), (3, 9), (1_234, 99_999)])
 def test_exact_intervals_match_scipy(wins: int, n: int) -> None:
-    """The library computes Clopper-Pearson intervals."""
+    """The library's exact intervals are Clopper-Pearson intervals."""
     stats = pytest.importorskip("scipy.stats")
     assert exact_interval(wins, n) == pytest.approx(tuple(stats.binomtest(wins, n).proportion_ci(method="exact")))
 

@@ -134,7 +134,7 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
 
 
 async def test_all_designs_assign_positions_alike() -> None:
-    """Designs must not differ in anything else. The right position speaks first in only some of the questions."""
+    """Designs must not differ in anything else. The correct position speaks first in only some of the questions."""
     experiment = study(designs={"together": primes_design("single"), "in_turn": primes_design(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
     assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in experiment.cases)
@@ -144,7 +144,7 @@ async def test_all_designs_assign_positions_alike() -> None:
 
 @pytest.mark.parametrize("kills", [1, 20])
 async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_path: Path, kills: int) -> None:
-    """The file may end within a line or between two lines, and no recorded call may be repeated."""
+    """The file may end in the middle of a line or between two lines, and no recorded call may be repeated."""
     uninterrupted = await ask_study(study(), tmp_path / "whole.jsonl", model=Answering().model)
     lines = (tmp_path / "whole.jsonl").read_bytes()
     random, path, voters = Random(kills), tmp_path / "killed.jsonl", Answering()
@@ -197,7 +197,7 @@ async def test_two_processes_cannot_write_to_one_file(tmp_path: Path) -> None:
         await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
 
 
-async def test_noise_judges_the_arguments_for_another_question(tmp_path: Path) -> None:
+async def test_noise_is_judged_on_the_arguments_for_another_question(tmp_path: Path) -> None:
     """Every question keeps its positions but is judged on the arguments from a different question."""
     noisy = study(noise=True, designs={"together": primes_design("single")}, primary=("together", "noise"))
     voters = Answering()
@@ -276,7 +276,7 @@ async def test_interrupted_controls_finish_before_any_debate(tmp_path: Path) -> 
 
 @settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
-async def test_noise_partners_do_not_depend_on_the_time_of_calls(slices: list[int], at_once: int) -> None:
+async def test_noise_partners_do_not_depend_on_the_timing_of_calls(slices: list[int], at_once: int) -> None:
     """The partner is the next question to be debated.
 
     Without a store, an interrupted study may lose the last question's partner.
@@ -310,10 +310,7 @@ async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
 
 
 async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) -> None:
-    """A question without such a partner has no noise.
-
-    It does not delay the study, and other questions skip it.
-    """
+    """A question without such a partner has no noise. It does not delay the study, and other questions skip it."""
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
 
@@ -452,7 +449,7 @@ def test_finished_stages_of_a_study_are_reported_separately() -> None:
 def test_report_shows_who_abandoned_the_truth() -> None:
     """The single call is compared with the debate, and the first ballot with the last.
 
-    Undecided answers are not right.
+    Undecided answers do not count as right.
     """
     experiment, answers = made_up([(n % 4 > 0, True) for n in range(8)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
@@ -509,8 +506,8 @@ def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
     assert table.rows == (("together", "50.0%", "12.5% to 87.5%", "3"),)
 
 
-def test_frontier_omits_methods_with_an_equal_cheaper_one() -> None:
-    """A vote that is as accurate for half the tokens excludes the debate."""
+def test_frontier_omits_methods_if_an_equally_accurate_one_is_cheaper() -> None:
+    """A vote with the same accuracy for half the tokens excludes the debate."""
     for wins, frontier in (
         ([(True, True)] * 3, ["self_consistency"]),
         ([(True, False), (True, True)], ["self_consistency", "together"]),
@@ -518,8 +515,8 @@ def test_frontier_omits_methods_with_an_equal_cheaper_one() -> None:
         assert [method.method for method in study_report(*made_up(wins)).frontier] == frontier
 
 
-def test_few_unknown_amounts_do_not_hide_the_mean() -> None:
-    """One unknown amount out of twenty is ignored, but there is no mean if half of them are unknown."""
+def test_a_few_unknown_amounts_do_not_hide_the_mean() -> None:
+    """One unknown amount out of twenty is ignored, but if half of them are unknown, there is no mean."""
     experiment, answers = made_up([(True, True)] * 20)
     unknown = MethodAnswer(answer=["0"], calls=3, tokens=None)
     for missing, expected in ((1, 300), (10, None)):
@@ -550,7 +547,7 @@ async def test_report_page_is_static_and_complete(tmp_path: Path) -> None:
 
 
 def test_costs_do_not_depend_on_the_order_of_answers() -> None:
-    """A resumed study has its answers in another order, so even the last digits must agree."""
+    """A resumed study has its answers in a different order, yet even the last digits must agree."""
     experiment, answers = made_up([(True, False), (True, True)] * 30)
     for number, answer in enumerate(answers):
         for name, method_answer in answer.answers.items():
@@ -559,7 +556,7 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
 
 
 async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """There are no arguments to judge as noise, but everything else is answered, and conclusions are possible."""
+    """There are no arguments to judge as noise, but everything else is answered, so conclusions are possible."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -612,7 +609,7 @@ async def test_registration_is_written_once_and_shows_differences(tmp_path: Path
         Registration.read(path)
 
 
-async def test_frames_have_a_row_per_answer_and_method(tmp_path: Path) -> None:
+async def test_data_frames_have_a_row_per_answer_and_method(tmp_path: Path) -> None:
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
     rows = frame(study(), answers)
     assert len(rows) == 3 * len(ROWS)
@@ -622,7 +619,7 @@ async def test_frames_have_a_row_per_answer_and_method(tmp_path: Path) -> None:
     assert r"self\_consistency" in report.to_latex()
 
 
-async def test_frames_convert_to_pandas_unchanged(tmp_path: Path) -> None:
+async def test_data_frames_convert_to_pandas_unchanged(tmp_path: Path) -> None:
     """Numbers stay numbers, so a method's accuracy is the mean of a column."""
     pandas: Any = pytest.importorskip("pandas")
     answers = await ask_study(study(), tmp_path / "a.jsonl", model=Answering().model)
@@ -687,7 +684,7 @@ async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None
 
 
 async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
-    """The calls made by debates without an answer cost money too."""
+    """Calls made by debates that produce no answer cost money too."""
     so_far: list[StudyProgress] = []
     voters = Answering(lambda *_: ProviderFailed("down"))
     await ask_study(
@@ -699,10 +696,7 @@ async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
 
 
 async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
-    """A debate with baselines takes longer than noise, in whatever order they are run.
-
-    The estimate ends at 0.
-    """
+    """A debate with baselines takes longer than noise, in whatever order they run. The estimate ends at 0."""
     designs, so_far = (
         {"together": primes_design("single"), "in_turn": primes_design(order="declared")},
         list[StudyProgress](),
@@ -726,7 +720,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
 
 
 async def test_answers_count_for_their_row(tmp_path: Path) -> None:
-    """If a row's truth has been changed, this is reported, and clusters come from the current rows."""
+    """If a row's correct answer has changed since, this is reported, and clusters come from the current rows."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
     with pytest.raises(ConfigurationError, match="was position 0 when it was answered"):

@@ -67,7 +67,7 @@ def check_figures(expected_figures: dict[str, Any], report: StudyReport) -> None
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
-    """The figures are computed by two independent programs."""
+    """Two independent programs compute the figures."""
     answers = arm.read()
     figures = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
     check_figures(figures, study_report(arm.study(answers), answers))
@@ -81,7 +81,7 @@ def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
-    """Changed options and comparisons are deviations, and so are answers from before the registration."""
+    """Changed options and comparisons are deviations, as are answers from before the registration."""
     answers, registered = arm.read(), Registration.read(arm.registration)
     assert differences(arm.study(answers), answers, registered) == []
     planted = {"min_gain": 0.2, "fixed": {"options of together": "0" * 12}}
