@@ -186,9 +186,9 @@ def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
 Json = dict[str, Any]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_ROOM = 8_192  # default maximum number of tokens in an answer, because the API requires a number
+_ROOM = 8_192  # default maximum number of tokens in an answer, because the API requires one
 _THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens by effort level
-# Models that predate the effort setting: they think only if given a token budget.
+# Models that predate the effort setting and think only when given a token budget.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
 _MIN_BUDGET = 1_024
 
@@ -231,7 +231,7 @@ class MessagesClient:
             parameters["model"], extra, parameters.get("max_tokens"), by_budget=parameters.get("by_budget")
         )
         sent: Json = {"model": parameters["model"], "messages": messages, "extra_body": extra, **thinking}
-        # the SDK no longer has a temperature parameter; models that reject it are not sent one
+        # the SDK no longer has a temperature parameter; models that reject a temperature are not sent one
         if "temperature" in parameters:
             extra["temperature"] = parameters["temperature"]
         if (form := parameters.get("response_format", {})).get("type") == "json_schema":
@@ -380,7 +380,7 @@ def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anth
     return SimpleNamespace()
 
 
-# Field of an assistant message, and content block types, used to return thinking to the server.
+# The assistant message field and the content block types used to return thinking to the server.
 _THOUGHTS = "thinking_blocks"
 _THINKING_BLOCKS = ("thinking", "redacted_thinking")
 

@@ -100,7 +100,7 @@ class Usage:
 _PARTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_written_tokens")
 _ALWAYS = 4  # number of counts to show even if unknown
 
-# immutable, so every call may share it
+# immutable, so all calls may share it
 _NONE = Usage(
     calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0, reasoning_tokens=0, cache_written_tokens=0
 )

@@ -94,7 +94,7 @@ class Retry:
             return 0.0
         # cap the exponent: 2.0 ** 1024 overflows
         grown = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 2, 60))
-        # jitter; otherwise debaters rejected at the same moment would also retry at the same moment
+        # add jitter; otherwise, debaters rejected together would also retry together
         drawn = grown * (0.5 + random.random() / 2)
         if error.retry_after is None:
             return drawn
@@ -212,12 +212,12 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
             async with timer:
                 answered = await _rest(call, waits, timer)
         except Exception as error:
-            # The call may turn its cancellation into another error, and its own TimeoutError must not be taken for the
-            # deadline.
+            # The call may turn its cancellation into another error, and its own TimeoutError must not be mistaken for
+            # the deadline.
             if timer.expired():
                 raise ModelTimeout(seconds) from error
             raise
-        if timer.expired():  # the call caught its cancellation, but a late answer does not count
+        if timer.expired():  # the call swallowed its cancellation, but a late answer does not count
             raise ModelTimeout(seconds)
         return answered
     finally:
@@ -302,7 +302,8 @@ class _Insistence:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -> Generator[object, Any, T]:
-    # Like `await` for a call that has already started and is waiting for `waits`, but closes a call that is too late.
+    # Equivalent to awaiting a call that has already started and is waiting for `waits`, except that a late call is
+    # closed.
     insistence: _Insistence | None = None
     try:
         while True:
@@ -357,7 +358,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
             stream.finish()
         return response
     finally:
-        # break the reference cycle between stream and attempts; otherwise both would be freed only late
+        # break the reference cycle between stream and attempts; otherwise, neither would be freed promptly
         request.attempts.stream = None
 
 
@@ -427,7 +428,7 @@ def _refused_text(response: object, error: BadAnswer) -> str | None:
     """Return the text of an unusable answer, since it was paid for and readers may want to see it."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
-        with suppress(ValueError, RecursionError):  # the data may be nested endlessly
+        with suppress(ValueError, RecursionError):  # the data may be circular or nested too deeply
             data = None if response.data is None else json.dumps(response.data, ensure_ascii=False, default=str)
             text = data or response.text or text
     # a proxy may quote the API key in its error message
@@ -471,7 +472,8 @@ def _is_cut(request: ModelRequest, usage: Usage) -> bool:
     """Return whether the server counted far fewer tokens than it received, and so must have truncated the prompt."""
     if not isinstance(usage.prompt_tokens, int):  # a custom model may report other values
         return False
-    counted = usage.prompt_tokens + (usage.cached_tokens or 0)  # some servers do not count cached tokens
+    # some servers leave cached tokens out of the prompt tokens
+    counted = usage.prompt_tokens + (usage.cached_tokens or 0)
     sent = estimate_tokens(sum(len(str(without_images(message.get("content")) or "")) for message in request.messages))
     return sent > _LONG_PROMPT and counted < sent / 2
 

@@ -47,7 +47,8 @@ def _is_retryable(error: ModelError) -> bool:
 
 _RETRY = Retry(attempts=2, on=_is_retryable)
 _MAX_CAUSE_LENGTH = 480  # maximum length of an error message, in characters
-_PATIENCE = 10.0  # timeout in seconds for a program's login check; if it hangs, the first call will reveal the problem
+# timeout in seconds for a program's login check; if the check hangs, the first call will reveal the problem
+_PATIENCE = 10.0
 _STYLES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOGIN = re.compile(
     r"not (?:logged|signed) in|log ?in\b|sign ?in\b|auth method|unauthori[sz]ed|api.?key|\b401\b", re.IGNORECASE

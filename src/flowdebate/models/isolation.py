@@ -239,7 +239,7 @@ def isolate_opencode(home: Path, models: str) -> Isolation:
     return Isolation(
         variables={
             **folders,
-            "HOME": str(home),  # opencode also reads the .opencode folder in it
+            "HOME": str(home),  # opencode also reads the .opencode folder in the home folder
             "USERPROFILE": str(home),
             "XDG_CACHE_HOME": cache,  # keeps the provider packages, so they are not downloaded for each call
             "OPENCODE_CONFIG_CONTENT": json.dumps(configuration),

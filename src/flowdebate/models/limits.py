@@ -183,7 +183,7 @@ class RateLimit(_Metered):
             bucket.charge(tokens)
 
 
-_NOTHING = 1e-6  # time in seconds; anything less is a rounding error in the bucket's level
+_NOTHING = 1e-6  # the shortest wait, in seconds; anything shorter is a rounding error in the bucket's level
 
 
 class _Gate:

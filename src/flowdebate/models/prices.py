@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from flowdebate.models.base import Usage
 from flowdebate.models.providers import PROVIDERS
 
-_VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors with different names in `genai-prices`
+_VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors that go by different names in `genai-prices`
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
 """Label used in place of a currency for costs computed with the application's own prices, whose currency is unknown."""

@@ -33,7 +33,7 @@ class _Output(asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Record that one stream has ended."""
-        del exc  # a program may exit before reading all of its input
+        del exc  # a program may exit before it has read all of its input
         self._open.discard(fd)
         if not self._open:
             self.closed.set()
@@ -48,7 +48,7 @@ class _Output(asyncio.SubprocessProtocol):
         return b"".join(self._parts[fd]).decode(errors="replace")
 
 
-_DRAIN = 1.0  # time in seconds to read what remains in the pipes after a program has exited
+_DRAIN = 1.0  # time in seconds allowed for reading what remains in the pipes after a program has exited
 _GRACE = 0.5  # time in seconds between SIGTERM and SIGKILL; a call past its deadline has one second to clean up
 
 

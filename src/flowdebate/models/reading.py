@@ -75,7 +75,7 @@ def has_answer(text: str, output: OutputSchema) -> bool:
 def _checked(value: object, output: OutputSchema) -> object:
     try:
         text = json.dumps(value)
-    except (TypeError, ValueError):  # data from an adapter that is not plain JSON
+    except (TypeError, ValueError):  # an adapter may return data that is not plain JSON
         return output.validate(value)
     return output.validate(text)  # as JSON, because only then do strict schemas accept a list in place of a tuple
 
@@ -218,7 +218,7 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if before.endswith("["):
             first = len(before) - 1
         part = text[first : max(text.rfind("}"), text.rfind("]")) + 1]
-        if _missing(part):  # with unclosed brackets, text after the last bracket belongs to the object
+        if _missing(part):  # if brackets are unclosed, text after the last bracket belongs to the object
             part = text[first:]
         if part != text:
             yield ("text around the JSON",), part
@@ -254,7 +254,7 @@ def _repair_syntax(text: str) -> dict[str, object] | list[object] | None:
 
     outside = _STRING.sub('""', text)
     if _missing(text) and (outside.count('"') % 2 or not _ENDS.search(text)):
-        return None  # the text breaks off inside a value
+        return None  # the text breaks off in the middle of a value
     try:
         value = repair_json(text, return_objects=True, skip_json_loads=True, strict=True)
     except (ValueError, RecursionError):
@@ -419,7 +419,7 @@ def _bare(text: str) -> str:
 # Values
 
 _Schema = Mapping[str, Any]
-# Neutral names for an object wrapping the answer; "rejected", for example, would change the meaning.
+# Neutral names for an object wrapping the answer; a name like "rejected" would change the meaning.
 _WRAPPERS = frozenset(
     {"answer", "response", "result", "output", "data", "json", "object", "value", "content", "final", "finalanswer"}
     | {"finalresponse", "arguments", "parameters", "properties", "input"}

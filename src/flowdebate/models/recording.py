@@ -138,7 +138,7 @@ class Failure(Recorded):
         try:
             facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
             return cls.model_validate({"kind": kind, **facts})
-        except ValidationError:  # a custom error with attributes of other types
+        except ValidationError:  # a custom error may have attributes of other types
             return cls(kind="ModelError", message=error_text(error), transient=bool(error.transient))
 
     def error(self) -> ModelError:
@@ -313,7 +313,7 @@ class RecordingModel(Wrapper):
         parts = describe_request(request)
         block = clean_text(request.block)
         sha256 = hash_request(block, parts)
-        # count requests as they are sent, so that a replay gives concurrent equal calls the same answers
+        # count requests as they are sent, so that a replay answers identical concurrent calls as recorded
         with self._counting:
             self._asked[sha256] += 1
             opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
@@ -373,7 +373,7 @@ def _is_out_of_time(request: ModelRequest, started: float) -> bool:
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
-    # the deadline of an enclosing policy comes before the end of the full timeout
+    # an enclosing policy's deadline would come before the full timeout has elapsed
     return deadline - started > 0.99 * timeout
 
 
@@ -403,7 +403,7 @@ def _new_call(
     for event in events:
         if isinstance(event, (CallRetried, CallFellBack, CircuitChanged)):
             facts = {name: _without_keys(value) for name, value in asdict(event).items()}
-            with suppress(ValidationError):  # an application's error whose message is not a string
+            with suppress(ValidationError):  # an application's error may have a message that is not a string
                 line["notices"].append(Notice.model_validate({"kind": event.kind, "facts": facts}).model_dump())
     if exchanges is not None:
         line["exchanges"] = [HttpExchange.of(exchange).model_dump() for exchange in exchanges]
@@ -570,7 +570,7 @@ class ReplayModel:
 _NAMED = 5
 # Maximum number of diff lines in an error message.
 _SHOWN = 16
-# Maximum number of the block's calls to compare with.
+# Maximum number of the block's calls to compare a request with.
 _COMPARED = 50
 # Maximum number of lines to compare per request, and of characters per line: difflib takes quadratic time.
 _LINES, _WIDTH = 2_000, 100

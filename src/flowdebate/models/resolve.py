@@ -471,7 +471,7 @@ def _recommend_sdk() -> None:
 
 
 _ALLOWED = 'must be "local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model"'
-# Makers of models available only from them, so that no local server has to be queried.
+# Makers whose models are available nowhere else, so that no local server has to be queried.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),

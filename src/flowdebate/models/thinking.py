@@ -42,7 +42,7 @@ TEMPLATE_TOKENS: tuple[str, ...] = (
 
 _NAMES: tuple[str, ...] = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "scratchpad")
 _NAMES += ("inner_monologue", "antthinking")
-# Tags that models put around an answer following their thinking.
+# Tags in which models wrap the answer that follows their thinking.
 _WRAPPERS = ("answer", "output", "response", "final", "final_answer", "solution")
 _HARMONY = ("<|channel|>", "<|start|>assistant", "<|message|>", "<|constrain|>")
 _SLASHES = ("", "/")
@@ -359,7 +359,7 @@ def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
     return replace(usage, reasoning_tokens=tokens)
 
 
-# Whether a model thought without an opening tag in this process, keyed by address and name.
+# Whether a model has left out the opening tag of its thinking in this process, keyed by address and name.
 _unannounced: OrderedDict[tuple[str | None, str], bool] = OrderedDict()
 _REMEMBERED = 1_000
 # Model families whose templates put the opening tag in the prompt.
@@ -395,7 +395,7 @@ class AnswerStream:
 
     def __init__(self, listener: Callable[[str], None], attempts: Attempts, *, block: str) -> None:
         self._listener = listener
-        # a listener that holds text back has to know where each answer begins and ends
+        # a listener that holds back text has to know where each answer begins and ends
         self._begin: Callable[[], None] | None = getattr(listener, "begin", None)
         self._finish: Callable[[], None] | None = getattr(listener, "finish", None)
         self._attempts = attempts

@@ -283,7 +283,7 @@ class Timeout(PerRequestWrapper):
             async with silence:
                 return await self.ask(replace(request, on_text=restart_timer))
         except Exception as error:
-            # a TimeoutError raised by the model must not be taken for this deadline
+            # a TimeoutError raised by the model must not be mistaken for this deadline
             if silence.expired() and allowed is not None:
                 raise ModelTimeout(allowed, what="text") from error
             raise

@@ -19,8 +19,8 @@ from flowdebate.models.output import bound_strings
 from flowdebate.prompts import Profile, without_control_tokens
 
 _SAMPLING = {"top_p": 0.9, "min_p": 0.1}
-# Sampling for text. Small models repeat the other side word for word; once a repetition is longer than four tokens, DRY
-# makes each further token less likely.
+# Sampling settings for text. Small models repeat the other side word for word; once a repetition is longer than four
+# tokens, DRY makes each further token less likely.
 _TEXT = {
     **_SAMPLING,
     "repeat_penalty": 1.1,
@@ -29,7 +29,7 @@ _TEXT = {
     "dry_allowed_length": 4,
     "dry_penalty_last_n": 2048,
 }
-# Sampling for structured answers, where names have to be repeated.
+# Sampling settings for structured answers, which have to repeat names.
 _STRUCTURED = {**_SAMPLING, "repeat_penalty": 1.0}
 _TEMPERATURE = 0.5
 
@@ -109,8 +109,8 @@ class LocalModel(PooledModel):
                     second = await chat.answer(replace(request, settings=roomier))
                     return replace(second, usage=first.usage + second.usage)
                 except ModelUnavailable:
-                    # on the loopback interface, this means a dead engine, although its process may still look alive for
-                    # a moment
+                    # on the loopback interface, this means that the engine has died, although its process may still
+                    # look alive for a moment
                     await load(server.stop)
                     raise
 
@@ -162,7 +162,7 @@ def _dialect(settings: ModelSettings, request: ModelRequest) -> Dialect:
     room: int = _ANSWER
     sampling: dict[str, Any] = dict(_STRUCTURED)
     if request.output is None:
-        # sampling would distort the probabilities, as would cached results from an earlier prompt
+        # sampling would distort the probabilities, and so would cached results from an earlier prompt
         room, sampling = _TURN, {"cache_prompt": False} if request.choices else dict(_TEXT)
         if request.sentences is not None and not request.tools:
             room = _SENTENCE * request.sentences

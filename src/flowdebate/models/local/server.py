@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.models.local.engine import Config
 
 
-CONTEXT = 8192  # maximum number of tokens in prompt and answer combined, which models of this size handle well
+CONTEXT = 8192  # maximum number of tokens in the prompt and answer combined; models of this size handle that many well
 _START = 300.0  # maximum time in seconds for joining, verifying and loading the file from a slow disk
 _PATIENCE = 5.0  # time in seconds allowed for an engine to exit on its own
 

@@ -39,7 +39,7 @@ from flowdebate.errors import (
 )
 from flowdebate.models.openai.endpoint import address_of
 
-# In seconds; a longer `retry-after`, such as 1e308, is garbage and is ignored.
+# Maximum wait in seconds; a longer `retry-after`, such as 1e308, is garbage and is ignored.
 _MAX_WAIT = 7 * 24 * 3600.0
 
 _OVERLOADED = frozenset({429, 529})  # Anthropic uses 529 for "overloaded"
@@ -60,7 +60,8 @@ _CODES: Mapping[int, tuple[str, ...]] = {
 _STATUSES = {code: status for status, codes in _CODES.items() for code in codes}
 
 # Wording in refusals that concern the account, the prompt or the model, where no other form of the request would help.
-# Other refused requests are tried in other forms (`optional.py`), so a missing pattern costs requests, not answers.
+# All other refused requests are retried in other forms (`optional.py`), so a missing pattern costs requests, not
+# answers.
 _MONEY = re.compile(
     r"insufficient[ _](quota|credit|balance|funds)|credit balance|billing_|out of credits|payment required"
     r"|(key|spend(ing)?|total|usage) limit (exceeded|reached)"
@@ -314,7 +315,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         from email.utils import parsedate_to_datetime
 
-        with suppress(TypeError, ValueError, OverflowError):  # HTTP also allows a date here
+        with suppress(TypeError, ValueError, OverflowError):  # HTTP also allows a date in this header
             wait = parsedate_to_datetime(seconds or "").timestamp() - time.time()
     return wait if math.isfinite(wait) and 0 <= wait <= _MAX_WAIT else None
 

@@ -363,7 +363,7 @@ class Chat:
             raise
         if answered.finish == "stop":
             learned.prose[mode] = 0
-            # a call tries each other mode only once, so a single answer without JSON is conclusive
+            # a call tries each of the other modes only once, so a single answer without JSON is conclusive
             skipped = min(request.skipped_modes, len(modes) - 1)
             for other in reversed(modes[len(modes) - skipped : -1]):
                 if learned.prose[other]:
@@ -449,7 +449,7 @@ class Chat:
             if listen is not None and response.text:  # the server sent the answer all at once
                 listen(response.text)
             return completion, response
-        raise failure  # raised outside the block, or else Python would chain it to `error`, which may reveal a key
+        raise failure  # raised outside the block; otherwise, Python would chain it to `error`, which may reveal a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
         """Raise LostToThinking for an answer that consists only of thinking."""

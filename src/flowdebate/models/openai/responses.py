@@ -65,7 +65,8 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
         called = value if isinstance(value, dict) else {}
         name, arguments = called.get("name"), called.get("arguments", called.get("parameters"))
         if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
-            return response  # the whole answer has to consist of calls; otherwise a call in it is merely an example
+            # only an answer consisting entirely of calls counts; a call within other text is merely an example
+            return response
         calls.append(ToolCall(id=f"call_{index}", name=name, arguments=json.dumps(arguments, ensure_ascii=False)))
     return replace(response, text="", tool_calls=tuple(calls), finish="tool_calls")
 
@@ -87,7 +88,7 @@ def parameters_of(
         alone = {"type": "function", "function": {"name": output.name}}
         written |= {"tools": [*tools, answer], "tool_choice": "required" if tools else alone}
     else:
-        # at the end, because everything before it is the same in all modes and is cached by the provider
+        # appended at the end, because everything before it is the same in all modes and is cached by the provider
         asks = instruction(output, mode)
         last = messages[-1] if messages else {}
         # some servers refuse consecutive messages with the same role
@@ -298,7 +299,7 @@ class Reader:
             )
         tool_calls = tuple(
             ToolCall(
-                # some servers send no id, but require one with the tool result
+                # some servers send no id, yet require one with the tool result
                 id=_clean(call.id, self.secrets) or f"call_{index}",
                 name=_clean(call.name, self.secrets),
                 arguments=arguments_text(_clean(call.arguments, self.secrets)),
@@ -591,6 +592,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_TOKENS else None
 
 
-# maximum for one answer; a larger count is a server error and would end a run with limits
+# maximum for one answer; a larger count is a server error, and would end any run with limits
 _MAX_TOKENS = 100_000_000
 _UNKNOWN = Usage.unknown()

@@ -82,7 +82,7 @@ async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[
         raise
     encoding = encoding_of(response.headers)
     if encoding is not None:
-        # httpx2 would unpack each chunk, however large, before its size can be checked
+        # httpx2 would unpack each chunk, however large, before its size could be checked
         del response.headers["content-encoding"]
     events = "event-stream" in response.headers.get("content-type", "").lower()
     if not isinstance(response.stream, httpx2.AsyncByteStream):

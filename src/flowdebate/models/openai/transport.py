@@ -35,7 +35,7 @@ CONNECT_SECONDS = 30.0
 # Maximum size of a response body in bytes, to keep an endless body from exhausting memory.
 MAX_BODY_SIZE = 16_000_000
 
-# Dataless messages that keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
+# Messages without data that keep a connection open: `: OPENROUTER PROCESSING`, `[ping]`, `keep-alive`.
 _KEEP_ALIVE = re.compile(
     rb"data:\s*(:.*|[\W_]*((\w+ )?processing|ping|pong|keep[\W_]?alive|heart[\W_]?beat|waiting|alive|no-?op)[\W_]*)",
     re.IGNORECASE,
@@ -77,7 +77,7 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
         yield b"".join(rest)
 
 
-_BOM = b"\xef\xbb\xbf"  # openai would treat a byte order mark as part of the first token of JSON or of an event
+_BOM = b"\xef\xbb\xbf"  # openai would treat a byte order mark as part of the first JSON token or event field
 # zlib's window bits, keyed by content encoding.
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _SENT = 1_000_000  # maximum decompressed size of a chunk in bytes: 200 KB of gzip can unpack to 200 MB
@@ -192,7 +192,7 @@ class _CleanConnector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             try:
-                # one iteration of the event loop to notice stray bytes, another to read them
+                # one iteration of the event loop to notice stray bytes, and another to read them
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
             except BaseException:
