@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.tools import StructuredTool
 
-# Origin recorded for answers from a graph.
+# Origin recorded for answers that come from a graph.
 _BY = "langgraph"
 
 

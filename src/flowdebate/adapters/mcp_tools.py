@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _WHERE = "mcp_tools()"
-_MAX_PAGES = 100  # maximum number of pages in a tool list, because a server could make the list endless
+_MAX_PAGES = 100  # maximum number of pages in a tool list, because a server could return pages forever
 _MAX_NAME_LENGTH = 64  # maximum length, in characters, of a tool name accepted by providers
 _MAX_RESULT_LENGTH = 50_000  # maximum length of a result in characters
 

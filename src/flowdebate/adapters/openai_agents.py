@@ -73,7 +73,7 @@ class AgentModel(AdaptedModel):
             agent = agent.clone(output_type=_output_type(request.output))
         settings = request.settings
         sampling = sampling_of(replace(request, settings=replace(settings, extra={})))
-        if settings.extra:  # the agent's ModelSettings accepts only known fields; provider-specific ones go here
+        if settings.extra:  # the agent's ModelSettings accepts only known fields, so provider-specific ones go here
             sampling["extra_args"] = dict(settings.extra)
         own_settings = ModelSettings(**sampling)
         run_settings = self._run_config.model_settings

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RETRY = Retry()
 """Default retry policy for adapters."""
-# System message containing the schema for the answer, for models that might not receive it otherwise.
+# System message stating the schema of the answer, for models that might not receive it otherwise.
 SCHEMA_PROMPT = "Respond with a single JSON object that conforms to this JSON Schema, and with nothing else:\n{schema}"
 
 _LOWEST_STATUS, _HIGHEST_STATUS = 400, 599

@@ -128,7 +128,7 @@ def takes(function: Callable[..., object], count: int) -> bool:
     return _fits(signature, count)
 
 
-@lru_cache(maxsize=256)  # pydantic classes are slow to report a missing attribute
+@lru_cache(maxsize=256)  # cached because pydantic classes are slow to report a missing attribute
 def _awaits(kind: Hashable) -> bool:
     return hasattr(kind, "__await__")
 
@@ -260,7 +260,7 @@ def as_block(value: BlockLike, *, name: str, location: str, field: str) -> Block
 def check_resources(resources: Mapping[str, Resource] | None, *, location: str) -> Mapping[str, Resource]:
     """Check that each of `resources` is a resource with a unique key; raise ConfigurationError otherwise."""
     for key, resource in (resources or {}).items():
-        # resources must be hashable, because they become dict keys
+        # resources must be hashable, because they are used as dict keys
         if not hasattr(resource, "open") or not hasattr(resource, "key") or getattr(resource, "__hash__", None) is None:
             raise ConfigurationError(location, f"resources.{key}", resource, "must be a hashable resource")
         if resource.key != key:
@@ -316,7 +316,7 @@ class Tool:
         except ValidationError as error:
             problems = listed((field or "arguments", problem) for field, problem in problems_of(error))
             return f"Error: the arguments of {self.spec.name} are not valid: {problems}"
-        return clean_text(result_text(await self._called(values, ctx)))  # providers cannot receive a lone surrogate
+        return clean_text(result_text(await self._called(values, ctx)))  # lone surrogates cannot be sent to providers
 
     async def value(self, arguments: str, ctx: Context) -> object:
         """Return the result of a call that serves as the answer; raise SchemaViolation for invalid arguments."""

@@ -113,7 +113,7 @@ class Generator(Block[Any, OutT]):
             if self.output is None:
                 if self._reading is not None:
                     text = self._reading.read(response.text, messages, ctx)
-                    # deliberately cut text counts as complete
+                    # text shortened on purpose counts as complete
                     finish = "stop" if isinstance(text, Trimmed) else response.finish
                     response = response if text is response.text else replace(response, text=text, finish=finish)
                 output = CutOff(response.text) if response.finish == "length" else response.text
@@ -236,7 +236,7 @@ class Generator(Block[Any, OutT]):
 
     def _text_listener(self, ctx: Context, path: str) -> Callable[[str], None] | None:
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
-            return None  # the model need not stream
+            return None  # the model does not need to stream
 
         def emit_delta(text: str) -> None:
             ctx.run.notify(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))

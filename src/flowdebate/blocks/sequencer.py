@@ -274,7 +274,8 @@ class Sequencer(Block[InT, OutT, RawT]):
                     current = await step.run(current, inner, self._path(index, passes, ctx))
             except Exception as error:
                 if not self._rescues or _count_cancellations() > cancels:
-                    raise  # a rescue must not swallow a cancellation, which blocks may turn into other errors
+                    # a rescue must not swallow a cancellation, even one that a block has turned into another error
+                    raise
                 index, passes, current = await self._rescued(error, index, passes, inner)
             index += 1
         return current
@@ -289,7 +290,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             if isinstance(step, Rescue) and isinstance(error, step.on):
                 loop = self._loops[number]
                 if loop is None or loop is not self._loops[index]:
-                    passes = 1  # a rescue after the loop ends the loop; a rescue inside it belongs to the same pass
+                    passes = 1  # a rescue outside the loop ends the loop; one inside it belongs to the same pass
                 try:
                     block = step.block
                     return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))

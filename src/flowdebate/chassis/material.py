@@ -114,7 +114,7 @@ class Material:
         }
         if passages := ctx.run.cache.get(
             (self, ShownPassages)
-        ):  # sorted, because simultaneous speakers finish in any order
+        ):  # sorted, because simultaneous speakers may finish in any order
             update["passages"] = sorted(passages, key=lambda item: (item.round, item.block))
         return output.model_copy(update=update)
 
@@ -147,7 +147,7 @@ class Material:
                 title = f"Part {number + 1} of {len(parts)} of the sources:"
                 return f"{render_passages(parts[number], sources, numbers=self.numbered, title=title)}\n\n{text}"
             sources = tuple(source for source in sources if source.image is None)
-            before, _gap, task = text.rpartition("\n\n")  # the application's own prompts may lack an empty line
+            before, _gap, task = text.rpartition("\n\n")  # an application's own prompts may lack an empty line
             queries = pattern_state(ctx).question, before[-_LAST_WORDS:]
 
             async def search() -> list[Passage]:
@@ -239,7 +239,7 @@ def _frame_all(parts: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _has_numbers(source: Source, numbers: bool) -> bool:  # noqa: FBT001 - as the option
-    return numbers and not source.pages and source.image is None  # with pages, readers look for quotes by page
+    return numbers and not source.pages and source.image is None  # readers look up quotes by page if there are pages
 
 
 def render_passages(

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 
-_SHORT_TURN = 120  # maximum number of words in a turn that is cut by sentences
-_SENTENCE = 20  # words per sentence, for converting a length in words to sentences
+_SHORT_TURN = 120  # longest turn, in words, to be limited to a number of sentences
+_SENTENCE = 20  # words per sentence, for converting a length from words to sentences
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and added to the session's history."""
 LENGTH = length_text("medium")

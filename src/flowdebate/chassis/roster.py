@@ -433,7 +433,7 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, role_options(value))
     template = merged.get("template")
-    # otherwise, a template for another role would turn out only during the run to lack parts
+    # otherwise, the parts missing from another role's template would go unnoticed until the run
     if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(location, f"template of {field}", template, f"must be a {maker.template.__name__}")
     return maker.create(**merged)

@@ -112,7 +112,7 @@ class RoundCondition:
         @handler(name="terminate_when")
         async def ask(_: object, ctx: Context) -> bool | str:
             reason = await condition.reason(ctx)
-            # returned by an application's own condition class; functions are rejected by name
+            # may come from an application's own condition class; functions are rejected by name
             if reason in PATTERNS_OWN:
                 expected = "a reason not reserved for patterns"
                 raise OutputError("terminate_when", expected, [("", f"got {short_repr(reason)}")])
@@ -225,7 +225,7 @@ class RoundOfTurns(Block[Any, None]):
             self.open(wave, ctx)
             places = {
                 name: ctx.child(self.turns[name].name, f"{ctx.path}[{index}]/{self.turns[name].place}")
-                for index, name in enumerate(wave, start=first)  # a wave contains each name at most once
+                for index, name in enumerate(wave, start=first)  # each name occurs at most once per wave
             }
             if len(places) > 1:
                 await self._at_once(places, ctx)

@@ -22,7 +22,7 @@ _SENTENCE_END = (
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
 """Pattern matching sentence ends, in scripts with and without spaces."""
-# Periods that do not end a sentence. An abbreviation missing from this list makes a turn end one sentence early.
+# Periods that do not end a sentence. If an abbreviation is missing from this list, a turn ends one sentence early.
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 
 

@@ -518,7 +518,7 @@ class Loop(Generic[OptionsT]):
         else:
             options = merge_options({"name": self.name}, facts, self.options_of(role))
             block = make_default(choice, role.create, options, location=self.location, field=role.name)
-        # a block created with other names would decide about people who are not present
+        # a block created with other names would make decisions about participants who are not present
         names = facts.get("roster_names")
         if isinstance(block, RosterBlock) and isinstance(names, list) and sorted(block.roster_names) != sorted(names):
             problem = f"must have roster_names={names}, the names of the debaters"

@@ -248,13 +248,13 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 def pattern_state(ctx: Context) -> PatternState:
     """Return the state of the enclosing pattern, or a new state if the block is used outside a pattern."""
-    handle = ctx.scope.sequencer  # bypasses `state_of`, because each turn needs the state several times
+    handle = ctx.scope.sequencer  # `state_of` is bypassed, because each turn needs the state several times
     return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
     """Return the enclosing pattern's state as a specific class."""
-    handle = ctx.scope.sequencer  # the state's class differs if a block from one pattern is used in another
+    handle = ctx.scope.sequencer  # the state's class is different if a block from one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 

@@ -373,7 +373,7 @@ class TurnTask:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is None or self._tasks.get(self._id).finished:  # the speaker may have ended the task itself
+        if error is None or self._tasks.get(self._id).finished:  # the speaker may have ended the task on its own
             return
         match error:
             case LimitReached():  # not a failure: the run must end here
@@ -465,7 +465,8 @@ class Turn(Block[Any, Any]):
             reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)
-            if transcript.state is not before:  # a recording block inside the debater's block has changed it
+            # a recording block inside the debater's block has changed the transcript
+            if transcript.state is not before:
                 raise ReadOnly(
                     "the transcript of its pattern", "debaters add to it through their answers", block=debater.name
                 )

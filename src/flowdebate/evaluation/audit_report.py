@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from flowdebate.chassis.anonymity.aliases import LeakReport
 
 
-# Last sentence in every audit.
+# The last sentence of every audit.
 LIMITS = (
     "An audit of orders cannot find a preference that is the same in every order: for length, for style, for a name in "
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: see the "
     "last word."
 )
-SATURATED = 0.99  # minimum share at which one side counts as having the whole ballot
-# minimum saturation at which scores are all-or-nothing; two orders then gain only .007 of .208 over one order
+SATURATED = 0.99  # minimum share for one side to count as having the whole ballot
+# minimum saturation at which scores count as all-or-nothing; two orders then gain only .007 of .208 over one order
 _BLUNT = 0.8
 _FEW = 10  # minimum number of ballots, or of debates with votes, for reporting a share
 PlaceKind = Literal["slot", "label", "turn"]

@@ -409,7 +409,7 @@ def _cost(compared: PairedComparison) -> str:
 
 
 def _right(compared: PairedComparison) -> str:
-    def count(right: float) -> str:  # a tie may count as half
+    def count(right: float) -> str:  # a tie may count as one half
         return f"{round(right):,}" if abs(right - round(right)) < 0.05 else f"{right:,.1f}"  # noqa: PLR2004 - one decimal
 
     who = "it" if compared.finding in ("helped", "harmed") else "the debate"

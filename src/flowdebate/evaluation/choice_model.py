@@ -108,7 +108,7 @@ def fit_choices(
         step = np.linalg.solve(curvature, number[place] @ scores - weight * coefficients)
         coefficients = coefficients + step / max(
             1.0, float(np.abs(step).max())
-        )  # Newton's method overshoots far from the optimum
+        )  # far from the optimum, Newton's method overshoots
         if np.abs(step).max() < _CONVERGED:
             is_finite = True
             break

@@ -144,7 +144,7 @@ def create_comparison(
         done = {"verdict": verdict, "status": "complete", "stop_reason": "max_rounds"}
         return publish(read.model_copy(update=done), ctx)
 
-    # The judge depends on the texts, but its models are checked before the run starts.
+    # The judge depends on the texts, but its models must be checked before the run starts.
     like = Judge(judge_options, name=name, transcript=transcript, stances=("Text 1", "Text 2"), show=frame)
     reading: Handler[object, DebateRawOutput] = Handler(
         read_and_decide, name=f"{name}-texts", resources={"transcript": transcript}, runs=[like]

@@ -249,7 +249,7 @@ def tabulate(
         if c.winner is not None
         if len(longest_sides := [s.name for s in c.sides if s.characters == max(s.characters for s in c.sides)]) == 1
     ]
-    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # with only two systems, the rate is enough
+    ranked = len(systems) > _PAIR and find_spec("scipy") is not None  # with only two systems, the win rate is enough
     table = ComparisonTable(
         rows=len(comparisons),
         systems=systems,

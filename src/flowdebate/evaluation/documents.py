@@ -574,7 +574,7 @@ def _item_cells(item: BatchItem[Any]) -> tuple[str, ...]:
     if item.error is not None:
         came_to = error_text(item.error)
     else:
-        # Depending on the pattern, the raw output has one of these.
+        # The raw output has one of these, depending on the pattern.
         winner = getattr(getattr(item.raw, "verdict", None), "winner", None)
         answer = getattr(item.raw, "answer", None) or (item.output if isinstance(item.output, str) else None)
         came_to = "; ".join(

@@ -324,7 +324,7 @@ def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Seq
     terms.setdefault("flip_probability", []).append(sum(pairs) / len(pairs))
 
 
-# Minimum of each figure that can be below 0; None if it is unbounded.
+# Lower bound of each figure that can be negative; None if there is no bound.
 _MINIMA: dict[str, float | None] = {"preference_fairness": -1.0, "slot_log_odds": None}
 _ENOUGH = 50  # minimum number of items for a correlation between models
 _FLAT = 1e-12  # maximum spread that may be due to rounding
@@ -643,7 +643,7 @@ def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, 
     """Compute the 95% interval of the mean correlation from percentiles of bootstrap samples of items."""
     import numpy as np
 
-    # Draw items rather than verdicts, because verdicts on the same item are not independent.
+    # Resample items rather than verdicts, because verdicts on the same item are not independent.
     at = np.unique(np.concatenate([np.asarray(pair.items) for pair in pairs]))
     rows = np.zeros((len(at), len(pairs), _COLUMNS))
     for place, pair in enumerate(pairs):

@@ -280,7 +280,7 @@ def _calibrated_errors(
 ) -> list[float]:
     """Simulate outcomes with the judge's shares as probabilities, and return sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    # The most confident side comes first, so a draw is lucky or unlucky for a cluster as a whole.
+    # The side with the largest share comes first, so a draw is lucky or unlucky for a cluster as a whole.
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
     ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
     placed = [_placed(item, bins) for item in items]

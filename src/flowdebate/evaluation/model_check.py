@@ -310,7 +310,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # Tests only a few optional parts at once, because an unclear refusal may lead to all of them being removed.
+        # Tests only a few optional parts at once, because an unclear refusal may cause all of them to be removed.
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):
@@ -386,7 +386,7 @@ class ModelCheck:
                 pass
             self._raw[name] = (await handle).raw
         except (ModelError, QuorumLost):
-            pass  # the recorded calls contain the reason
+            pass  # the recorded calls show the reason
         finally:
             self._budget.used += sum(len(call.attempts) for call in self._calls[sent:])
 
@@ -485,7 +485,7 @@ class ModelCheck:
         return ""
 
     def _mode_rows(self) -> Iterator[CheckRow]:
-        # If a model does not list its modes, use those of its requests.
+        # If a model does not list its modes, use the modes of its requests.
         for mode in self._modes or dict.fromkeys(attempt.asked_as for attempt in self._attempts("structured")):
             row = CheckRow(group="structured answers", name=mode or "in its own way", outcome="works")
             sent = [

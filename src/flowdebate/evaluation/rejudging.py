@@ -120,7 +120,7 @@ def reuse_judge_options(judging: Judging | None, **changes: Unpack[JudgeChanges]
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
-        # the labels and the decision rule only apply to the other form
+        # the labels and the decision rule apply only to the other form
         if changes.get("answer_form", answer) != answer:
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)

@@ -160,7 +160,7 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
 def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:
     """Raise ConfigurationError if an option is out of range, or if scipy is missing."""
     check_count(location, minimum=2, sides=sides)
-    even = 1 / sides  # even a rate only .01 above this requires about 20,000 items
+    even = 1 / sides  # a rate only .01 above this already requires about 20,000 items
     check_number(location, minimum=round(even + 0.0099, 2), maximum=1, optional=True, rate=rate)
     check_share(location, ends=False, **shares)
     check_scipy(location)

@@ -178,7 +178,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
         chances = _convolve(chances, _power(np.bincount(np.asarray(wins)) / len(wins), times))
         mean += Fraction(sum(wins), len(wins)) * times
     far = abs(sum(wins[place] for wins, place in items) - mean)
-    # integers, because fractions of a hundred thousand items take seconds
+    # integers, because with a hundred thousand items, fractions would take seconds
     numerator, part = mean.numerator, mean.denominator
     minimum = far.numerator * part
     as_far = (won for won in range(len(chances)) if abs(won * part - numerator) * far.denominator >= minimum)

@@ -64,7 +64,7 @@ async def audited_runs(store: Store, runs: AsyncIterable[StoredRun]) -> Items:
     async for run in runs:
         collector.add(run)
         verdict, sides = _verdict_of(run), sides_of(run)
-        # an import may contain anything
+        # an imported run may contain anything
         if isinstance(verdict, dict) and sides and verdict.get("winner") in (None, *sides):
             page.append(run)
         if len(page) == _PAGE:
@@ -286,7 +286,7 @@ def argued(run: StoredRun) -> ArguedDebate | None:
     raw: Any = run.header.input if run.header.block == REJUDGE else (run.outcome or {}).get("raw")
     try:
         return ArguedDebate.model_validate({"question": raw["question"], "transcript": raw["transcript"]})
-    except (KeyError, TypeError, ValidationError):  # may happen for a custom block or an imported run
+    except (KeyError, TypeError, ValidationError):  # a custom block or an imported run may cause these errors
         return None
 
 

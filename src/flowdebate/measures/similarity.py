@@ -121,7 +121,8 @@ def copied_run(text: str, source: str) -> int:
     """
     numbers: dict[str, int] = {}
     runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
-    powers: list[list[list[int]]] = []  # numbers for the runs of 1, 2, 4, … words, as long as any are shared
+    # numbers standing for the runs of 1, 2, 4, … words, up to the longest that are shared
+    powers: list[list[list[int]]] = []
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)
         runs = _longer_runs(runs, runs, 1 << len(powers) - 1)
@@ -340,7 +341,7 @@ def _tfidf_similarities(texts: list[str]) -> Matrix:
 def _meanings(texts: list[str]) -> Matrix:
     import numpy as np
 
-    # WordLlama's tokenizer rejects lone surrogates, and spaces affect its result.
+    # WordLlama's tokenizer rejects lone surrogates, and its output depends on whitespace.
     clean = [" ".join(text.encode("utf-8", "replace").decode().split()) for text in texts]
     vectors = np.asarray(_wordllama().embed(clean, norm=False), dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

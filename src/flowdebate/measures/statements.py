@@ -18,11 +18,11 @@ FlipKind = Literal["retraction", "contradiction", "refinement"]
 
 # Answers
 
-# Categories of invisible characters, such as controls, zero-width characters and direction changes
+# Categories of invisible characters, such as control characters, zero-width characters and directional marks
 _UNSEEN = {"Cc", "Cf"}
-_SELECTORS = {"\ufe0e", "\ufe0f"}  # selectors for the form of the preceding character
-_PART_OF_WORD = set("#%&@")  # punctuation that belongs to the word next to it, as in C# and 5%
-_MARKDOWN = set("`~^|")  # symbols that do not belong to the word next to them
+_SELECTORS = {"\ufe0e", "\ufe0f"}  # variation selectors, which determine the form of the preceding character
+_PART_OF_WORD = set("#%&@")  # punctuation that belongs to the adjacent word, as in C# and 5%
+_MARKDOWN = set("`~^|")  # symbols that do not belong to the adjacent word
 _SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")  # variants of minus sign, hyphen and apostrophe
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}

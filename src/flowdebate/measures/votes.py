@@ -27,7 +27,7 @@ _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
 _HALF = Fraction(1, 2)
 _ZERO, _ONE = Fraction(0), Fraction(1)
-_SIMPLE = 1_000_000  # largest denominator of a fraction that someone may have written as a float
+_SIMPLE = 1_000_000  # largest denominator of a fraction that someone might have written as a float
 _WHERE = "tally()"
 _ASKED: dict[VotingRule, str] = {
     "majority": "more than half of the eligible voters",

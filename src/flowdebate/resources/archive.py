@@ -85,7 +85,7 @@ class VerdictOutcome(WireModel):
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
         """Return whether `agent`'s proposal turned out right or wrong; None if unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
-            return None  # if only a wrong proposal is known, any other may be right or wrong
+            return None  # if all that is known is a wrong proposal, any other may be right or wrong
         return "right" if agent == self.right else "wrong"
 
 
@@ -217,7 +217,7 @@ class LoggedPatterns(CritiquePatterns):
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         patterns: dict[tuple[str, str], list[CritiquePattern]] = {}
         for point in (point for points in (await self.log.read()).values() for point in points):
-            # Models repeat points with different capitalization and spacing.
+            # Models repeat points with different capitalization or spacing.
             patterns.setdefault((_fold(point.issue), _fold(point.suggestion)), []).append(point)
         sums = []
         for same in patterns.values():

@@ -105,7 +105,7 @@ class _Child:
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # closing flushes any unsent data
+                with suppress(OSError):  # closing flushes unsent data, which may fail
                     pipe.close()
         self._process.wait()
 
@@ -203,7 +203,7 @@ class Converter:
             if not was_idle:
                 why = f"it is damaged, or takes more than {self.memory} MB of memory"
                 return _Answer(problem=f"crashes the process that reads it: {why}")
-            child = _Child(self.memory, self.seconds)  # an idle child may have exited before the request
+            child = _Child(self.memory, self.seconds)  # an idle child may have exited since its last request
 
     def _take(self) -> _Child:
         """Take an idle child, or start one."""

@@ -213,7 +213,7 @@ class _Git:
     def __init__(self, commits: str, folder: Path, *, is_repository: bool = True) -> None:
         self.name = f"diff {commits}"
         self._commits = commits
-        # prevent fetching over any protocol, and ignore an index named in the environment
+        # prevent git from fetching over any protocol, and ignore an index named in the environment
         self._environment = {
             key: value for key, value in os.environ.items() if key not in ("GIT_DIFF_OPTS", "GIT_EXTERNAL_DIFF")
         } | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

@@ -195,7 +195,7 @@ def _unpack(data: bytes) -> zipfile.ZipFile:
         raise _Unreadable("is encrypted: save it without a password")
     room = _MAX_UNPACKED_MEGABYTES * _MEGABYTE
     for entry in packed.infolist():
-        if entry.file_size > room:  # check the stated size; the loop below verifies it
+        if entry.file_size > room:  # check the declared size first; the loop below checks the actual one
             raise _Unreadable(f"unpacks to more than {_MAX_UNPACKED_MEGABYTES} MB")
         with packed.open(entry) as stream:
             while block := stream.read(1 << 16):
@@ -457,7 +457,7 @@ def _read_xlsx(data: bytes, text: Text) -> None:
             if row:
                 rows.append(row)
         columns = sorted({column for row in rows for column in row})
-        text.take(3 * len(rows) * len(columns))  # count the bars before building the table, since they are also text
+        text.take(3 * len(rows) * len(columns))  # bars are text too, so count them before building the table
         table = _table([row.get(column, "") for column in columns] for row in rows)
         text.parts.append((f"sheet {sheet.title}", "\n".join(table)))
     if hidden_sheets:
@@ -749,7 +749,7 @@ def serve(memory: int, seconds: float) -> None:
     long idle period.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep the libraries' output from mixing with answers
+    os.dup2(2, 1)  # keep the libraries' output from mixing with the answers
     _limit_memory(memory)
     with suppress(AttributeError, OSError):
         os.nice(10)  # low priority, so that servers on this machine come first
@@ -774,7 +774,7 @@ def serve(memory: int, seconds: float) -> None:
         answers.write(line + b"\n")
         answers.flush()
         if "isFull" in answer or resident_memory(os.getpid()) > memory * _MEGABYTE // 2:
-            return  # this process is full; the next document is read in a fresh one
+            return  # this process has used too much memory; the next document is read in a fresh one
 
 
 _IDLE, _GRACE = 60.0, 10.0

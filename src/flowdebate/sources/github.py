@@ -210,7 +210,7 @@ class GitHub:
         base = self._merge_base(pull)
         lines: dict[str, set[int]] = {}
         sources: list[Source] = []
-        unchanged: list[Source] = []  # included in full, so that earlier findings can be examined
+        unchanged: list[Source] = []  # included in full, so that earlier findings can still be examined
         for file in files:
             lines[file.filename] = _lines_of(file)
             is_new = newer is None or file.filename in newer_files or file.filename in moved
@@ -268,7 +268,7 @@ class GitHub:
         if (reason := self._omission_reason(file, new)) is not None:
             return Source(name=name, left_out=reason)
         patch = file.patch or ""
-        # GitHub omits or shortens a patch if the patch is long, or if attributes declare the file binary
+        # GitHub omits or shortens a patch that is long, or whose file is declared binary by git attributes
         if _count(patch) < file.additions + file.deletions or (not patch and file.status not in _WITHOUT_PATCH):
             try:
                 patch = self._whole_patch(file, old, new)

@@ -50,7 +50,7 @@ def find_passages(
     scores = [0.0] * len(passages)
     for words in filter(None, _tokens([*queries])):
         weights = index.get_scores(words)
-        highest = max(weights) or 1.0  # normalize: a long query scores higher, but must not weigh more
+        highest = max(weights) or 1.0  # normalize: a long query scores higher, but must not carry more weight
         scores = [score + float(weight / highest) for score, weight in zip(scores, weights, strict=True)]
     ranked = sorted(range(len(passages)), key=lambda place: (-scores[place], place))
     sizes = [passage.end - passage.start for passage in passages]
@@ -149,7 +149,7 @@ def cut(source: Source) -> Iterator[Passage]:
         while start < stop:
             end = min(start + _MAX_LENGTH, stop)
             if end < stop:
-                # prefer the last paragraph end in the second half, then a line, sentence or word end
+                # break at the last paragraph end in the second half, or else at a line, sentence or word end
                 signs = ("\n\n", "\n", ". ", " ")
                 ends = (source.text.rfind(sign, start + _MAX_LENGTH // 2, end) + len(sign) for sign in signs)
                 end = next((place for place in ends if place > start + _MAX_LENGTH // 2), end)
@@ -195,7 +195,7 @@ class VerifiedQuote(Quote):
 # Quotations in text
 
 _DEEPEST = 2  # maximum nesting depth of quotations; deeper ones are omitted
-_MAX_OPEN_MARKS = 16  # maximum number of open marks, because text consisting only of marks would take quadratic time
+_MAX_OPEN_MARKS = 16  # maximum number of open marks, because text made up entirely of marks would take quadratic time
 
 # Closing marks, keyed by opening mark.
 _CLOSED_BY = {
@@ -267,7 +267,7 @@ def find_quotes(text: str) -> list[Quote]:
         if around and end > around[-1]:  # a mark inside a block quote cannot pair with one outside
             continue
         if len(around) <= _DEEPEST:
-            # model_construct: validation rejects half a surrogate pair, but models do write them
+            # skip validation, which rejects lone surrogates, because models do write them
             quotes.append(Quote.model_construct(start=start, end=end, text=text[start:end], depth=len(around)))
         around.append(end)
     return quotes

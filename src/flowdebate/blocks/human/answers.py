@@ -213,7 +213,7 @@ async def submit_answer(
     run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
-    cancelled = await wait_uncancelled(recording)  # otherwise the run would stay locked until this process exits
+    cancelled = await wait_uncancelled(recording)  # otherwise, the run would stay locked until this process exits
     if cancelled is not None and recording.exception() is None:
         raise cancelled
     return recording.result()

@@ -180,7 +180,7 @@ def kind_of(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """Describe a field's valid values in prose."""
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
-        # omit the definition itself; otherwise, a recursive schema would never end
+        # omit the definition itself; otherwise, a recursive schema would recurse endlessly
         return kind_of(
             definitions.get(name, {}), {key: definition for key, definition in definitions.items() if key != name}
         )

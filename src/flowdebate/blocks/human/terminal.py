@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.suspend import HumanRequest
 
 
-_LINE = 100_000  # maximum length of a line in bytes; longer lines are cut
+_LINE = 100_000  # maximum length of a line in bytes; longer lines are truncated
 # Locks by event loop: the process has only one terminal, so requests are shown one at a time.
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -104,7 +104,7 @@ class Terminal:
             # read byte by byte, because another reader may be waiting for the next line
             while len(typed) < _LINE and not typed.endswith(b"\n") and (byte := os.read(self._typed, 1)):
                 typed += byte
-            with contextlib.suppress(RuntimeError):  # if the loop is closed, nobody is waiting for the line
+            with contextlib.suppress(RuntimeError):  # if the loop has been closed, nobody is waiting for the line
                 loop.call_soon_threadsafe(give, bytes(typed))
 
         # a daemon thread, so that waiting for a line that is never typed does not keep the process alive

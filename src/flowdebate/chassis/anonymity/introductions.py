@@ -191,7 +191,7 @@ _BETWEEN = re.compile(
     r"|\w*(?:assist|asyst|ассист|помощ|помич|model|модел|bot|sprach|langu|lingu|lengu|язык|мовн|intelig|intellig|virtu"
     r"|digit|artif|kunst|yapay|zeka|asist|مساعد|نموذج|βοηθ|μοντελ)\w*|k[i\u0131]|ia|ai|ии|ші|d'ia)[\s*_\"'«„“:,-]*){0,8}"
 )
-_MAX_GAP_LENGTH = 80  # maximum total length of these words, in characters
+_MAX_GAP_LENGTH = 80  # maximum combined length of these words, in characters
 _BETWEEN_UNSPACED = re.compile(r"[^,、。!?\n]{0,25}")
 _BEHIND_TOPIC = re.compile(
     r"[\s*_\"'」』]*(?:です|と申|とい|という|である|だ|입니다|이라|라고|예요|이에요|이며|[,、。.]|\Z)"

@@ -201,8 +201,8 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
         yield family, "sign"
 
 
-# Cues that a spelling is a name. Names in the corpus (246) found by one cue only: labels 8, introductions 19, "as X,"
-# 6, words after a name 19, signatures 1.
+# Cues that a spelling is a name. Of the 246 names in the corpus, these were found by only one cue: labels 8,
+# introductions 19, "as X," 6, words after a name 19, signatures 1.
 
 _AROUND = 48
 """Number of characters examined before a name, which is more than the longest introduction takes: "my esteemed
@@ -289,7 +289,7 @@ class Names:
         for name in names:
             for spelling, level in _spell_name(name, shared):
                 add(("name", name), spelling, level)
-        # in debates about models, model names are ordinary words, except in introductions
+        # in debates about models, model names are ordinary words except in introductions
         for model in () if is_about_models(topic) else models:
             for spelling, level in _spell_model(model):
                 add(("model", model), spelling, level)
@@ -326,7 +326,7 @@ class Names:
             entry = self._known[(match.lastindex or 1) - 1]
             start, end = match.span()
             first, last = (start, end) if places is None else (places[start], places[end - 1] + 1)
-            # a following vowel sign makes it another word
+            # a following vowel sign makes it a different word
             is_followed_by_mark = category(low[end]) in {"Mn", "Mc"} if end < len(low) else False
             is_name = not is_followed_by_mark and _is_name(
                 entry.level, low, start, end, text[first:last], text[last : last + 2]
