@@ -1,5 +1,5 @@
 // @ts-check
-/** A person's answer. Where it is not the person's turn, the page looks for it by itself. */
+/** A person's answer. If it is not yet the person's turn, the page keeps checking. */
 
 import { enable, keepDraft, read, refuse, settle, tell } from "./form.js";
 import { ask, become } from "./page.js";
@@ -28,7 +28,7 @@ page.addEventListener("submit", async (event) => {
   }
 });
 
-/** Show what the page has now, and look again as long as it is not this person's turn. @param {boolean} [again] */
+/** Show the current page, and check again until it is this person's turn. @param {boolean} [again] */
 async function look(again = false) {
   const seen = again ? "" : (page.dataset.seen ?? "");
   const answer = await fetch(`?seen=${encodeURIComponent(seen)}`).catch(() => null);
@@ -41,7 +41,7 @@ async function look(again = false) {
     const field = /** @type {HTMLElement | null} */ (page.querySelector("form :is(textarea, input, select)"));
     (field ?? /** @type {HTMLElement} */ (document.querySelector("#main"))).focus();
   }
-  if (answer?.status === 404) location.reload(); // the link is not valid any more, and the page says so
+  if (answer?.status === 404) location.reload(); // the link is no longer valid, and the page says so
   else wait();
 }
 
@@ -51,7 +51,7 @@ function wait() {
 
 let sent = () => {};
 
-/** Let the form be filled in, with what was typed before a reload. */
+/** Enable the form, and restore what was typed before a reload. */
 function begin() {
   enable(page);
   const form = page.querySelector("form");

@@ -1,5 +1,5 @@
 // @ts-check
-/** The archive: what turned out is recorded, answers are corrected, debates deleted. */
+/** The archive: record outcomes, correct answers, and delete debates. */
 
 import { ask, element, Refusal } from "./page.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** A blind vote: sent once, and then shown beside the verdict. */
+/** A blind vote: sent once, then shown next to the verdict. */
 
 import { ask, element, Refusal } from "./page.js";
 
@@ -29,7 +29,7 @@ if (form) {
         ...(why ? { why } : {}),
       });
       localStorage.setItem(`voted:${run}`, "yes");
-      address.hash = "answer"; // on a phone the result stands below the whole debate
+      address.hash = "answer"; // on a phone, the result is below the whole debate
       show();
     } catch (problem) {
       button.disabled = false;
@@ -38,7 +38,7 @@ if (form) {
     }
   });
 
-  /** Go to the same page, which then has the verdict. */
+  /** Reload the page, which then shows the verdict. */
   function show() {
     address.searchParams.set("reader", reader);
     location.replace(address);
@@ -47,7 +47,7 @@ if (form) {
 
 const given = new URL(location.href);
 if (given.searchParams.has("reader")) {
-  // whoever gets the address from here is to vote, not to see this vote
+  // anyone given this address should vote, not see this vote
   given.searchParams.delete("reader");
   history.replaceState(null, "", given);
 }
@@ -57,7 +57,7 @@ if (!form && result && given.hash === "#answer") {
   result.scrollIntoView();
 }
 
-/** A random id of this browser, which says nothing about who reads. */
+/** A random id for this browser, which reveals nothing about the reader. */
 function readerId() {
   const known = localStorage.getItem("reader");
   if (known) return known;

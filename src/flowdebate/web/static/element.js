@@ -1,7 +1,7 @@
 // @ts-check
-/** What pages and the widget of a notebook share: elements, and what the other side refuses. */
+/** Shared by pages and the notebook widget: elements and refusals. */
 
-/** What the server did not do, and why. */
+/** What the server refused to do, and why. */
 export class Refusal extends Error {
   /**
    * @param {string} message
@@ -14,7 +14,7 @@ export class Refusal extends Error {
 }
 
 /**
- * An element with text or elements in it.
+ * Create an element containing text or other elements.
  * @param {string} name
  * @param {Record<string, string>} [attributes]
  * @param {(Node | string)[]} contents

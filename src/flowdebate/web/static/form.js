@@ -1,16 +1,16 @@
 // @ts-check
-/** Forms: their values as JSON, and what the server says about them at their fields. The server alone checks. */
+/** Forms: their values as JSON, and the server's error messages next to the fields. Only the server validates. */
 
 import { element, Refusal } from "./element.js";
 
-/** The fields and lists that belong to a part of a form, without those of its own parts. @param {Element} scope */
+/** The fields and lists directly in one part of a form, excluding those of nested parts. @param {Element} scope */
 function own(scope) {
   const all = /** @type {HTMLElement[]} */ ([...scope.querySelectorAll("[data-name], [data-list]")]);
   return all.filter((each) => each.parentElement?.closest("[data-scope]") === scope);
 }
 
 /**
- * The values of a form, or a part of it. Where it is `whole`, what is required is there, though it be blank.
+ * The values of a form, or of part of it. If it is `whole`, required fields are included even if blank.
  * @param {Element} scope
  * @param {boolean} [whole]
  * @returns {Record<string, any>}
@@ -30,13 +30,13 @@ export function read(scope, whole = false) {
   return found;
 }
 
-/** The entries of a list that are sent: those that say something, or whose placeholders count. @param {Element} list */
+/** The list entries to send: those that are filled in, or whose placeholders count as values. @param {Element} list */
 function filled(list) {
   return [...list.children].filter((entry) => entry.hasAttribute("data-implied") || Object.keys(read(entry)).length);
 }
 
 /**
- * What is sent for a field; undefined leaves it out.
+ * The value to send for a field, or undefined to leave it out.
  * @param {HTMLElement} field
  * @param {boolean} whole
  */
@@ -80,12 +80,12 @@ function valueOf(field, whole) {
   }
 }
 
-/** The number, or the text for the server to refuse. @param {string} text */
+/** The number, or the invalid text for the server to reject. @param {string} text */
 function numberOf(text) {
   return /^\s*[-+]?(\d+\.?\d*|\.\d+)\s*$/.test(text) ? Number(text) : text.trim();
 }
 
-/** Values by name, from lines such as "Planner=2"; the text for the server to refuse where a line is none. @param {string} text */
+/** Values by name, from lines such as "Planner=2"; if a line is invalid, the text for the server to reject. @param {string} text */
 function pairsOf(text) {
   const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
   if (!lines.every((line) => line.lastIndexOf("=") > 0)) return text;
@@ -101,9 +101,9 @@ const TYPES = {
   "List of texts": { type: "array", items: { type: "string" } },
 };
 
-/** The JSON Schema of an object with these fields; nothing without any. @param {Record<string, string>[]} fields */
+/** The JSON Schema for an object with these fields, or undefined if there are none. @param {Record<string, string>[]} fields */
 function schemaOf(fields) {
-  const named = fields.filter(({ name }) => name); // the type comes filled in
+  const named = fields.filter(({ name }) => name); // the type is prefilled, so it says nothing
   if (!named.length) return undefined;
   const properties = Object.fromEntries(
     named.map(({ name, type = "Text", description }) => [name, { ...TYPES[type], ...(description ? { description } : {}) }]),
@@ -111,7 +111,7 @@ function schemaOf(fields) {
   return { type: "object", properties, required: named.map(({ name }) => name), additionalProperties: false };
 }
 
-/** The value of JSON, or the text for the server to refuse. @param {string} text */
+/** The parsed JSON, or the invalid text for the server to reject. @param {string} text */
 export function jsonOf(text) {
   try {
     return JSON.parse(text);
@@ -121,7 +121,7 @@ export function jsonOf(text) {
 }
 
 /**
- * The field that an error names, as `debaters[1].stance`, or the nearest one around it.
+ * The field named by an error, such as `debaters[1].stance`, or the nearest enclosing one.
  * @param {Element} form
  * @param {string} path
  */
@@ -143,7 +143,7 @@ function fieldOf(form, path) {
 }
 
 /**
- * Say what the server refused: at the fields, and above the form.
+ * Show what the server rejected, next to the fields and above the form.
  * @param {HTMLFormElement} form
  * @param {unknown} problem
  * @param {string} title
@@ -167,7 +167,7 @@ export function tell(form, problem, title) {
   (input ?? place).focus();
 }
 
-/** Refuse a blank field here. @param {HTMLFormElement} form @param {string} field @param {string} problem @param {string} title */
+/** Reject a blank field without asking the server. @param {HTMLFormElement} form @param {string} field @param {string} problem @param {string} title */
 export function refuse(form, field, problem, title) {
   tell(form, new Refusal(problem, [{ field, problem }]), title);
 }
@@ -176,10 +176,10 @@ const inputs = (/** @type {HTMLFormElement} */ form) =>
   /** @type {HTMLInputElement[]} */ ([...form.elements].filter((each) => each.matches("input:not([type=file]), select, textarea")));
 
 /**
- * Keep what is typed into a form in this tab until it is sent, also over a reload; fill in what was typed before.
+ * Keep a form's input in this tab until it is sent, even across reloads, and restore what was typed before.
  * @param {HTMLFormElement} form
  * @param {string} name
- * @returns {() => void} to be called once it is sent
+ * @returns {() => void} call this once the form has been sent
  */
 export function keepDraft(form, name) {
   const key = `draft:${location.pathname}${location.search}:${name}`;
@@ -201,7 +201,7 @@ export function keepDraft(form, name) {
   return () => sessionStorage.removeItem(key);
 }
 
-/** Add a blank entry to a list, as the template beside it has it. @param {Element} list */
+/** Add a blank entry to a list, from the template next to it. @param {Element} list */
 export function addEntry(list) {
   const template = /** @type {HTMLTemplateElement} */ (list.parentElement?.querySelector(":scope > template"));
   list.append(template.content.cloneNode(true));
@@ -219,12 +219,12 @@ function at(field, problem) {
   field.append(element("p", { class: "problem", id }, problem));
 }
 
-/** Let a form be sent, which takes a script. @param {ParentNode} page */
+/** Enable submit buttons, which are disabled without JavaScript. @param {ParentNode} page */
 export function enable(page) {
   for (const each of /** @type {NodeListOf<HTMLButtonElement>} */ (page.querySelectorAll("button.main:disabled"))) each.disabled = false;
 }
 
-/** Forget the problems of the time before. @param {HTMLFormElement} form */
+/** Clear the problems from the previous attempt. @param {HTMLFormElement} form */
 export function settle(form) {
   for (const each of form.querySelectorAll(".field > .problem")) each.remove();
   for (const each of form.querySelectorAll("[aria-invalid]")) {

@@ -1,22 +1,22 @@
 // @ts-check
-/** A run as it goes on. The server makes the page of what is finished; here is who speaks now, token by token. */
+/** A run in progress. The server renders whatever is finished; this script shows who is speaking, token by token. */
 
 import { become, element, seen } from "./page.js";
 
 const run = /** @type {HTMLElement} */ (document.querySelector("#run"));
 
-/** A turn in progress: the blocks of its text so far. @typedef {{path: string, name: string, side: number | null, html: string[]}} Turn */
+/** A turn in progress, with the blocks of its text so far. @typedef {{path: string, name: string, side: number | null, html: string[]}} Turn */
 /** @type {{turn: Turn, shown: HTMLElement}[]} */
 let turns = [];
-/** Who is at work, in a sentence. */
+/** A sentence saying who is working. */
 let doing = "";
-/** Since when somebody is at work, in seconds since 1970; null while nobody is. @type {number | null} */
+/** When the current work began, in seconds since 1970; null while nobody is working. @type {number | null} */
 let since = null;
 
 /**
- * Follow the run until it is over, as long as the page is seen: a hidden page holds no connection.
- * @param {string} address Of its events.
- * @param {() => void} [changed] Called when the page has become another one.
+ * Follow the run until it is over while the page is visible: a hidden page holds no connection.
+ * @param {string} address URL of the run's events.
+ * @param {() => void} [changed] Called when the page has changed.
  */
 export async function follow(address, changed) {
   const clock = setInterval(tellTime, 1000);
@@ -34,17 +34,17 @@ export async function follow(address, changed) {
         clearInterval(clock);
         return finish(known, follows);
       }
-      await seconds(1); // it has been resumed meanwhile
-    } else if (end === "turn") await seconds(3); // to another page of this browser
+      await seconds(1); // it has been resumed in the meantime
+    } else if (end === "turn") await seconds(3); // another page in this browser takes its turn
     else if (end === "lost") await explain(address);
   }
 }
 
-/** Browsers open six connections to a server: this many are for pages that follow runs, and the rest for all else. */
+/** Browsers open six connections per server: this many are for pages following runs, the rest for everything else. */
 const SLOTS = ["flowdebate-stream-0", "flowdebate-stream-1", "flowdebate-stream-2"];
 const signature = String(Math.random());
 
-/** Whether this page has a slot, which it signs for five seconds. Web Locks would do, but not over plain HTTP. @param {string} slot */
+/** Claim a slot for five seconds, and return whether this page holds it. Web Locks do not work over plain HTTP. @param {string} slot */
 function sign(slot) {
   const [holder, until] = (localStorage.getItem(slot) ?? "").split(" ");
   if (holder !== signature && Number(until) > Date.now()) return false;
@@ -53,26 +53,26 @@ function sign(slot) {
 }
 
 /**
- * Listen to the events of the run; why that has ended.
+ * Listen to the run's events, and return why listening ended.
  * @param {string} address
  * @returns {Promise<"over" | "hidden" | "lost" | "turn">}
  */
 async function hear(address) {
   const slot = SLOTS.find(sign);
   if (!slot) return stream(address, null);
-  await seconds(0.1); // another page may have signed at the same moment: the last signature counts
+  await seconds(0.1); // another page may have signed at the same moment; the last signature counts
   if (!sign(slot)) return "turn";
   const end = await stream(address, slot);
   if (sign(slot)) localStorage.removeItem(slot);
   return end;
 }
 
-/** Milliseconds without a sign of life, which the server sends every 15 s, or as often as it says. */
+/** Milliseconds of silence before the connection counts as lost; the server sends pings every 15 s or at the interval it states. */
 let silence = 40_000;
 
 /**
  * @param {string} address
- * @param {string | null} slot Without one, leave once the page is what the run is: others take turns on these connections.
+ * @param {string | null} slot Without a slot, leave once the page is up to date, because other pages share these connections.
  * @returns {Promise<"over" | "hidden" | "lost" | "turn">}
  */
 function stream(address, slot) {
@@ -89,7 +89,7 @@ function stream(address, slot) {
       done(end);
     };
     const hide = () => document.hidden && leave("hidden");
-    const change = () => leave("lost"); // of the network, on which the old connection may be dead
+    const change = () => leave("lost"); // the network has changed, and the old connection may be dead
     const watch = setInterval(() => {
       if (Date.now() - heard > silence) leave("lost");
       else if (slot ? !sign(slot) : heard > begun && Date.now() - heard > 3000) leave("turn");
@@ -116,7 +116,7 @@ function stream(address, slot) {
     on("problem", () => leave("over"));
     events.addEventListener("error", () => {
       if (events.readyState === EventSource.CLOSED) leave("lost");
-      else if (!("lost" in run.dataset)) void explain(address, () => "lost" in run.dataset); // the browser tries again
+      else if (!("lost" in run.dataset)) void explain(address, () => "lost" in run.dataset); // the browser reconnects by itself
     });
     document.addEventListener("visibilitychange", hide);
     addEventListener("online", change);
@@ -124,9 +124,9 @@ function stream(address, slot) {
 }
 
 /**
- * Say why nothing comes, and return once the run can be followed again.
+ * Show why no events arrive, and return once the run can be followed again.
  * @param {string} address
- * @param {() => boolean} [goesOn] Whether to go on trying.
+ * @param {() => boolean} [goesOn] Whether to keep trying.
  */
 async function explain(address, goesOn = () => true) {
   hold("Connection lost. Trying again …");
@@ -137,7 +137,7 @@ async function explain(address, goesOn = () => true) {
     const timer = setTimeout(() => left.abort(), 8000);
     const answer = await fetch(address, { signal: left.signal }).catch(() => null);
     clearTimeout(timer);
-    left.abort(); // what it has to say is for the stream
+    left.abort(); // the stream will read the contents
     if (answer?.ok || !goesOn()) return;
     const pause = Number(answer?.headers.get("retry-after")) || 2;
     if (!answer) hold("The server does not answer. This page continues when it does.");
@@ -150,7 +150,7 @@ async function explain(address, goesOn = () => true) {
   }
 }
 
-/** Let nobody write, and no clock go on, while nothing comes; null once it does. @param {string | null} why */
+/** Stop the typing indicator and the clock while no events arrive; pass null once they do. @param {string | null} why */
 function hold(why) {
   if (why === null && !("lost" in run.dataset)) return;
   run.toggleAttribute("data-lost", why !== null);
@@ -165,9 +165,9 @@ function seconds(number) {
 }
 
 /**
- * Show the page of a run that is over, and say so.
- * @param {boolean} known Whether the reader has had the verdict.
- * @param {boolean} follows Whether the reader is at the end of what was said.
+ * Show that the run is over.
+ * @param {boolean} known Whether the reader has already seen the verdict.
+ * @param {boolean} follows Whether the reader is at the end of the debate.
  */
 function finish(known, follows) {
   const bar = document.querySelector("#live");
@@ -183,7 +183,7 @@ function finish(known, follows) {
   if (had) /** @type {HTMLElement | null} */ (document.querySelector("#over") ?? document.querySelector("#main"))?.focus({ preventScroll: true });
 }
 
-/** Make the page what the server has now. */
+/** Update the page to the server's current version. */
 export async function refresh() {
   const answer = await fetch(location.href).catch(() => null);
   const page = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
@@ -196,16 +196,16 @@ export async function refresh() {
 const latest = /** @type {HTMLElement | null} */ (document.querySelector("#latest"));
 const said = /** @type {HTMLElement} */ (document.querySelector("#said"));
 
-/** How far the end of what was said is below what can be seen of the page; negative where it is in sight. */
+/** How far the end of the debate is below the visible area, in pixels; negative if it is visible. */
 function beyond() {
   const bar = document.querySelector("#state")?.getBoundingClientRect().height ?? 0;
   return said.getBoundingClientRect().bottom - (innerHeight - bar);
 }
 
-/** A reader this many pixels above the end is still at it. */
+/** A reader within this many pixels of the end counts as being there. */
 const NEAR = 80;
 
-/** Change the page, and show its end to whoever was there before. @param {() => unknown} change */
+/** Change the page, and keep the end in view for readers who were there before. @param {() => unknown} change */
 async function keepAtEnd(change) {
   const follows = beyond() < NEAR;
   const done = change();
@@ -214,21 +214,21 @@ async function keepAtEnd(change) {
   offer();
 }
 
-/** Show the end of what was said, where it is not in sight. */
+/** Scroll to the end of the debate unless it is visible. */
 function toEnd() {
   const further = beyond() + 16;
   if (further > 0) scrollBy({ top: further, behavior: "instant" });
   offer();
 }
 
-/** Offer what the reader does not see: the end of what was said, and the verdict. */
+/** Offer links to the end of the debate and to the verdict. */
 function offer() {
   if (latest) latest.hidden = beyond() < NEAR;
   const link = /** @type {HTMLElement | null} */ (document.querySelector("#to-verdict"));
   if (link) link.hidden = !document.querySelector("#verdict");
 }
 
-/** Lead a reader to a verdict that is not in sight; the bar then stays for those who hear it. @param {boolean} known */
+/** Offer a link to a verdict that is not visible; otherwise, keep the bar only for screen readers. @param {boolean} known */
 function offerVerdict(known) {
   const bar = document.querySelector("#state");
   const verdict = document.querySelector("#verdict");
@@ -241,10 +241,10 @@ function offerVerdict(known) {
   new IntersectionObserver((shown) => shown.some((each) => each.isIntersecting) && hide()).observe(verdict);
 }
 
-/** A piece of the page: it takes the place of the one with its id, or goes to the end of `at`. @typedef {{id: string, at: string, html: string, last?: string}} Piece */
+/** A piece of the page: it replaces the element with its id, or is added to the end of `at`. @typedef {{id: string, at: string, html: string, last?: string}} Piece */
 
 /**
- * What the server has made of the run since the last time, or all of it.
+ * Show what the server has rendered of the run since the last update, or all of it.
  * @param {{whole: boolean, pieces: Piece[], speaking: Turn[], doing: string, since: number | null, calls: number, tokens: number}} news
  */
 function showNews(news) {
@@ -275,10 +275,10 @@ function put(page, piece) {
   const there = page.querySelector(`#${CSS.escape(piece.id)}`);
   if (there && !piece.last) return become(there, made);
   there?.remove();
-  if (made.querySelector("#speaking")) page.querySelector("#speaking")?.remove(); // who speaks, speaks in the last round
+  if (made.querySelector("#speaking")) page.querySelector("#speaking")?.remove(); // the current speaker belongs to the last round
   const place = page.querySelector(`#${CSS.escape(piece.at)}`);
   const before = place?.querySelector(piece.at === "run" ? ":scope > #reading" : ":scope > #speaking, :scope > [data-over]");
-  place?.insertBefore(made, piece.last ? null : (before ?? null)); // tasks that are over come last
+  place?.insertBefore(made, piece.last ? null : (before ?? null)); // finished tasks come last
 }
 
 /** @param {Turn} turn */
@@ -290,7 +290,7 @@ function article(turn) {
 }
 
 /**
- * Show what is written of a turn: the server's blocks, from the one at `keep` on.
+ * Show the text of a turn so far: the server's blocks, starting at index `keep`.
  * @param {HTMLElement} shown
  * @param {number} keep
  * @param {string[]} html

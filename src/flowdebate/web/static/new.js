@@ -1,5 +1,5 @@
 // @ts-check
-/** The form of a new run: it begins the run, and shows the request as text while it is typed. */
+/** The form for a new run: it starts the run, and shows the request as text while the user is typing. */
 
 import { element } from "./element.js";
 import { addEntry, enable, jsonOf, keepDraft, read, refuse, settle, tell } from "./form.js";
@@ -10,23 +10,23 @@ const list = form.querySelector("[data-list]");
 const subject = /** @type {HTMLTextAreaElement} */ (form.querySelector("#question"));
 
 /** @typedef {{ name: string, stance?: string }} Speaker */
-/** @type {Speaker[]} Sides that the question names, shown as placeholders. */
+/** @type {Speaker[]} Sides named in the question, shown as placeholders. */
 let implied = [];
 
-/** The entries of those who speak. */
+/** The speakers' entries. */
 const seats = () => /** @type {HTMLElement[]} */ ([...(list?.children ?? [])]);
 
-/** The field `name` of a seat. @param {Element} seat @param {string} name */
+/** The field called `name` in a seat. @param {Element} seat @param {string} name */
 const input = (seat, name) => /** @type {HTMLInputElement | null} */ (seat.querySelector(`[data-name=${name}] :is(input, textarea)`));
 
-/** Who speaks, as typed; a side that is left blank beside others is what its placeholders say. */
+/** The speakers as typed; a side left blank among others takes the values of its placeholders. */
 function speakers() {
   const entries = seats().map((seat) => ({ typed: read(seat), human: Boolean(seat.querySelector("[data-human]:checked")) }));
   if (!entries.some(({ typed, human }) => human || Object.keys(typed).length)) return [];
   return entries.map(({ typed }, at) => ({ ...implied[at], ...typed })).filter((entry) => Object.keys(entry).length);
 }
 
-/** The request to begin the run. */
+/** The request that starts the run. */
 function request() {
   const { [form.dataset.subject ?? ""]: question = "", ...options } = read(form);
   const humans = people();
@@ -41,11 +41,11 @@ function request() {
   return { pattern: form.dataset.pattern, question: typeof data === "object" ? data : question };
 }
 
-/** @type {{ name: string, content: File | string }[]} Material that was added. */
+/** @type {{ name: string, content: File | string }[]} Material added so far. */
 let added = [];
 const pasted = /** @type {HTMLTextAreaElement | null} */ (form.querySelector("#material"));
 
-/** A text by its name; a diff by its files, each with its own changes. @param {string} text @param {string} [name] */
+/** Split a diff into its files, each with its own changes; any other text stays whole, under its name. @param {string} text @param {string} [name] */
 function parts(text, name = "text") {
   const changes = text.split(/^(?=diff --git )/m).filter((each) => each.startsWith("diff --git "));
   const files = changes.length ? changes : text.split(/^(?=--- .+\n\+\+\+ )/m).filter((each) => /^--- .+\n\+\+\+ /.test(each));
@@ -57,7 +57,7 @@ function parts(text, name = "text") {
   });
 }
 
-/** All material by name, with the text that is in the field; names are made different. */
+/** All material by name, including the text in the field; duplicate names are numbered. */
 function material() {
   const entries = [...added, ...(pasted?.value.trim() ? parts(pasted.value) : [])];
   const names = /** @type {Set<string>} */ (new Set());
@@ -70,7 +70,7 @@ function material() {
 }
 
 /**
- * The request with its material: files as data URLs, or only named.
+ * The request with its material: files as data URLs, or only by name.
  * @param {ReturnType<typeof request>} asked
  * @param {boolean} named
  */
@@ -98,7 +98,7 @@ async function addFiles(files) {
   showMaterial();
 }
 
-/** List what was added, each with a button that takes it away. */
+/** List the added material, each item with a button to remove it. */
 function showMaterial() {
   const rows = added.map((entry, at) => {
     const size = typeof entry.content === "string" ? entry.content.length : entry.content.size;
@@ -132,13 +132,13 @@ form.querySelector("input[type=file]")?.addEventListener("change", async (event)
   chooser.value = "";
 });
 
-/** The names of those whom people play. */
+/** The names of the speakers played by people. */
 function people() {
   const chosen = /** @type {HTMLInputElement[]} */ ([...form.querySelectorAll("[data-human]:checked")]);
   return chosen.map((each) => each.dataset.human || nameIn(each.closest("li"))).filter(Boolean);
 }
 
-/** The name in a seat, or the one that its question gives it. @param {HTMLElement | null} seat */
+/** The name in a seat, or the one given by the question. @param {HTMLElement | null} seat */
 function nameIn(seat) {
   return (seat && (input(seat, "name")?.value || implied[seats().indexOf(seat)]?.name)) || "";
 }
@@ -150,7 +150,7 @@ form.addEventListener("submit", async (event) => {
   if (!subject.value.trim() && !("aboutMaterial" in form.dataset && material().length)) return refuse(form, form.dataset.subject ?? "", `Write the ${form.dataset.subject} first.`, "Nothing was started.");
   button.disabled = true;
   try {
-    await refresh(); // the grey sides must be those of the question as it is now
+    await refresh(); // the grey sides must be those of the current question
     if (seats().some((seat) => seat.querySelector("[data-human]:checked") && !nameIn(seat)))
       throw new Refusal("", [{ field: list?.dataset.list ?? "", problem: "Name the side that a person plays." }]);
     const run = await ask("POST", "/runs", await withFiles(request(), false));
@@ -164,7 +164,7 @@ form.addEventListener("submit", async (event) => {
 
 let typed = 0;
 
-/** Show the request as text, and the sides of its question, unless more is typed meanwhile. */
+/** Show the request as text, and the sides of its question, unless the user keeps typing. */
 async function refresh() {
   const mine = ++typed;
   const written = await ask("POST", "/plans", await withFiles(request(), true)).catch(() => null);
@@ -175,13 +175,13 @@ async function refresh() {
   for (const each of document.querySelectorAll("[data-as]")) each.textContent = written[/** @type {HTMLElement} */ (each).dataset.as ?? ""];
 }
 
-/** Refresh once nothing is typed for a moment. */
+/** Refresh once the user has stopped typing for a moment. */
 function write() {
   const mine = ++typed;
   setTimeout(() => mine === typed && refresh(), 200);
 }
 
-/** Show the sides of the question where none are typed, or that a model proposes them. @param {Speaker[]} speakers */
+/** Show the question's sides where none are typed, or say that a model will propose them. @param {Speaker[]} speakers */
 function show(speakers) {
   const example = /** @type {HTMLElement | null} */ (form.querySelector("[data-example]"));
   if (example) example.hidden = Boolean(subject.value.trim());
@@ -213,7 +213,7 @@ function show(speakers) {
   number();
 }
 
-/** Let a model propose the sides, to be read and changed before they are debated. @param {HTMLButtonElement} button */
+/** Let a model propose the sides, for the user to review and edit before the debate. @param {HTMLButtonElement} button */
 async function propose(button) {
   settle(form);
   button.disabled = true;
@@ -235,7 +235,7 @@ async function propose(button) {
   button.disabled = false;
 }
 
-/** Number the speakers as they stand. */
+/** Number the speakers in their current order. */
 function number() {
   for (const [at, entry] of seats().entries()) {
     entry.dataset.side = String((at % 5) + 1);

@@ -1,5 +1,5 @@
 // @ts-check
-/** What all pages share: the theme, requests to the server, and new contents in the place of old ones. */
+/** Shared by all pages: the theme, requests to the server, and updates to the page. */
 
 import { element, Refusal } from "./element.js";
 
@@ -9,7 +9,7 @@ export { element, Refusal };
 export const root = document.querySelector("meta[name=root]")?.getAttribute("content") ?? "";
 
 /**
- * A request to the server; the answer's data. Throws a `Refusal` that says what the server says.
+ * Send a request to the server, and return the response's data. Throws a `Refusal` with the server's message.
  * @param {string} method
  * @param {string} path
  * @param {unknown} [body]
@@ -31,14 +31,14 @@ export async function ask(method, path, body) {
   return data;
 }
 
-/** Wait until the page is seen: a hidden one holds no connection. */
+/** Wait until the page is visible: a hidden page holds no connection. */
 export async function seen() {
   while (document.hidden) await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
 }
 
 /**
- * Put a text on the clipboard, which browsers let pages do by HTTPS, on this machine, or the old way. A text that is still
- * on its way is passed on as a promise: Safari forgets the click meanwhile.
+ * Copy text to the clipboard, which browsers allow over HTTPS, on this machine, or the old way. Text that is still
+ * being loaded is passed on as a promise, because Safari would otherwise forget the click.
  * @param {string | Promise<string>} text
  */
 export async function copy(text) {
@@ -59,7 +59,7 @@ export async function copy(text) {
 }
 
 /**
- * Make `now` what `then` is, and leave alone what is the same: selections, focus and open folds stay.
+ * Turn `now` into `then`, leaving identical content alone: selections, focus and open folds stay.
  * An element with `data-keep` belongs to a script.
  * @param {Element} now
  * @param {Element} then
@@ -106,7 +106,7 @@ addEventListener("keydown", (event) => {
   if (form && !form.querySelector("button.main:disabled")) form.requestSubmit();
 });
 
-/** Only what scrolls is a stop of the Tab key. */
+/** Make only scrollable elements reachable with the Tab key. */
 function markScrolling() {
   for (const each of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("main [tabindex='0'], main [data-still]"))) {
     const scrolls = each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight;
@@ -117,7 +117,7 @@ function markScrolling() {
 }
 
 let marking = 0;
-/** Look at what the page has become, a moment later. */
+/** Check the changed page a moment later. */
 function markSoon() {
   clearTimeout(marking);
   marking = window.setTimeout(markScrolling, 100);
@@ -133,7 +133,7 @@ if (logout) {
   logout.hidden = false;
   logout.addEventListener("click", async () => {
     await ask("POST", "/logout");
-    location.assign(`${root}/`); // where the server says how to come in again
+    location.assign(`${root}/`); // where the server explains how to log in again
   });
 }
 

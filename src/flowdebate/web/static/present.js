@@ -1,5 +1,5 @@
 // @ts-check
-/** A run as slides: one at a time, by keys, buttons, or the number in the address. */
+/** A run as slides, shown one at a time and selected by keys, buttons, or the number in the address. */
 
 const slides = /** @type {HTMLElement[]} */ ([...document.querySelectorAll(".slide")]);
 const [previous, next] = ["#previous", "#next"].map((name) => /** @type {HTMLButtonElement} */ (document.querySelector(name)));
@@ -7,7 +7,7 @@ const told = document.querySelector("#at");
 const subject = /** @type {HTMLElement | null} */ (document.querySelector("#subject"));
 let at = -1;
 
-/** Show a slide, the first for one before it and the last for one after it. @param {number} number */
+/** Show a slide; numbers out of range show the first or last one. @param {number} number */
 function show(number) {
   const first = at < 0;
   const wanted = Math.min(Math.max(number, 0), slides.length - 1);
@@ -15,12 +15,12 @@ function show(number) {
   at = wanted;
   slides.forEach((slide, index) => (slide.hidden = index !== at));
   history.replaceState(null, "", `#${at + 1}`);
-  if (subject) subject.hidden = at === 0; // which has it in large letters
+  if (subject) subject.hidden = at === 0; // the first slide shows it in large type
   if (told) told.textContent = `${at + 1} of ${slides.length}`;
   previous.disabled = at === 0;
   next.disabled = at === slides.length - 1;
   scrollTo(0, 0);
-  if (!first) slides[at].focus({ preventScroll: true }); // which reads it to whoever does not see it
+  if (!first) slides[at].focus({ preventScroll: true }); // makes screen readers read it
 }
 
 const asked = () => (Number.parseInt(location.hash.slice(1), 10) || 1) - 1;
@@ -32,7 +32,7 @@ addEventListener("hashchange", () => show(asked()));
 addEventListener("keydown", (event) => {
   const target = /** @type {Element} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, textarea, pre, summary")) return;
-  // a long text is read to its end first, also with the keys of a presenter
+  // long text is scrolled to its end first, also with the keys of a presenter remote
   const page = document.documentElement;
   const above = scrollY > 0;
   const below = scrollY + innerHeight < page.scrollHeight - 1;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Reading a long run: from turn to turn by keys, collapsed, and searched. */
+/** Reading a long run: moving between turns by keys, collapsing turns, and searching. */
 
 const said = /** @type {HTMLElement} */ (document.querySelector("#said"));
 const find = /** @type {HTMLInputElement | null} */ (document.querySelector("#find"));
@@ -32,7 +32,7 @@ foldAll?.addEventListener("click", () => {
   foldAll.textContent = folded ? "Expand all" : "Collapse all";
 });
 
-/** Show the turns containing the search text, and highlight it in them. */
+/** Show only turns that contain the search text, and highlight it. */
 function search() {
   const wanted = find?.value.trim().toLowerCase() ?? "";
   let hits = 0;
@@ -67,7 +67,7 @@ find?.addEventListener("input", search);
 
 const keys = /** @type {HTMLInputElement | null} */ (document.querySelector("#keys"));
 if (keys) {
-  keys.checked = localStorage.getItem("keys") !== "off"; // who dictates says letters that are no commands
+  keys.checked = localStorage.getItem("keys") !== "off"; // for people who dictate, whose letters are not commands
   keys.addEventListener("change", () => localStorage.setItem("keys", keys.checked ? "on" : "off"));
 }
 
@@ -79,7 +79,7 @@ addEventListener("keydown", (event) => {
     find.blur();
   }
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea")) return;
-  if (!keys?.checked || !keys.checkVisibility()) return; // no command where its switch is not to be seen
+  if (!keys?.checked || !keys.checkVisibility()) return; // no commands while their switch is not visible
   const all = turns();
   const at = all.indexOf(/** @type {HTMLElement} */ (target.closest("article.turn[id]")));
   if (event.key === "j" || event.key === "k") {
@@ -96,7 +96,7 @@ addEventListener("keydown", (event) => {
   }
 });
 
-/** Say in which round the reader is. */
+/** Show which round the reader is in. */
 const watch = new IntersectionObserver(
   (seen) => {
     for (const each of seen) {

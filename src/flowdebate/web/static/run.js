@@ -1,5 +1,5 @@
 // @ts-check
-/** A run on its owner's page: followed, and acted on. */
+/** A run on its owner's page: followed, with actions. */
 
 import "./reading.js";
 import { follow } from "./live.js";
@@ -31,7 +31,7 @@ run.addEventListener("click", (event) => {
   void (said !== undefined ? copyTurn(button) : shows ? publish(shows) : revoke ? unpublish(revoke) : share(button));
 });
 
-/** Copy what was said: as Markdown where its model wrote that. @param {HTMLButtonElement} button */
+/** Copy a turn's text, as Markdown if that is what its model wrote. @param {HTMLButtonElement} button */
 async function copyTurn(button) {
   const said = /** @type {HTMLElement | null} */ (button.closest(".turn")?.querySelector(".prose"))?.innerText ?? "";
   const number = button.dataset.copy;
@@ -39,14 +39,14 @@ async function copyTurn(button) {
   setTimeout(() => (button.textContent = "Copy"), 2000);
 }
 
-/** What was said in a turn, as its model wrote it. @param {string} number */
+/** The text of a turn as its model wrote it. @param {string} number */
 async function written(number) {
   const answer = await fetch(`${root}/runs/${id}/turns/${number}`);
   if (!answer.ok) throw new Refusal(`The server answered ${answer.status}.`, []);
   return answer.text();
 }
 
-/** Make a public link of the run, and copy it. @param {string} shows */
+/** Create a public link to the run, and copy it. @param {string} shows */
 async function publish(shows) {
   await change(async () => {
     const made = await ask("POST", `/runs/${id}/links`, { shows, seconds: 30 * 86_400 });
@@ -57,7 +57,7 @@ async function publish(shows) {
   });
 }
 
-/** End a public link. @param {string} shared */
+/** Revoke a public link. @param {string} shared */
 async function unpublish(shared) {
   await change(async () => {
     await ask("DELETE", `/runs/${id}/links/${encodeURIComponent(shared)}`);
@@ -66,14 +66,14 @@ async function unpublish(shared) {
   });
 }
 
-/** Say what a change of the public links came to. @param {() => Promise<string>} doing */
+/** Show the outcome of a change to the public links. @param {() => Promise<string>} doing */
 async function change(doing) {
   const told = document.querySelector("#shares [role=status]");
   const said = await doing().catch((problem) => (problem instanceof Refusal ? problem.message : String(problem)));
   if (told) told.textContent = said;
 }
 
-/** Make a link for whoever plays a role, and copy it. @param {HTMLButtonElement} button */
+/** Create a link for the person playing a role, and copy it. @param {HTMLButtonElement} button */
 async function share(button) {
   button.disabled = true;
   try {
@@ -121,14 +121,14 @@ async function fork(form, told, options) {
   }
 }
 
-/** Whether the page looks for answers to what the run waits for. */
+/** Whether the page is checking for answers that the run is waiting for. */
 let looking = false;
 
-/** Show the run anew once it goes on, or somebody has answered what it waits for, wherever that was. */
+/** Reload once the run continues, or once somebody has answered its requests, no matter where. */
 async function look() {
   const asked = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-asks]")]).map((each) => JSON.parse(each.dataset.asks ?? ""));
   await seen();
-  looking = asked.length > 0 || run.dataset.status === "awaiting"; // answered just now, it goes on in a moment
+  looking = asked.length > 0 || run.dataset.status === "awaiting"; // if just answered, the run continues in a moment
   if (!looking) return;
   const [state, now] = await Promise.all([ask("GET", `/runs/${id}`), ask("GET", `/runs/${id}/requests`)]).catch(() => []);
   const places = /** @type {{place: string}[]} */ (now ?? []).map((each) => each.place);
@@ -136,11 +136,11 @@ async function look() {
   const seenAs = isNew ? JSON.stringify([state.status, places]) : "";
   const isReloaded = sessionStorage.getItem(`reloaded:${id}`) === seenAs;
   sessionStorage.setItem(`reloaded:${id}`, seenAs);
-  if (isNew && !isReloaded) location.reload(); // once for each change
+  if (isNew && !isReloaded) location.reload(); // only once per change
   else setTimeout(look, 3000);
 }
 
-/** Listen to the buttons of the page. */
+/** Attach the page's buttons. */
 function listen() {
   for (const each of /** @type {NodeListOf<HTMLButtonElement>} */ (run.querySelectorAll("#note button"))) each.disabled = false;
   for (const button of document.querySelectorAll("[data-do]")) {

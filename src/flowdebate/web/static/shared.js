@@ -1,5 +1,5 @@
 // @ts-check
-/** A run by its public link: followed while it goes on. */
+/** A run opened through its public link, and followed while it is in progress. */
 
 import { follow, refresh } from "./live.js";
 import { root, seen } from "./page.js";
@@ -7,7 +7,7 @@ import { root, seen } from "./page.js";
 const run = /** @type {HTMLElement} */ (document.querySelector("#run"));
 const code = location.pathname.split("/").at(-1);
 
-/** Follow the run, also when it goes on later: it may wait for a person, or for the server that has it. */
+/** Follow the run even if it continues only later: it may be waiting for a person, or for the server executing it. */
 async function watch() {
   for (;;) {
     if ("live" in run.dataset) await follow(`${root}/api/v1/links/${code}/events`);

@@ -1,5 +1,5 @@
 // @ts-check
-/** Time travel: a slider over the steps of a run, and forks from where it stands. */
+/** Time travel: a slider over the steps of a run, and forks from the selected step. */
 
 import { ask, become, element, Refusal, root } from "./page.js";
 
@@ -21,7 +21,7 @@ if (slider) {
   prepare();
 }
 
-/** Say at which step the slider stands. */
+/** Show which step the slider is at. */
 function tell() {
   if (!slider) return;
   const links = [...document.querySelectorAll("#pick .steps a")];
@@ -52,7 +52,7 @@ async function go(step) {
   prepare();
 }
 
-/** Let the answer of the step be changed. */
+/** Make the step's answer editable. */
 function prepare() {
   const form = /** @type {HTMLFormElement | null} */ (document.querySelector("form[data-place]"));
   const field = form?.querySelector("textarea");
@@ -98,7 +98,7 @@ async function fork(form, field) {
 }
 
 /**
- * Show beside the field why it was refused; nothing for no problem.
+ * Show next to the field why its value was rejected, or nothing if there is no problem.
  * @param {HTMLFormElement} form
  * @param {HTMLTextAreaElement} field
  * @param {string[]} problems

@@ -1,5 +1,5 @@
 // @ts-check
-/** The widget of a person's turn in a notebook. The kernel checks the answer. */
+/** The widget for a person's turn in a notebook. The kernel validates the answer. */
 
 import { Refusal } from "../element.js";
 import { enable, read, settle, tell } from "../form.js";
@@ -8,13 +8,13 @@ const SECONDS = 4;
 
 /** @param {{model: any, el: HTMLElement}} view */
 function render({ model, el }) {
-  el.dataset.lmSuppressShortcuts = "true"; // what is typed is no command of JupyterLab
+  el.dataset.lmSuppressShortcuts = "true"; // JupyterLab must not treat typing as commands
   el.classList.add("flowdebate-page");
   let waiting = 0;
   const show = () => {
     clearTimeout(waiting);
     el.innerHTML = model.get("page");
-    // arrow keys and letters on what is no text field are commands of JupyterLab, which looks at the focused element alone
+    // JupyterLab treats arrow keys and letters outside text fields as commands, and checks only the focused element
     for (const each of /** @type {NodeListOf<HTMLElement>} */ (el.querySelectorAll("input, select, button, summary, [tabindex]")))
       each.dataset.lmSuppressShortcuts = "true";
     enable(el);
