@@ -47,7 +47,7 @@ def test_vague_names_are_counted_at_their_binding(parse: Callable[..., list[Modu
     assert share_of_vague_names(modules) == pytest.approx(2 / 3)
 
 
-def test_any_behind_an_alias_is_counted(parse: Callable[..., list[Module]]) -> None:
+def test_any_hidden_behind_an_alias_is_counted(parse: Callable[..., list[Module]]) -> None:
     """The alias has to be the whole annotation."""
     modules = parse(
         "import typing\nfrom typing import Any, TypeAlias\nValue: TypeAlias = Any\n"
@@ -64,7 +64,7 @@ def test_suppressions_and_calls_to_locals_are_counted(parse: Callable[..., list[
     assert count_locals_calls(modules) == 1
 
 
-def test_a_factory_has_the_name_of_its_folder(parse: Callable[..., list[Module]]) -> None:
+def test_a_factory_is_named_after_its_folder(parse: Callable[..., list[Module]]) -> None:
     """Overloads and other functions are skipped, and parameters of every kind count."""
     parse("def debate(a): ...\n", path="patterns/other/factory.py")
     modules = parse(

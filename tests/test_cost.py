@@ -167,7 +167,7 @@ def test_a_finished_pattern_is_garbage_collected() -> None:
     assert reference() is None
 
 
-def test_the_import_loads_only_the_requirements_of_a_debate() -> None:
+def test_the_import_loads_only_what_a_debate_needs() -> None:
     """Other patterns, text measures, database stores, pages and commands are imported on first use."""
     code = "import sys; from flowdebate import Debater, debate; "
     code += "print(*[name for name in sys.modules if name.startswith('flowdebate')])"

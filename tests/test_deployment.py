@@ -76,7 +76,7 @@ def test_the_health_check_uses_an_endpoint_without_a_token() -> None:
 
 
 def test_containers_have_limits_and_read_only_folders() -> None:
-    """Passwords are in files, since every process in a container could read them in addresses."""
+    """Passwords are kept in files because any process in a container could read them from an address."""
     for name in ("server", "worker"):
         assert COMPOSE[name]["read_only"]
         assert COMPOSE[name]["mem_limit"]

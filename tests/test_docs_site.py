@@ -58,7 +58,7 @@ def test_modules_imported_by_pages_are_in_the_reference(collected_pages: Path) -
 
 
 def test_links_stay_inside_the_site(collected_pages: Path) -> None:
-    """Links to files of the repository outside docs/ are rewritten."""
+    """Links to repository files outside docs/ are rewritten."""
     for page in collected_pages.rglob("*.md"):
         broken = [
             link

@@ -109,7 +109,7 @@ def fail_in_pool(store: str) -> None:
         ("", ProviderFailed, {"status": 503, "block": "ask"}),
     ],
 )
-def test_an_error_can_leave_a_pool_of_processes(
+def test_an_error_can_be_returned_from_a_process_pool(
     store: str, kind: type[FlowDebateError], facts: dict[str, object]
 ) -> None:
     """`multiprocessing.Pool` waits forever for an error that cannot be unpickled."""

@@ -97,7 +97,7 @@ def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
     assert "None" not in json.dumps(part)
 
 
-def test_the_union_and_the_schema_have_the_same_events() -> None:
+def test_the_union_and_the_schema_contain_the_same_events() -> None:
     schema = event_schema()
     assert set(schema["discriminator"]["mapping"]) == {kind.kind for kind in KINDS} | {"custom"}
     assert [part["$ref"] for part in schema["oneOf"]] == list(schema["discriminator"]["mapping"].values())
@@ -152,8 +152,8 @@ def test_the_events_of_a_run_are_valid() -> None:
         VALIDATOR.validate(wire)
 
 
-def test_an_event_of_a_hostile_output_is_valid() -> None:
-    """A transformed answer can be of any type, and most types have no form in JSON."""
+def test_an_event_with_a_hostile_output_is_valid() -> None:
+    """A transformed answer can be of any type, and most types have no JSON representation."""
     output: dict[object, object] = {
         "stream": count(),
         "self": None,

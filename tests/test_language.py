@@ -118,13 +118,13 @@ def modules() -> list[Module]:
     return read_modules(ROOT / "src" / "flowdebate")
 
 
-def test_variables_are_nouns_of_the_domain(modules: list[Module]) -> None:
+def test_variables_are_named_with_domain_nouns(modules: list[Module]) -> None:
     """Names such as `given`, `found` and `each` are rare."""
     assert code_measures.share_of_vague_names(modules) <= 0.005
 
 
 @pytest.mark.slow
-def test_variables_of_tests_are_nouns_of_the_domain() -> None:
+def test_test_variables_are_named_with_domain_nouns() -> None:
     rooms = group_by_folder(read_modules(ROOT / "tests"))
     shares = {room: code_measures.share_of_vague_names(parts) for room, parts in rooms.items()}
     assert {room: share for room, share in shares.items() if share > 0.005} == {}

@@ -72,7 +72,7 @@ def models_by_role(document: dict[str, Any]) -> dict[str, list[str]]:
 
 @pytest.mark.usefixtures("vendor_stubs")
 @pytest.mark.parametrize(("options", "expected"), [({}, WITH_FIRST), ({"model": {"chair": CHAIR}}, WITH_CHAIR)])
-def test_a_list_of_models_is_a_council_from_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_a_list_of_models_is_a_council_in_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
     """The first model is the chair unless another model is configured."""
     result = council(name="rent", members=LISTED, **options).run_sync(QUESTION)
     assert {seat: [*models] for seat, models in result.models.items()} == expected

@@ -321,7 +321,7 @@ def test_a_name_that_is_also_a_role_is_rejected() -> None:
     debate(name="rent", debaters=sides, model={"skeptic": "openai/gpt-5"})
 
 
-def test_a_run_has_no_roles_of_its_own() -> None:
+def test_each_is_rejected_as_the_model_of_a_run() -> None:
     talk = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")])
     with pytest.raises(ConfigurationError, match='debate\\(model="each"\\), or --model each'):
         talk.run_sync(QUESTION, model="each")

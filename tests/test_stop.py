@@ -134,7 +134,7 @@ def test_the_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> 
         assert eval(formula, {}, dict(true)) is True, reason  # noqa: S307 - names, signs and parentheses
 
 
-def test_the_reason_has_one_member_of_or_and_both_of_and() -> None:
+def test_the_reason_names_one_member_of_or_and_both_members_of_and() -> None:
     a, b, c = map(make_leaf, NAMES)
     assert evaluate(a | b, {"a": True, "b": True}) == "a"
     assert evaluate(a | b, {"a": False, "b": True}) == "b"
@@ -216,7 +216,7 @@ WORDS = ["rounds", "tokens", "(", ")", "|", "&", "~", "1", "'x'", ".", ",", "[",
 
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS)).map(" ".join))
-def test_any_text_is_a_condition_or_a_configuration_error(text: str) -> None:
+def test_any_text_yields_a_condition_or_a_configuration_error(text: str) -> None:
     with suppress(ConfigurationError):
         assert isinstance(stop.parse(text), stop.Condition)
 
@@ -273,7 +273,7 @@ def test_functions_compose_on_either_side() -> None:
     assert evaluate(stop.when(always_true) & make_leaf("a"), {"a": True}) == "always_true & a"
 
 
-def test_a_non_bool_answer_names_the_condition() -> None:
+def test_an_error_about_a_non_bool_answer_names_the_condition() -> None:
     """The condition may be inside a combination, after a member that holds."""
     with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
         evaluate(make_leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]

@@ -56,7 +56,7 @@ def test_four_vendors_debate(vendor_stubs: dict[VendorName, Vendor]) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS[:3])
-async def test_a_wrong_key_causes_the_error_of_its_vendor(
+async def test_a_wrong_key_causes_the_vendor_specific_error(
     model: str, vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gemini responds with 400, the others with 401."""

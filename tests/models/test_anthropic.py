@@ -102,7 +102,7 @@ async def send_request(handler: Handler, request: ModelRequest | None = None, **
         return await ask(model, request or make_request())
 
 
-async def test_the_anthropic_prefix_selects_its_native_api(anthropic: Vendor) -> None:
+async def test_the_anthropic_prefix_selects_the_native_api(anthropic: Vendor) -> None:
     """Both streamed and complete answers work, including their cached tokens. The listener receives the whole text."""
     pieces: list[str] = []
     response = await ask(resolve_model(SONNET), make_request())
@@ -164,7 +164,7 @@ async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
         ("claude-3-7-sonnet-latest", "low", None, {"type": "enabled", "budget_tokens": 2048}),
     ],
 )
-async def test_effort_is_sent_in_the_format_of_the_model(
+async def test_effort_is_sent_in_the_format_the_model_expects(
     model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
 ) -> None:
     """For older models, the effort becomes a number of tokens that is added to the limit for the answer."""
@@ -218,7 +218,7 @@ async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pyte
     assert second["messages"][2]["content"][0]["content"] == "rent: 12 %"
 
 
-async def test_stop_reasons_and_refusals_are_read() -> None:
+async def test_stop_reasons_and_refusals_are_recognized() -> None:
     refused = {"type": "refusal", "category": "bio", "explanation": "against policy"}
     with pytest.raises(Refused, match="policy"):
         await send_request(reply_with(message(content=[], stop_reason="refusal", stop_details=refused)))
@@ -274,7 +274,7 @@ async def test_a_cancelled_call_closes_its_stream() -> None:
         await server.wait_until_left()
 
 
-async def test_anthropic_works_beside_other_models(anthropic: Vendor) -> None:
+async def test_anthropic_works_alongside_other_models(anthropic: Vendor) -> None:
     """Policies and fallbacks wrap an Anthropic model as they wrap any other."""
     model = Fallback(AnthropicModel("none", base_url=anthropic.base_url, retry=Retry(attempts=1)), "ollama/gemma3")
     assert (await ask(model, make_request())).model == "gemma3"
@@ -301,7 +301,7 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
     assert cached > fresh + written
 
 
-def test_prompts_with_one_prefix_share_an_openai_cache_key() -> None:
+def test_prompts_with_the_same_prefix_share_an_openai_cache_key() -> None:
     """All turns of a debate send the same key, and a debate on another question sends a different one."""
     with vendors() as servers:
         sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]
@@ -316,7 +316,7 @@ def test_prompts_with_one_prefix_share_an_openai_cache_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
 def test_a_prompt_is_split_without_loss(text: str) -> None:
-    """Joined together, the pieces are the prompt again, and a longer transcript begins with the same pieces."""
+    """Joining the pieces restores the prompt, and a longer transcript begins with the same pieces."""
     assert "".join(split_entries(text)) == text
     longer = text.replace("\nEnd", "\n[c] w\nEnd")
     assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]

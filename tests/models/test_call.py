@@ -85,7 +85,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_an_unusable_answer_is_an_error_with_model_and_block(case: Case) -> None:
+async def test_an_unusable_answer_raises_an_error_naming_model_and_block(case: Case) -> None:
     with pytest.raises(case.error) as caught:
         await ask(Returning(case.returned), question())
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -147,7 +147,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_to_unknown_tools_are_preserved() -> None:
-    """The caller has to answer such calls. Their text may be missing, and nothing is validated."""
+    """The caller has to respond to such calls. The answer need not contain text, and nothing is validated."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -163,7 +163,7 @@ async def test_calls_to_unknown_tools_are_preserved() -> None:
     ],
     ids=["JSON text", "plain data", "an instance", "whole though out of room"],
 )
-async def test_structured_data_is_the_validated_object(response: ModelResponse) -> None:
+async def test_structured_data_becomes_the_validated_object(response: ModelResponse) -> None:
     """Text, plain data and instances are all converted to the application's own type."""
     answered = await ask(Returning(response), question(output=Verdict))
     assert answered.data == Verdict(winner="for")
@@ -225,7 +225,7 @@ async def test_a_model_error_preserves_its_model_and_block() -> None:
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
 )
-async def test_exceptions_of_the_application_pass_through(error: Exception) -> None:
+async def test_application_exceptions_pass_through(error: Exception) -> None:
     """A custom model can raise anything. A TimeoutError from the model is not mistaken for the call's deadline."""
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())
@@ -318,7 +318,7 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
 
 
 async def test_a_queue_wait_ends_at_the_deadline_or_on_cancellation() -> None:
-    """The deadline may be that of a round. A cancelled call does not hold up the next one."""
+    """The deadline may be the round's. A cancelled call does not hold up the next one."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)
@@ -339,7 +339,7 @@ async def test_cancelling_the_caller_is_not_a_timeout() -> None:
         await task
 
 
-async def test_without_a_deadline_nothing_is_limited() -> None:
+async def test_a_call_without_a_deadline_is_not_limited() -> None:
     assert (await ask(Returning(ModelResponse(text="fine")), question(timeout=None))).text == "fine"
 
 
@@ -358,7 +358,7 @@ async def test_recursive_data_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"winner": "for", "winner": "against"}', '{"winner": "for", "winner": "for"}'])
-async def test_a_duplicate_field_is_requested_again(text: str) -> None:
+async def test_an_answer_with_a_duplicate_field_is_requested_again(text: str) -> None:
     """The library cannot know which value was intended. Custom models are treated the same way."""
 
     class Answer(BaseModel):

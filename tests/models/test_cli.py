@@ -175,7 +175,7 @@ CLOUDS = {
 
 
 @pytest.mark.parametrize("switch", [None, *CLOUDS])
-async def test_a_program_gets_only_named_variables(
+async def test_a_program_receives_only_the_named_variables(
     switch: str | None, install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     install_fake("claude", SPY)
@@ -198,7 +198,7 @@ async def test_a_program_gets_only_named_variables(
 
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
-def test_environment_variables_are_named_individually(env: Any) -> None:
+def test_environment_variables_must_be_named_individually(env: Any) -> None:
     """Values and patterns are rejected, and the error does not reveal the value."""
     with pytest.raises(ConfigurationError, match="list of environment variable names") as refused:
         CliModel(command=["cat"], env=env)
@@ -506,7 +506,7 @@ async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callab
 
 
 async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callable[..., None], tmp_path: Path) -> None:
-    """A program is killed after a missed deadline, and also when its call is cancelled."""
+    """A program is killed when its deadline passes and also when its call is cancelled."""
     pids = tmp_path / "pids"
     install_fake(
         "claude",
@@ -528,7 +528,7 @@ async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callab
     assert len(started) == 4
 
 
-async def test_the_deadline_of_a_model_covers_all_its_attempts(install_fake: Callable[..., None]) -> None:
+async def test_a_model_deadline_covers_all_attempts(install_fake: Callable[..., None]) -> None:
     """A program that hangs until the deadline is not started again."""
     install_fake("claude", "time.sleep(600)")
     model = CliModel("claude", settings=ModelSettings(timeout=0.5), retry=Retry(first_wait=0))
@@ -541,7 +541,7 @@ async def test_the_deadline_of_a_model_covers_all_its_attempts(install_fake: Cal
 async def test_an_answer_does_not_wait_for_leftover_processes(
     install_fake: Callable[..., None], tmp_path: Path
 ) -> None:
-    """If a leftover process keeps the output open, it is ended with the call."""
+    """If a leftover process keeps the output open, it is terminated when the call ends."""
     install_fake(
         "claude",
         "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\n"
@@ -554,7 +554,7 @@ async def test_an_answer_does_not_wait_for_leftover_processes(
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_a_late_program_is_terminated_and_then_killed(
+async def test_an_overdue_program_is_terminated_and_then_killed(
     ends: bool,  # noqa: FBT001 - a case
     install_fake: Callable[..., None],
     tmp_path: Path,

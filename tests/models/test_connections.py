@@ -184,8 +184,11 @@ async def test_the_shorter_deadline_applies() -> None:
 
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: ConcurrencyLimit(model, 1), Fallback])
-async def test_the_deadline_of_the_model_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
-    """An attempt that missed the deadline is not repeated. One that follows a failure gets the time that remains."""
+async def test_a_model_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
+    """An attempt that missed the deadline is not repeated.
+
+    One that follows a failure gets only the remaining time.
+    """
 
     async def fail_slowly(exchange: Exchange) -> None:
         if server.posts > failures:
@@ -325,7 +328,7 @@ async def test_importing_the_package_imports_no_sdk() -> None:
     assert (process.returncode, output.strip()) == (0, b"")
 
 
-async def test_a_structured_answer_can_be_cancelled() -> None:
+async def test_a_call_for_a_structured_answer_can_be_cancelled() -> None:
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None)
         request = ModelRequest(messages=[], block="b", output=OutputSchema.of(list[int]))

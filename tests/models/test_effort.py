@@ -57,7 +57,7 @@ async def test_the_effort_field_can_be_nested() -> None:
     assert [body["reasoning"] for body in server.bodies] == [{"effort": "low"}, {"max_tokens": 9}]
 
 
-async def test_the_effort_of_the_model_is_the_default() -> None:
+async def test_the_model_effort_is_the_default() -> None:
     """Like all of a model's settings, the effort can be overridden by a request."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, settings=ModelSettings(effort="low"))

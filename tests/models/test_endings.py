@@ -204,10 +204,10 @@ PARTS = {
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("content", "thought"), PARTS.values(), ids=PARTS)
-async def test_parts_of_text_are_joined_and_thinking_is_counted(
+async def test_text_parts_are_joined_and_thinking_is_counted(
     content: Any, thought: int, transport: Any, *, streamed: bool
 ) -> None:
-    """Any other kind of content beside the text is ignored."""
+    """Any other content alongside the text is ignored."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
     answered = await ask_server(transport, body=completion(content), stream=stream if streamed else None)

@@ -287,7 +287,7 @@ async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None
     ids=["as many", "a tokenizer of long words", "cached, and counted apart", "unknown"],
 )
 async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> None:
-    """Estimates are rough, and caches count differently."""
+    """Estimates are rough, and servers count cached tokens differently."""
     answered = await ask_model("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
     assert "prompt_cut" not in answered.flags
 

@@ -126,7 +126,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
-async def test_each_status_raises_its_error(case: Refusal, *, stream: bool) -> None:
+async def test_each_status_raises_the_matching_error(case: Refusal, *, stream: bool) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.json(case.body, status=case.status, headers=case.headers)
 
@@ -250,15 +250,15 @@ async def end_in_the_stream(exchange: Exchange) -> None:
         (end_in_the_stream, (ConnectionLost,)),
     ],
 )
-async def test_a_stream_that_breaks_is_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
-    """The listener has already received the beginning of the text, but it does not count as an answer."""
+async def test_a_broken_stream_raises_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
+    """The listener has already received the beginning of the text, but partial text does not count as an answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
     assert server.posts == 1
 
 
-async def test_an_unreachable_endpoint_is_unavailable_and_named() -> None:
+async def test_an_unreachable_endpoint_is_reported_by_address() -> None:
     async with ChatServer() as server:
         base_url = server.base_url
     with pytest.raises(ModelUnavailable, match=base_url) as caught:
@@ -280,7 +280,7 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
 
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
-def test_no_address_raises_an_unexpected_error(address: str) -> None:
+def test_addresses_never_raise_unexpected_errors(address: str) -> None:
     async def connect() -> None:
         clients = Clients()
         async with clients.keep_open():
@@ -293,13 +293,13 @@ def test_no_address_raises_an_unexpected_error(address: str) -> None:
         assert error.field == "base_url"  # noqa: PT017 - most addresses are refused
 
 
-async def test_a_nonexistent_host_is_unavailable() -> None:
+async def test_a_nonexistent_host_is_reported_as_unavailable() -> None:
     """The error contains the address."""
     with pytest.raises(ModelUnavailable, match=r"http://host\.invalid/v1"):
         await ask(OpenAIModel("m", base_url="http://host.invalid/v1", retry=None), question())
 
 
-async def test_a_server_without_tls_is_unavailable_or_lost() -> None:
+async def test_a_server_without_tls_is_reported_as_unavailable() -> None:
     async with ChatServer() as server:
         with pytest.raises(ModelUnavailable):
             await ask(OpenAIModel("m", base_url=server.base_url.replace("http:", "https:"), retry=None), question())
@@ -424,7 +424,7 @@ def test_an_implausible_retry_after_is_ignored(headers: dict[str, str]) -> None:
     assert wait is None or 0 <= wait <= 7 * 24 * 3600
 
 
-def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
+def test_only_a_future_retry_after_date_causes_a_wait() -> None:
     import time
 
     ahead = retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)})
@@ -440,7 +440,7 @@ def test_a_future_date_is_a_wait_and_a_past_one_is_not() -> None:
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
-    """No message of a foreign exception can send control sequences to a terminal."""
+    """The message of a foreign exception cannot send control sequences to a terminal."""
     error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()
@@ -477,7 +477,7 @@ def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
-def test_no_answer_raises_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
+def test_answers_never_raise_unexpected_errors(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
     """Whatever values an answer contains, it is either read or raises a library error."""
     answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 

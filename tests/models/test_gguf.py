@@ -138,7 +138,7 @@ def test_a_missing_file_is_not_verified(tmp_path: Path) -> None:
     assert not is_verified(path, sha256=sha256)
 
 
-def test_a_damaged_model_is_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_model_is_reassembled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts, joined = write_files(tmp_path, [b"GGUF", b" whole"]), tmp_path / "cache" / "model.gguf"
     monkeypatch.delenv("FLOWDEBATE_LOCAL_MODEL", raising=False)
     monkeypatch.setattr(gguf, "_SHA256", hashlib.sha256(b"GGUF whole").hexdigest())

@@ -71,7 +71,7 @@ def test_a_backtracking_pattern_is_rejected(pattern: str) -> None:
 
 
 def test_unevaluated_properties_are_rejected() -> None:
-    """The keyword `unevaluatedProperties` matches property names with an engine that backtracks."""
+    """The keyword `unevaluatedProperties` matches property names with a backtracking engine."""
     schema = {"properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"patternProperties": {EVIL: {}}}}}
     with pytest.raises(ConfigurationError, match="unevaluatedProperties"):
         OutputSchema.of({**schema, "unevaluatedProperties": False})

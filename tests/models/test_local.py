@@ -186,7 +186,7 @@ async def test_text_is_streamed_piece_by_piece(model_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_a_text_begins_with_the_opening_words(model_path: Path, *, stream: bool) -> None:
+async def test_text_begins_with_the_opening_words(model_path: Path, *, stream: bool) -> None:
     pieces: list[str] = []
     listener = pieces.append if stream else None
     answered = await ask(LocalModel(model_path), question(begins="Trams are quiet, because ", on_text=listener))
@@ -228,7 +228,7 @@ async def test_opening_words_contain_no_control_tokens(model_path: Path) -> None
 
 @pytest.mark.parametrize("sentences", [1, 2])
 @pytest.mark.parametrize("begins", ["", "Trams are quiet, because"])
-async def test_a_text_respects_its_sentence_limit(model_path: Path, sentences: int, begins: str) -> None:
+async def test_text_respects_its_sentence_limit(model_path: Path, sentences: int, begins: str) -> None:
     """The grammar ends the text after one paragraph, even if the model would go on."""
     request = question("Tell a long story.", sentences=sentences, max_tokens=80, begins=begins)
     answered = await ask(LocalModel(model_path), request)
@@ -329,7 +329,7 @@ async def test_engine_startup_is_not_timed(model_path: Path) -> None:
     assert (await ask(model, question(max_tokens=1, timeout=0.8 * seconds))).text
 
 
-async def test_a_prompt_beyond_the_context_is_reported(model_path: Path) -> None:
+async def test_a_prompt_that_exceeds_the_context_is_reported(model_path: Path) -> None:
     with pytest.raises(ContextTooLong, match="8192"):
         await ask(LocalModel(model_path), question("word " * 9000))
 

@@ -42,7 +42,7 @@ def run_cases(*cases: Case) -> list[str]:
 
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
-def test_a_mutated_answer_is_usable_or_a_library_error(random: Random) -> None:
+def test_a_mutated_answer_is_usable_or_raises_a_library_error(random: Random) -> None:
     run_cases(draw_case(random))
 
 
@@ -136,7 +136,7 @@ BROKEN: dict[str, tuple[ModelResponse, str]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_answer_check_can_fail(broken: tuple[ModelResponse, str]) -> None:
+def test_the_answer_check_can_fail(broken: tuple[ModelResponse, str]) -> None:
     """A check that cannot fail would prove nothing."""
     response, problem = broken
     with pytest.raises((AssertionError, UnicodeEncodeError), match=problem):
@@ -152,12 +152,12 @@ def test_answer_check_can_fail(broken: tuple[ModelResponse, str]) -> None:
         (MalformedResponse("x", model="served"), "nobody's"),
     ],
 )
-def test_error_check_can_fail(error: MalformedResponse, problem: str) -> None:
+def test_the_error_check_can_fail(error: MalformedResponse, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem):
         check_error(error)
 
 
-def test_a_share_of_the_soak_counts_its_cases() -> None:
+def test_a_soak_share_counts_its_cases() -> None:
     share = run_answer_cases(1, range(5))
     repeated = run_answer_cases(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)

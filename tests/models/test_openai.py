@@ -144,7 +144,7 @@ async def test_a_stream_can_be_split_anywhere() -> None:
     assert answered.usage == Usage.unknown()
 
 
-async def test_an_exception_in_a_listener_is_raised_and_frees_the_connection() -> None:
+async def test_an_exception_in_a_listener_propagates_and_frees_the_connection() -> None:
     """An error in a listener must not be mistaken for one from the provider."""
 
     def listen(_: str) -> None:
@@ -193,7 +193,7 @@ async def test_streamed_tool_calls_are_assembled() -> None:
     )
 
 
-async def test_messages_of_a_tool_exchange_are_passed_on() -> None:
+async def test_tool_exchange_messages_are_passed_on() -> None:
     call = tool_call("lookup", "{}")
     messages = [
         {"role": "user", "content": "a"},
@@ -334,7 +334,7 @@ async def test_an_unusable_stream_raises_a_specific_error(case: Bad) -> None:
     assert case.message in str(caught.value)
 
 
-async def test_a_complete_answer_replaces_a_stream() -> None:
+async def test_a_complete_answer_is_accepted_in_place_of_a_stream() -> None:
     pieces: list[str] = []
     async with ChatServer({"w": reply_with(completion())}) as server:
         answered = await ask(
@@ -428,7 +428,7 @@ async def test_any_output_schema_works_in_every_mode(
     [('{"reasoning": "r"}', "winner"), ('{"reasoning": "r", "winner": "both"}', "winner"), ("no JSON at all", "")],
     ids=["a field is missing", "not in the enum", "no JSON"],
 )
-async def test_an_invalid_answer_is_requested_once_and_names_the_field(
+async def test_an_invalid_answer_is_requested_only_once_and_its_error_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SchemaViolation is raised after a single request. No part of the answer is logged or printed."""
@@ -540,7 +540,7 @@ async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
 
 @pytest.mark.parametrize("case", [case for case in BAD if case.error is MalformedResponse], ids=lambda case: case.id)
 @pytest.mark.parametrize("mode", MODES)
-async def test_malformed_answers_are_malformed_in_structured_requests(mode: StructuredMode, case: Bad) -> None:
+async def test_malformed_answers_to_structured_requests_are_reported_as_such(mode: StructuredMode, case: Bad) -> None:
     """No exception from another library is raised."""
     async with ChatServer({"bad": reply_with(case.body)}) as server:
         with pytest.raises(BadAnswer):
@@ -630,7 +630,10 @@ async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
 
 
 async def test_rejected_log_probabilities_are_omitted() -> None:
-    """OpenAI rejects log-probabilities for reasoning models with varying messages. They are not requested again."""
+    """OpenAI's wording varies when it rejects log-probabilities for reasoning models.
+
+    They are not requested again.
+    """
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:
@@ -655,7 +658,7 @@ async def test_an_unrelated_refusal_is_raised() -> None:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_url_credentials_become_basic_authentication(transport: Any) -> None:
-    """As in httpx, a URL's user and password take precedence over an API key, and escapes are decoded."""
+    """As in httpx, the user name and password in a URL take precedence over an API key, and escapes are decoded."""
     async with ChatServer() as server:
         address = server.base_url.replace("127.0.0.1", "me:p%40ss@127.0.0.1")
         model = OpenAIModel("m", base_url=address, api_key="sk-1", transport=transport)
@@ -665,7 +668,7 @@ async def test_url_credentials_become_basic_authentication(transport: Any) -> No
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_the_query_of_a_url_is_sent_with_each_request(transport: Any) -> None:
+async def test_a_url_query_is_sent_with_each_request(transport: Any) -> None:
     """The query follows the path unchanged."""
     async with ChatServer() as server:
         address = f"{server.base_url}/?api-version=2024-10-21&tag=a%20b&tag=c"

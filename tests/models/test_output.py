@@ -124,7 +124,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
-    """Valid answers pass. All others raise SchemaViolation with their problems, and never another error."""
+    """Valid answers pass. All others raise SchemaViolation listing their problems, and never any other error."""
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)
     if valid:
@@ -345,7 +345,7 @@ def test_an_output_schema_is_accepted_as_a_schema() -> None:
     assert OutputSchema.of(schema) is schema
 
 
-def test_the_dict_of_the_application_is_not_changed() -> None:
+def test_a_dict_passed_by_the_application_is_not_changed() -> None:
     definition: dict[str, Any] = {"properties": {"x": {"type": "integer"}}}
     schema = OutputSchema.of(definition)
     assert definition == {"properties": {"x": {"type": "integer"}}}

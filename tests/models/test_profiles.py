@@ -75,7 +75,7 @@ def test_a_replayed_model_gets_the_recorded_prompts(tmp_path: Path) -> None:
     assert "profile" not in large.read_text()
 
 
-def test_a_non_text_profile_attribute_is_ignored() -> None:
+def test_a_profile_attribute_that_is_not_a_string_is_ignored() -> None:
     model = Small()
     model.profile = object()
     assert profile_of(model) == "full"

@@ -106,7 +106,7 @@ SYNTAX: list[tuple[str, str, tuple[str, ...]]] = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("text", "repaired"), [case[1:] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
-async def test_json_is_repaired(text: str, repaired: tuple[str, ...]) -> None:
+async def test_malformed_json_is_repaired(text: str, repaired: tuple[str, ...]) -> None:
     response = await read_answer(text, JUDGE)
     data: Any = response.data
     assert (data.reasoning.replace("\n", " "), data.winner, data.verdict) == tuple(VERDICT.values())
@@ -509,7 +509,7 @@ async def test_a_moderator_can_name_positions() -> None:
 
 
 @pytest.mark.anyio
-async def test_reviewers_rank_by_letters_on_a_line() -> None:
+async def test_reviewers_can_rank_by_letters_on_a_single_line() -> None:
     panel = council(name="panel", members=[{"name": name} for name in ("ann", "bob", "cy")], review="all")
     result, repaired = await _run(panel, lambda name: "Answer C > A > B" if name == "Ranking" else '{"Answer": "Cap."}')
     assert len(result.raw.reviews) == 3
@@ -517,7 +517,7 @@ async def test_reviewers_rank_by_letters_on_a_line() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_settlement_is_accepted_in_any_case() -> None:
+async def test_a_settlement_is_accepted_in_any_capitalization() -> None:
     report = json.dumps({"Summary": "They agree.", "status": "Settled.", "decision": "Cap."})
     talk = deliberation(name="talk", debaters=[{"name": "ann"}, {"name": "bob"}], max_rounds=3)
     result, _ = await _run(talk, lambda _: f"```json\n{report}\n```")

@@ -153,8 +153,8 @@ def test_a_debate_is_replayed_exactly(path: Path) -> None:
     assert len(before.splitlines()) >= 9
 
 
-async def test_a_streamed_debate_is_replayed_in_whole_texts(path: Path) -> None:
-    """A listener does not affect which recording is found, and it receives each text in one piece."""
+async def test_a_streamed_debate_is_replayed_without_chunks(path: Path) -> None:
+    """A listener does not affect which recorded call is found, and it receives each answer in one piece."""
     live: list[str] = []
     repeated_pieces: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else answer_next(request))
@@ -390,7 +390,7 @@ async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, pa
     assert type(response.data) is type(live.data)
 
 
-async def test_values_outside_json_are_recorded_as_closely_as_possible(path: Path) -> None:
+async def test_values_that_json_cannot_represent_are_recorded_as_closely_as_possible(path: Path) -> None:
     """A value that cannot be compared or serialized must not break the recording."""
 
     class Odd:

@@ -315,7 +315,7 @@ async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
         assert (await ask(relaxed, make_request(on_text=lambda _: None))).text == "Homes first."
 
 
-async def test_neighboring_messages_of_one_role_are_joined() -> None:
+async def test_adjacent_messages_with_the_same_role_are_joined() -> None:
     """For case a14, one of the joined messages explains why an empty answer cannot be used."""
     picky = PickyServer(
         has_consecutive_roles, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"}

@@ -62,7 +62,7 @@ def environment(**values: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
-def test_models_of_each_provider_can_be_named(provider: str) -> None:
+def test_models_from_each_provider_can_be_named(provider: str) -> None:
     model = resolve_model(f"{provider}/some/model:7b")
     assert isinstance(model, AnthropicModel if provider == "anthropic" else OpenAIModel)
     assert model.name == f"{provider}/some/model:7b"
@@ -537,7 +537,7 @@ def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
 
 
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])
-def test_non_models_are_rejected(value: Any) -> None:
+def test_only_models_are_accepted(value: Any) -> None:
     """A class is not a model, and the keys of a mapping must be intents."""
     with pytest.raises(ConfigurationError):
         ModelResolver(value).resolve("intent/chat")

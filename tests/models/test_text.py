@@ -42,7 +42,7 @@ def test_text_with_a_visible_character_is_not_blank(text: str, character: str) -
 
 
 @given(HOSTILE, HOSTILE)
-def test_one_line_is_printable_short_and_without_the_secret(before: str, after: str) -> None:
+def test_text_reduced_to_one_line_is_printable_and_hides_the_secret(before: str, after: str) -> None:
     """The key is removed wherever it occurs, and no control character reaches a terminal."""
     line = one_line(f"{before} canary-123456 {after}", secrets=["canary-123456"])
     assert "canary" not in line

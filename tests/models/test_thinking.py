@@ -216,8 +216,7 @@ async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> 
     assert response.flags == ("thought_aloud",)
 
 
-async def test_the_reasoning_count_of_the_provider_takes_precedence() -> None:
-    """The count by the provider is more accurate."""
+async def test_the_provider_reasoning_count_takes_precedence() -> None:
     usage = Usage(calls=1, prompt_tokens=5, completion_tokens=130, reasoning_tokens=7)
     reply = ModelResponse(text="<think>Hm.</think>Trams.", usage=usage)
     response = await call.ask(ScriptedModel(reply), ModelRequest(messages=[], block="b"))

@@ -58,7 +58,7 @@ def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
 def test_an_endless_event_is_malformed(line: bytes) -> None:
-    """Reading stops before it would take time quadratic in the length."""
+    """Reading stops before it could take quadratic time."""
     with pytest.raises(MalformedResponse, match="does not end"):
         read(event_lines(aiter(ChunkedBody([line * 50, line * 51]))))
 

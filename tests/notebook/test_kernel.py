@@ -205,7 +205,7 @@ def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
     assert "<img" not in cells.page(turn)
 
 
-def test_show_only_waits_in_a_script() -> None:
+def test_in_a_script_show_just_waits_for_the_result() -> None:
     program = (
         SETUP
         + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"

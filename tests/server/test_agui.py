@@ -96,7 +96,7 @@ def test_a_debate_runs_in_a_thread(stage: Stage) -> None:
     assert (run["status"], run["question"]) == ("complete", "Should rents be capped?")
 
 
-def test_the_next_run_of_a_thread_sees_the_conversation(stage: Stage) -> None:
+def test_the_next_run_in_a_thread_sees_the_conversation(stage: Stage) -> None:
     """The thread continues with another debate, whose debaters can read the previous one."""
     first = continue_thread(stage, "rent", AgUiClient("chat", "1"))
     second = continue_thread(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
@@ -228,7 +228,7 @@ def test_invalid_input_is_rejected_before_a_run_starts(
     assert response.json()["detail"]
 
 
-def test_a_failed_run_is_an_error() -> None:
+def test_a_failed_run_is_reported_as_an_error() -> None:
     def failing(_: object) -> str:
         return str(1 // 0)
 
@@ -285,7 +285,7 @@ _JSON = st.recursive(
 
 
 @given(pattern=st.sampled_from(["rent", "debate", "waits", "x"]), changes=st.data())
-def test_no_body_breaks_the_server(stage: Stage, pattern: str, changes: st.DataObject) -> None:
+def test_request_bodies_never_break_the_server(stage: Stage, pattern: str, changes: st.DataObject) -> None:
     """Whatever the body, the response is a valid stream or a client error."""
     client = AgUiClient("hostile", changes.draw(st.text(min_size=1, max_size=8)))
     fields = ["messages", "state", "tools", "context", "forwardedProps", "resume", "threadId", "parentRunId"]

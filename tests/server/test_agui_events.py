@@ -95,7 +95,7 @@ def test_a_debate_is_a_conversation_of_its_debaters() -> None:
 
 
 @given(debate_plays(hostile=True))
-def test_any_debate_is_a_valid_sequence(play: Play) -> None:
+def test_any_debate_is_a_valid_event_sequence(play: Play) -> None:
     """Whatever the models and blocks, everything that is opened is closed, and the run finishes exactly once."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
@@ -103,7 +103,7 @@ def test_any_debate_is_a_valid_sequence(play: Play) -> None:
 
 
 @given(any_play())
-def test_any_pattern_is_a_valid_sequence(play: Play) -> None:
+def test_any_pattern_produces_a_valid_event_sequence(play: Play) -> None:
     """Runs may fail, reach a limit, be cancelled, or wait for humans and be resumed."""
     runs = carry_out(play)
     clients = replay_run(runs)
@@ -152,7 +152,7 @@ def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
 
 @given(any_play())
 def test_a_reset_replays_the_run(play: Play) -> None:
-    """Of the messages from before a reset, only the client's own remain."""
+    """Only the client's own messages survive a reset."""
     run = carry_out(play)[0]
     client = AgUiClient()
     ui = AgUi(thread_id="thread", run_id="run")
@@ -167,7 +167,7 @@ def test_a_reset_replays_the_run(play: Play) -> None:
     assert client.activities.keys() == plain.activities.keys()
 
 
-def test_text_of_a_failed_attempt_is_void() -> None:
+def test_text_from_a_failed_attempt_is_void() -> None:
     """Text from a failed attempt becomes a separate message that is marked as void."""
     path = "poet"
     events = [
@@ -189,7 +189,7 @@ def test_text_of_a_failed_attempt_is_void() -> None:
     assert [name for name, _ in client.custom] == ["flowdebate.call_retried"]
 
 
-def test_a_human_is_an_interrupt_and_an_answer_resumes() -> None:
+def test_a_human_turn_is_an_interrupt_and_the_answer_resumes_the_run() -> None:
     """The interrupt contains everything that the human needs.
 
     The resumed run sends only new events and counts only its own calls.

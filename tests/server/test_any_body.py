@@ -96,7 +96,7 @@ def check_status(answer: Any) -> None:
 @example(path="/waiting/answers", body={"answer": {"winner": "Ann", "verdict": "\ud83d", "reasoning": "x"}})
 @example(path="/waiting/answers", body={"answer": "x" * 900_000})
 @example(path="/ended/fork", body={"edits": {"debate/round[1]/debate-turn-pro/debate-debater-pro": {"a": 1}}})
-def test_no_body_makes_the_server_fail(shared_stage: Stage, path: str, body: Any) -> None:
+def test_request_bodies_never_make_the_server_fail(shared_stage: Stage, path: str, body: Any) -> None:
     """Any JSON body gets a documented response, never a 500."""
     content = json.dumps(body)
     check_status(
@@ -109,7 +109,7 @@ def test_no_body_makes_the_server_fail(shared_stage: Stage, path: str, body: Any
 @example(content=b'{"a":' * 2_000)
 @example(content=b"\xef\xbb\xbf{}")
 @example(content=b'{"pattern":"debate","pattern":"council"}')
-def test_no_bytes_make_the_server_fail(shared_stage: Stage, content: bytes) -> None:
+def test_raw_bytes_never_make_the_server_fail(shared_stage: Stage, content: bytes) -> None:
     check_status(shared_stage.http.post("/api/v1/runs", content=content, headers={"content-type": "application/json"}))
 
 
@@ -145,7 +145,7 @@ def test_no_bytes_make_the_server_fail(shared_stage: Stage, content: bytes) -> N
 @example(path="/runs", query={"before": "-inf-\x00"})
 @example(path="/runs/ended", query={"wait": "nan"})
 @example(path="/events", query={"runs": "ended,waiting", "after": "1-a,%00"})
-def test_no_query_makes_the_server_fail(shared_stage: Stage, path: str, query: dict[str, str]) -> None:
+def test_queries_never_make_the_server_fail(shared_stage: Stage, path: str, query: dict[str, str]) -> None:
     """Whatever the query parameters are, the response is never a 500."""
     check_status(shared_stage.get(path, params=query))
 
@@ -160,6 +160,6 @@ def test_no_query_makes_the_server_fail(shared_stage: Stage, path: str, query: d
     ),
     method=st.sampled_from(["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "QUERY"]),
 )
-def test_no_path_makes_the_server_fail(shared_stage: Stage, path: list[str], method: str) -> None:
+def test_paths_never_make_the_server_fail(shared_stage: Stage, path: list[str], method: str) -> None:
     if method != "DELETE" or path[:4] != ["api", "v1", "runs", "ended"]:
         check_status(shared_stage.http.request(method, f"{shared_stage.url}/{'/'.join(path)}"))

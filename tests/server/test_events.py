@@ -90,7 +90,7 @@ def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
 
 
 def test_a_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
-    """A reader may give any id, either by Last-Event-ID or by ?after=."""
+    """A reader may pass any id, either in Last-Event-ID or in ?after=."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     for index, frame in enumerate(frames):

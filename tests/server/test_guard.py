@@ -276,7 +276,7 @@ def test_the_browser_can_sign_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example", "/%2F/evil.example"])
-def test_the_exchange_redirects_only_to_this_server(shared_stage: Stage, path: str) -> None:
+def test_the_token_exchange_redirects_only_to_this_server(shared_stage: Stage, path: str) -> None:
     answer = send(shared_stage, Case("redirect", 303, path=f"{path}?token={TOKEN}", token=False))
     assert answer.status == 303
     location = answer.headers["location"]

@@ -227,7 +227,7 @@ def test_the_link_page_links_to_no_other_page(stage: Stage) -> None:
 
 
 def test_a_link_expires() -> None:
-    """The link ends after its duration, or when the server's secret changes."""
+    """The link expires after its duration, or when the server's secret changes."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         run_id = waiting_run(stage)
         path = stage.post(f"/runs/{run_id}/links", {"seconds": 0.01}).json()["path"]

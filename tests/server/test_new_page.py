@@ -144,7 +144,7 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def test_generated_code_forms_are_equivalent(shared: Stage) -> None:
+def test_all_forms_of_generated_code_are_equivalent(shared: Stage) -> None:
     answer = shared.post("/plans", REQUEST).json()
     plan_file = {**tomllib.loads(answer["toml"])}
     assert plan_file.pop("pattern") == "debate"

@@ -171,7 +171,7 @@ def test_a_stream_includes_usage_on_request() -> None:
         assert usage.prompt_tokens_details.cached_tokens == 16
 
 
-def test_usage_is_present_if_tokens_are_unknown() -> None:
+def test_usage_is_present_even_if_tokens_are_unknown() -> None:
     """Clients fail without usage, so the known part is returned, and a header marks it as incomplete."""
     from flowdebate.models.base import ModelResponse, Usage
 
@@ -455,7 +455,7 @@ FORCED: Any = {"type": "function", "function": {"name": "plan"}}
 
 @pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
 def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.OpenAI, choice: dict[str, Any]) -> None:
-    """Editors and agents send tools with every request. The choice "auto" permits an answer in text."""
+    """Editors and agents send tools with every request. The choice "auto" permits a text answer."""
     raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION, tools=[TOOL], **choice)
     assert raw.headers["x-flowdebate-ignored"] == "tools"
     assert raw.parse().choices[0].message.content == WHOLE
@@ -647,7 +647,7 @@ def test_too_many_runs_return_429() -> None:
         assert int(caught.value.response.headers["retry-after"]) >= 1
 
 
-def test_a_failed_run_is_an_error_without_a_retry() -> None:
+def test_a_failed_run_is_an_error_and_is_not_retried() -> None:
     """A retry would pay for another debate. In a stream, the error is the last event."""
     calls = []
 
@@ -824,7 +824,7 @@ _BODIES = _JSON | st.fixed_dictionaries(
 
 
 @given(_BODIES, st.sampled_from(["/v1/chat/completions", "/v1/responses"]))
-def test_no_body_breaks_the_server(stage: Stage, body: Any, path: str) -> None:
+def test_request_bodies_never_break_the_server(stage: Stage, body: Any, path: str) -> None:
     """Whatever the body, the response is an answer or a client error in OpenAI's format."""
     response = stage.http.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
     if response.status_code != 200:

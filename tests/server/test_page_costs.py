@@ -153,7 +153,7 @@ def test_most_of_a_page_is_text() -> None:
     assert sent < 1.5 * len(gzip.compress("\n".join(turns).encode(), 5))
 
 
-def test_a_page_is_compressed_and_has_each_text_once() -> None:
+def test_a_page_is_compressed_and_contains_each_text_once() -> None:
     """The 200 turns contain 800 kB of text, so a page that repeated them would not compress to this size."""
     store = store_long_debate(200)
     with staged(lambda: Service(store=store, plans=False)) as stage:

@@ -42,7 +42,10 @@ NOT_CAUSED_BY_REQUESTS = {
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
-    """Each class is in the table, or its base class is. Status 500 is reserved for errors that no request can cause."""
+    """Each class, or one of its base classes, is in the table.
+
+    Status 500 is reserved for errors that no request can cause.
+    """
     error = kind.__new__(kind)
     assert (status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR) == (kind in NOT_CAUSED_BY_REQUESTS)
 
@@ -86,7 +89,7 @@ def test_a_problem_hides_the_location_of_the_store() -> None:
         (RateLimited("no"), None),
     ],
 )
-def test_a_problem_has_retry_after(error: FlowDebateError, seconds: str | None) -> None:
+def test_a_problem_includes_retry_after(error: FlowDebateError, seconds: str | None) -> None:
     """If the error states a time, it is rounded to whole seconds."""
     assert problem_response(error).headers.get("retry-after") == seconds
 

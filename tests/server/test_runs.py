@@ -33,7 +33,7 @@ WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_ro
 
 
 def test_missing_sides_are_proposed_by_a_model() -> None:
-    """A call before the run proposes the sides. A repeated request finds the run and pays nothing."""
+    """A call before the run proposes the sides. A repeated request finds the run and costs nothing."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -193,7 +193,10 @@ def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
 
 
 def test_a_slow_schema_regex_does_not_block_the_server() -> None:
-    """An answer that would backtrack forever is rejected quickly, while other requests are served."""
+    """If the regex would backtrack forever on an answer, the answer is rejected quickly.
+
+    Other requests are served in the meantime.
+    """
     word = {"type": "string", "pattern": "^(a+)+$"}
     schema = {"type": "object", "properties": {"word": word}, "required": ["word"]}
 

@@ -183,7 +183,7 @@ def test_the_token_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
-    """The server that comes first writes the file, and the others leave it as it is."""
+    """The first server writes the file, and the others leave it as it is."""
     with ThreadPoolExecutor(4) as threads, ExitStack() as stack:
         started = list(threads.map(lambda _: stack.enter_context(start_server(tmp_path)), range(4)))
     assert len({token for _, _, token in started}) == 1
@@ -317,7 +317,7 @@ def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
             assert http.get("/api/v1/runs", headers={"host": ANYWHERE}).status_code == 421
 
 
-def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_not_among_the_browser_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All users of a machine can see the arguments of its programs, so --open passes a private file instead."""
     browser = tmp_path / "browser"
     browser.write_text(

@@ -133,7 +133,7 @@ def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wr
     assert asyncio.run(survives([line, *lines[1:]]))
 
 
-def test_an_invalid_value_of_a_failed_call_breaks_only_its_run() -> None:
+def test_an_invalid_value_in_a_failed_call_breaks_only_its_run() -> None:
     """The journal of a failed run stores its failures as text that anybody could have written."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:

@@ -33,7 +33,7 @@ def run_command(*arguments: str, text: str | None = None) -> Any:
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def test_a_critique_is_run_stored_and_batched(tmp_path: Path) -> None:
+def test_a_critique_can_be_run_stored_and_batched(tmp_path: Path) -> None:
     (tmp_path / "lease.md").write_text(LEASE)
     (tmp_path / "draft.txt").write_text(f"{ANSWER}\n")
     answers: Any = {"rulings": RULED, "settledBy": {"claims": [MARKED]}}

@@ -93,7 +93,10 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("calls", [3, 5, 12])
 async def test_an_auto_run_is_resumed_after_a_limit(calls: int) -> None:
-    """The limit may end any step. Until the run is resumed, its document is that of the debate in progress."""
+    """The limit may be reached in any step.
+
+    Until the run is resumed, its document is that of the debate in progress.
+    """
     async with Service(store="memory:", model=judged_model([])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", "max_calls": calls, **DEBATE})
         limited: Any = await service.wait(begun.run_id)
@@ -105,7 +108,7 @@ async def test_an_auto_run_is_resumed_after_a_limit(calls: int) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_fork_has_the_options_of_its_depth() -> None:
+async def test_a_fork_uses_the_options_of_its_own_depth() -> None:
     """Options that come from the parent's depth are dropped, whereas explicit options are kept."""
     async with Service(store="memory:", model=judged_model(["quick"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "quick", "length": "short", **DEBATE})

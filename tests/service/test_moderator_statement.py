@@ -28,7 +28,7 @@ def answer(request: Any) -> Any:
 
 
 @pytest.mark.parametrize("front_end", ["Markdown", "MCP", "HTML", "a notebook"])
-def test_every_front_end_has_the_briefing_and_the_angle(front_end: str) -> None:
+def test_every_front_end_shows_the_briefing_and_the_angle(front_end: str) -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, moderator=True, synthesizer=False)
     result = rent.run_sync("Should rents be capped?", model=FunctionModel(answer))
     document = document_of(result.raw.to_wire(), location="test")

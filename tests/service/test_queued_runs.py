@@ -57,7 +57,7 @@ async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list
         return await read_updates(service.follow("alone"))
 
 
-async def test_a_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
+async def test_a_worker_executes_a_run_started_by_the_service(fleet: Fleet) -> None:
     """The worker is a separate process, yet a reader of the service receives all events."""
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=3)
@@ -78,7 +78,7 @@ async def test_a_worker_executes_a_run_of_the_service(fleet: Fleet) -> None:
     assert {request.process for request in fleet.models.requests} == {worker.pid}
 
 
-async def test_the_run_of_a_killed_worker_is_taken_over_without_text_loss(fleet: Fleet) -> None:
+async def test_a_run_is_taken_over_from_a_killed_worker_without_losing_text(fleet: Fleet) -> None:
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=5)
     fleet.models.seconds = 0.2
@@ -342,7 +342,7 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
 async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
     """In PostgreSQL, all processes share the budget.
 
-    Other owners continue. The response with status 429 names the budget and says when it will be renewed.
+    Other owners are unaffected. The response with status 429 names the budget and says when it will be renewed.
     """
     workers = fleet.workers(owner_budget=Limits(calls=CALLS + 1))
     ann, bob = ({"owner": f"{name} {workers.name}"} for name in ("ann", "bob"))

@@ -62,7 +62,7 @@ def run_command(*arguments: str, text: str | None = None) -> Any:
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def test_a_review_is_run_stored_and_batched(tmp_path: Path) -> None:
+def test_a_review_can_be_run_stored_and_batched(tmp_path: Path) -> None:
     (tmp_path / "plan.md").write_text(PLAN)
     findings = iter([{"findings": [FOUND]}, {"findings": []}] * 6)
     answers: Any = {

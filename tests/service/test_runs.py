@@ -49,7 +49,7 @@ async def filled_store(states: Sequence[str]) -> CountingStore:
 
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
-async def test_pages_of_a_state_have_all_its_runs(states: list[str], state: str | None, size: int) -> None:
+async def test_the_pages_for_a_state_list_all_its_runs(states: list[str], state: str | None, size: int) -> None:
     """In the store, "running" and "left_behind" are the same status."""
     store = await filled_store(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]

@@ -216,7 +216,7 @@ async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101, None, 7])
-def test_an_archive_name_is_a_short_line_of_text(name: Any) -> None:
+def test_an_archive_name_must_be_a_short_line_of_text(name: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"stored_archive: `name` .*1 to 100 printable characters"):
         stored_archive(MemoryStore(), name=name)
 
@@ -262,7 +262,7 @@ async def test_an_unreadable_document_is_named(body: str, problem: str) -> None:
     assert dict(await store.documents("archive/default/ratings")) == {"9": body}
 
 
-def test_a_stored_archive_has_every_part() -> None:
+def test_a_stored_archive_contains_every_part() -> None:
     archive = stored_archive(MemoryStore(), patience=3.0)
     assert archive.patience == 3.0
     parts = [getattr(archive, field.name) for field in fields(Archive) if field.name != "patience"]

@@ -368,7 +368,7 @@ async def assert_rejected(lines: list[Any], message: str) -> None:
 
 
 @given(st.data())
-def test_a_damaged_file_gives_only_complete_runs(data: st.DataObject) -> None:
+def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
     """The file is truncated, or some of its bytes are changed.
 
     There is at most one error, and each imported run has all its steps.
@@ -429,7 +429,7 @@ async def test_an_existing_run_is_rejected_or_skipped() -> None:
         await import_runs(target, lines, exists="overwrite")  # type: ignore[arg-type]
 
 
-async def test_changes_by_editors_are_harmless() -> None:
+async def test_changes_made_by_text_editors_are_harmless() -> None:
     lines = await export_lines(await filled_store("r1"))
     store = MemoryStore()
     text = "\ufeff" + "\r\n\r\n".join(lines) + "\r\n\n"

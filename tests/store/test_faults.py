@@ -345,7 +345,7 @@ async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> Non
 
 
 @pytest.mark.parametrize("content", [random.Random(7).randbytes(50_000), b"rents", b"[runs]\ncap = 3\n" * 999])
-async def test_a_non_database_file_is_reported(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content: bytes) -> None:
     """The file may be valuable, so it is not changed."""
     path = tmp_path / "runs.sqlite3"
     path.write_bytes(content)

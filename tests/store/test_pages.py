@@ -128,7 +128,7 @@ def query_plan(folder: Path, **filters: Any) -> list[str]:
 
 @pytest.mark.parametrize("index", [*FILTERS, "runs_grams", "runs_pkey"])
 async def test_postgresql_seeks_to_the_start_of_a_page(postgres_server: Server, index: str) -> None:
-    """An index is used once the table is large enough. Rare texts and ids have separate indexes."""
+    """An index is used once the table is large enough. Rare text and ids have separate indexes."""
     schema = f"t{secrets.token_hex(8)}"
     store = PostgresStore(postgres_server.url, schema=schema)
     await store.runs()

@@ -116,8 +116,8 @@ async def test_an_owner_reconnects_automatically(postgres_server: Server, own_sc
     await store.close()
 
 
-async def test_an_owner_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
-    """Another owner took the run in between.
+async def test_an_owner_that_is_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
+    """Another owner took the run in the meantime.
 
     Later writes by the first owner are rejected, although earlier ones succeeded.
     """
@@ -411,7 +411,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
         PostgresStore("postgresql://localhost/x", **options)
 
 
-def test_a_missing_driver_error_has_the_install_command() -> None:
+def test_a_missing_driver_error_shows_the_install_command() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from flowdebate.store.postgres.store import PostgresStore\n"

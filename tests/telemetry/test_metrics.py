@@ -118,7 +118,7 @@ def _judge(_: object, __: object) -> Any:
 
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
-async def test_no_metric_has_an_id_or_the_name_of_a_person(name: str) -> None:
+async def test_no_metric_contains_an_id_or_a_personal_name(name: str) -> None:
     """Whatever the topic and the participants, attributes take only a few values."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=MODEL, run_id="r-1234", observe=watched.observe)

@@ -477,7 +477,7 @@ async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
         assert (watched.spans[0].attributes or {})[names.ERROR] == "Record"
 
 
-async def test_options_are_checked() -> None:
+async def test_invalid_options_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="must be none or spans"):
         OpenTelemetry(content="all")  # type: ignore[arg-type]
     wrong: Any = print

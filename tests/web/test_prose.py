@@ -159,15 +159,15 @@ def grow_text(pieces: list[str]) -> list[str]:
 @example(["*a*\n\nb\n\xa0\nc"])  # spaces that exist only in Unicode
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
-def test_growing_text_ends_as_the_whole_text(pieces: list[str]) -> None:
-    """However a text is split, the blocks sent in the end are those of the whole text."""
+def test_growing_text_ends_up_as_the_whole_text(pieces: list[str]) -> None:
+    """However the text is split, the blocks sent in the end are those of the whole text."""
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
         assert "\n".join(grow_text([*pieces, END])) == prose(text + END)
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
-def test_text_growing_by_characters_ends_as_the_whole_text(text: str) -> None:
+def test_text_growing_by_characters_ends_up_as_the_whole_text(text: str) -> None:
     """Every character can change the meaning of the last line."""
     assert "\n".join(grow_text([*text, END])) == prose(text + END)
 
@@ -292,7 +292,7 @@ def test_a_formula_has_no_foreign_elements(latex: str) -> None:
 
 @pytest.mark.parametrize("piece", ["$", "\\(", "\\[", "$a ", "$a$ ", "$$a", "{", "$\\sqrt"])
 def test_hostile_formulas_are_rendered_quickly(piece: str) -> None:
-    """Texts full of opening marks take no longer than ordinary texts of the same length."""
+    """Text full of opening marks takes no longer than ordinary text of the same length."""
     start = time.process_time()
     prose(piece * (100_000 // len(piece)))
     assert time.process_time() - start < 5

@@ -411,7 +411,7 @@ async def test_a_report_survives_other_line_endings(tmp_path: Path) -> None:
 
 
 async def test_hostile_text_is_escaped() -> None:
-    """Questions and model texts add no element, attribute or address."""
+    """Questions and model text add no element, attribute or address."""
     hostile = [
         "<script>alert(1)</script>",
         '"><img src=x onerror=alert(1)>',

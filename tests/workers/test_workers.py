@@ -568,7 +568,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
     assert [run.header.run_id.removeprefix(f"{name}-") for run in ended] == expected
 
 
-async def test_a_new_owner_does_not_catch_up(fleet: Fleet) -> None:
+async def test_a_new_owner_gets_no_extra_turns(fleet: Fleet) -> None:
     """Unused turns are lost, so old and new owners alternate from then on."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     submit = partial(workers.submit, "city", "How?")
@@ -643,7 +643,7 @@ async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
     assert len(await asyncio.to_thread(clients[0].queue.of, name)) == 4
 
 
-async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
+async def test_an_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
     """Every operation raises RunNotFound, and an unknown pattern is rejected at once."""
     workers = fleet.workers()
     for method in (workers.status, workers.cancel, workers.resume):
@@ -657,7 +657,7 @@ async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
 
 
 async def test_a_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
-    """The worker takes its own run and leaves an earlier one for a worker of the matching version."""
+    """The worker takes its own run and leaves an earlier one for a worker with the matching version."""
     old, new = fleet.workers(), fleet.workers(version="2")
     first = await old.submit("city", "How?")
     second = await new.submit("city", "Why?")

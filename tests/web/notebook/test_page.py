@@ -261,7 +261,7 @@ def test_an_excerpt_omits_the_middle() -> None:
 
 
 @pytest.mark.parametrize("broken", ["raw", "events", "status"])
-async def test_an_unprintable_value_raises_nothing(broken: str) -> None:
+async def test_an_unprintable_value_causes_no_error(broken: str) -> None:
     """The notebook shows the repr of whatever unknown result an application's block returns."""
 
     class Broken(type(await _result())):  # type: ignore[misc]

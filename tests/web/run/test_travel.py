@@ -45,7 +45,7 @@ def turn_numbers(moment: Moment) -> list[int]:
     return [turn.call.number for turn in turns if turn.call is not None]
 
 
-def test_the_transcript_at_a_step_has_all_earlier_turns(pattern_sheet: Sheet) -> None:
+def test_the_transcript_at_a_step_contains_all_earlier_turns(pattern_sheet: Sheet) -> None:
     every = [turn for sheet_round in pattern_sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
     spoken = sorted(turn.call.number for turn in every if turn.call is not None)
     assert spoken
