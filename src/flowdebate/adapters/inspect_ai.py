@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunResult
 
 
-# Source of our events in Inspect's transcript, and metadata key.
+# The source of our events in Inspect's transcript, and our metadata key.
 _KEY = "flowdebate"
 
 

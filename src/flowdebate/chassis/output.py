@@ -284,7 +284,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
     validate = _validate_output(loop.name, block.name, schema)
     if not loop.policy_of(role).continues:
         return pipeline.then(validate)
-    # None means that the provider failed, and schemas need not allow it
+    # skip None: it means that the provider failed, and the schema may not allow it
     return pipeline.then_if(lambda value: value is not None, validate)
 
 

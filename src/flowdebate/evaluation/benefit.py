@@ -336,7 +336,7 @@ def _ratio(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
     return float(sum(ones) / sum(denominators))
 
 
-# In words
+# Findings in prose
 
 _LEADS: Mapping[Finding, str] = {
     "helped": "The debate helped",

@@ -362,7 +362,7 @@ def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
     return Calibration(slope=_fit_slope(order), loss=_loss(order, 1.0), calibrated_loss=fmean(losses))
 
 
-# In words
+# Findings in prose
 
 
 def _findings(quality: JudgeQuality, confidence: float) -> list[str]:

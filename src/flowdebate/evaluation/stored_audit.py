@@ -258,7 +258,7 @@ class _CollectedItems(Collection[AuditItem]):
     """Items read one at a time, without the judges' reasoning."""
 
     def __init__(self, collector: ItemCollector, file: sqlite3.Connection) -> None:
-        self._collector = collector  # keeps the collector alive, because it closes the file when deleted
+        self._collector = collector  # keep a reference, because the collector closes the file when it is deleted
         self._file = file
 
     def __len__(self) -> int:

@@ -207,7 +207,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
         )
         study.answered(file.answers.values())
         cases = [case for case in study.cases if asking.is_open(case.key)]
-        for case in cases:  # checks that each row makes a valid debate before any call is paid for
+        for case in cases:  # check that each row makes a valid debate before paying for any call
             study.block(case)
         if study.control is not None and not await asking.control(cases, seconds=seconds):
             return study.answered(file.answers.values())

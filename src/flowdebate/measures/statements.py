@@ -23,7 +23,8 @@ _UNSEEN = {"Cc", "Cf"}
 _SELECTORS = {"\ufe0e", "\ufe0f"}  # variation selectors, which determine the form of the preceding character
 _PART_OF_WORD = set("#%&@")  # punctuation that belongs to the adjacent word, as in C# and 5%
 _MARKDOWN = set("`~^|")  # symbols that do not belong to the adjacent word
-_SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")  # variants of minus sign, hyphen and apostrophe
+# variants of the minus sign, hyphen and apostrophe
+_SAME = str.maketrans("\u2212\u2010\u2011\u2019\u02bc\u2018", "---'''")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
 

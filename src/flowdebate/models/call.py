@@ -274,7 +274,7 @@ def in_queue(request: ModelRequest) -> Iterator[None]:
             request.deadline += time() - since
 
 
-# Time in seconds for a call to clean up after its deadline has cancelled it; after that, the call is closed.
+# Time, in seconds, that a call has to clean up once its deadline has cancelled it; after that, the call is closed.
 _CLEANING_UP = 1.0
 
 
@@ -470,9 +470,9 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
     """Return whether the server counted far fewer tokens than it received, and so must have truncated the prompt."""
-    if not isinstance(usage.prompt_tokens, int):  # a custom model may report other values
+    if not isinstance(usage.prompt_tokens, int):  # a custom model may report values of other types
         return False
-    # some servers leave cached tokens out of the prompt tokens
+    # some servers leave cached tokens out of the prompt count
     counted = usage.prompt_tokens + (usage.cached_tokens or 0)
     sent = estimate_tokens(sum(len(str(without_images(message.get("content")) or "")) for message in request.messages))
     return sent > _LONG_PROMPT and counted < sent / 2

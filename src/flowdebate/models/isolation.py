@@ -54,7 +54,7 @@ def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isola
                 (home / path).parent.mkdir(parents=True, exist_ok=True)
                 try:
                     (home / path).symlink_to(source.resolve())
-                except OSError:  # on Windows, only developers may create symbolic links
+                except OSError:  # on Windows, symbolic links may require developer mode
                     shutil.copyfile(source, home / path)
         try:
             yield home, isolation

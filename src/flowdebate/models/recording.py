@@ -66,7 +66,7 @@ from flowdebate.models.reading import find_object
 from flowdebate.models.wrapper import Wrapper
 from flowdebate.prompts import Profile
 
-# Maximum size of a cassette in bytes, to keep a foreign file from exhausting memory.
+# Maximum size of a cassette in bytes, to keep a file that is not a cassette from exhausting memory.
 _MAX_SIZE = 100_000_000
 
 # Cassette lines

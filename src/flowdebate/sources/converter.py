@@ -57,7 +57,7 @@ class _Child:
     def __init__(self, memory: int, seconds: float) -> None:
         path = [str(_ROOT), *(str(Path(entry).absolute()) for entry in sys.path if entry)]
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter
-            # -P: do not import modules from the current folder, which may contain foreign documents
+            # -P: do not import modules from the current folder, which may contain untrusted documents
             [sys.executable, "-P", "-c", f"from flowdebate.sources.documents import serve; serve({memory}, {seconds})"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -44,7 +44,7 @@ _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
 """Maximum number of changed lines, and of characters, that prompts include from a generated file."""
-# The user's configuration and environment must not affect a diff.
+# Options that keep the user's configuration and environment from affecting a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
 _SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={os.devnull}",

@@ -786,7 +786,7 @@ def _limit_memory(megabytes: int) -> None:
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        room = megabytes * _MEGABYTE * 9 // 10  # the libraries' code needs the remainder
+        room = megabytes * _MEGABYTE * 9 // 10  # the rest is for the libraries' code
         resource.setrlimit(resource.RLIMIT_DATA, (room, room))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

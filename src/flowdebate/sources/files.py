@@ -289,7 +289,7 @@ def _skip_reason(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, fol
     if path.name in FOLDERS if folder else is_secret(path):
         return SECRET
     ignored = False
-    for base, spec in specs:  # the last matching rule decides
+    for base, spec in specs:  # the last matching rule wins
         included = spec.check_file(path.relative_to(base).as_posix() + "/" * folder).include
         ignored = ignored if included is None else included
     return "is in .gitignore" if ignored else None

@@ -284,7 +284,7 @@ class GitHub:
         changed = [line for line in patch.split("\n") if line[:1] in ("+", "-")]
         if changed and all(_SUBMODULE.fullmatch(line) for line in changed):
             return IS_SUBMODULE
-        # a link's patch looks like this: its target on a single line, without a newline at the end
+        # a symbolic link's patch looks like this: its target on a single line, without a newline at the end
         if patch.endswith(_NO_NEWLINE) and sum(line[0] == "+" for line in changed) == 1:
             kind = self._kind(file.filename, commit)
             return None if kind == "file" else IS_LINK if kind == "symlink" else "may be a link"

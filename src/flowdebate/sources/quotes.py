@@ -230,7 +230,7 @@ _APOSTROPHE = re.compile(
 )
 _BLOCK = re.compile(r"^[ ]{0,3}>[^\r\n]*(?:\r?\n[ ]{0,3}>[^\r\n]*)*", re.MULTILINE)
 _BLOCK_START = re.compile(r"[ >\t]*")
-# Last line of a block quote, naming the author.
+# The last line of a block quote, naming the author.
 _BY_WHOM = re.compile(r"\r?\n[ \t>]*(?:[\u2014\u2013\u2015]|--)[^\r\n]*\Z")
 
 # Scripts without spaces between words: each character counts as a word.
@@ -239,7 +239,7 @@ _UNSPACED = (
 )
 _TOKEN = (
     rf"(?P<word>[{_UNSPACED}]|[^\W\d_](?:\^(?=\d)|'(?=[^\W\d_])|(?![{_UNSPACED}])[^\W_]|[\u0900-\u0963\u0966-\u0dff])*)"
-    r"|(?:(?<![^\W_])[-+<>±])?(?:\.(?=\d))?\d+(?:[.,:/'\-]\d+)*[a-z]*"  # a number with sign and unit
+    r"|(?:(?<![^\W_])[-+<>±])?(?:\.(?=\d))?\d+(?:[.,:/'\-]\d+)*[a-z]*"  # a number with its sign and unit
     r"|[%‰‱$¢£¤¥\u20a0-\u20cf]"
 )
 # Omitted words: …, or three or four dots, with or without brackets.
@@ -369,7 +369,7 @@ def normalize(text: str) -> Normalized:
     return Normalized("".join(pieces), starts, spans, words)
 
 
-_source = lru_cache(maxsize=512)(normalize)  # cached: a debate looks up all arguments in the same sources
+_source = lru_cache(maxsize=512)(normalize)  # cached: a debate checks all of its arguments against the same sources
 
 
 def verify_quotes(

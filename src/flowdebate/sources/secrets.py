@@ -62,7 +62,7 @@ def holds_key(data: bytes) -> bool:
 
 
 _HEX, _WORD, _ALL = "[0-9a-f]", "[A-Za-z0-9]", "[A-Za-z0-9_-]"
-# Token prefixes as published by their issuers, and patterns for the rest; the prefix is not masked.
+# Token prefixes published by their issuers, and patterns for the rest of the token; the prefix is not masked.
 _TOKENS = "|".join(
     f"(?:{begin})(?={rest})"
     for begin, rest in (

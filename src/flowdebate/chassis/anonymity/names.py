@@ -283,7 +283,7 @@ class Names:
                 if whose[0] == "name" and any(re.search(pattern, text) for text in topic):
                     level = "sign"
                 first: str = [*_PIECE.findall(fold(spelling)), fold(spelling)][0]
-                # the name may be followed by 's
+                # the name may be followed by a possessive 's
                 entries[pattern] = _KnownName(whose, level, pattern, first.removesuffix("s"))
 
         for name in names:

@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
-    # otherwise another busy process slows down generation tenfold or more; the variable is read when the library loads
+    # otherwise, another busy process slows down generation tenfold or more; the variable is read when the library loads
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     sys.path.append(config["library"])
     import xllamacpp
@@ -55,9 +55,9 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     params.model.path = config["model"]
     params.n_ctx = config["context"]
     params.n_parallel = 1  # a single slot, because several slots would not share the context or the cached prefix
-    params.n_batch = 512  # fitting would load the vocabulary again just to choose values already set here
+    params.n_batch = 512  # number of prompt tokens processed between two checks for cancellation
     params.n_gpu_layers = 0
-    params.fit_params = False  # fitting would load the vocabulary again to choose values already set here
+    params.fit_params = False  # fitting would load the vocabulary again just to choose values already set here
     params.cpuparams.n_threads = config["threads"]
     params.hostnames = ["127.0.0.1"]
     params.port = 0

@@ -84,7 +84,7 @@ _KEY = re.compile(
     r"(key|token)|(api|access|auth)[ _-]?(key|token)\b.{0,40}(invalid|not valid|incorrect|expired|missing|revoked)"
     r"|unauthori[sz]ed|unauthenticated|authentication|invalid credentials"
 )
-# A 403 can have many reasons; this wording indicates that the key is the reason.
+# A 403 can have many reasons; this wording points to the key.
 _DENIED = re.compile(
     r"\bkeys?\b|api_?key|\bauth|credential|permission|access[ _]denied|\btoken (is|has|was)\b|country|\bregion\b"
     r"|territor|account|subscription"
@@ -127,7 +127,7 @@ _UNITS = {
 _PART = rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS)})s?(?![a-z])"
 _TIME = re.compile(_PART)
 _TRY_AGAIN = re.compile(rf"\b(?:try again|retry|wait)(?: in| after| for)? ((?:{_PART} ?)+)")
-# In seconds; a shorter wait does not indicate an exhausted quota.
+# Minimum wait, in seconds, that may indicate an exhausted quota.
 _SHORT_WAIT = 300.0
 
 # Headers of this task's last response, kept because openai does not pass them on for an error inside a 200.

@@ -17,7 +17,7 @@ Json = Any  # an object that a client constructed from a server's JSON without v
 _PLAIN_FIELDS = frozenset({"role", "content", "tool_calls"})
 _PLAIN_CALL = frozenset({"id", "type", "function", "index"})
 _ONE_WORD = frozenset({"role", "id", "type", "name", "format", "index"})
-_MAX_LENGTH = 1_000_000  # maximum length of a message in characters, because each later request repeats it
+_MAX_LENGTH = 1_000_000  # maximum length of a message in characters, because every later request repeats the message
 
 
 def fields_of(message: Json) -> Mapping[str, Json]:

@@ -322,7 +322,7 @@ class Negotiation:
         """
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
-            self._base = self.form  # the reason has changed, so the last step helped
+            self._base = self.form  # the server now gives another reason, so the last step helped
         base, self._reason = self._base, words
         carried = [part for part in self._parts if part.name not in base.dropped and self._carries(part)]
         steps = [(part, replace(base, dropped=base.dropped | {part.name})) for part in carried]

@@ -197,7 +197,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
 # Review statistics: pure functions that ignore the order in which reviews arrived
 
 
-_TWO = 2  # minimum number of reviewers, and of ranked answers, to compute agreement
+_TWO = 2  # minimum number of reviewers, and of ranked answers, needed to compute agreement
 
 
 def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -> dict[str, list[str]]:

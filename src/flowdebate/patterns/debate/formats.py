@@ -199,7 +199,7 @@ FORMATS: dict[str, Format] = {
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
     """Register a format under its name, replacing any existing one; front ends offer it as well."""
-    if not format.name.isidentifier():  # names must be single words on the command line
+    if not format.name.isidentifier():  # names must be single words, for use on the command line
         raise ConfigurationError("add_format()", "name", format.name, "must consist of letters, digits and underscores")
     FORMATS[format.name] = format
     return format

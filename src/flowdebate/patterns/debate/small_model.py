@@ -266,7 +266,7 @@ class Objection:
         return not is_blank(text) and all(measure_copy(text, earlier).excess < self.excess for earlier in self.copied)
 
 
-# First words
+# Opening words
 
 
 def opening_words(

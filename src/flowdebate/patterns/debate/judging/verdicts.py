@@ -187,7 +187,8 @@ def _names(text: str, side: str) -> bool:
 
 # Quoted statements
 
-_MAX_STATEMENT_LENGTH = 300  # maximum length of a statement in characters; all statements by a side go into one prompt
+# maximum length of a statement in characters; one prompt contains all of a side's statements
+_MAX_STATEMENT_LENGTH = 300
 _MIN_STATEMENT_WORDS = 5  # minimum number of words in a statement; anything shorter is an exclamation
 _END = r"(?:[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+|(?=\n))\s*"
 _ABBREVIATED = r"(?i)(?:\b(?:\w|Mrs?|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|approx))\.$"
