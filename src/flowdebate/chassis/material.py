@@ -318,7 +318,7 @@ def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]
         parts = [] if before is None else [f"Your summary of the earlier rounds: {quoted(before.text)}"]
         from flowdebate.blocks.human.prompt import (
             render_contributions,
-        )  # imported late: most discussions have no history window
+        )  # imported lazily: most discussions have no history window
 
         return "\n\n".join(
             [

@@ -257,7 +257,7 @@ def check_predicate(value: object, *, location: str) -> None:
     """Check that `terminate_when` is a condition or a function of the context alone, not a block."""
     if value is None:
         return
-    from flowdebate.stop import is_predicate  # imported late: most patterns have no `terminate_when`
+    from flowdebate.stop import is_predicate  # imported lazily: most patterns have no `terminate_when`
 
     if not is_predicate(value):
         problem = "must be a function of (ctx) or a condition of flowdebate.stop"

@@ -469,7 +469,7 @@ class Loop(Generic[OptionsT]):
 
     def custom_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
         """Return the custom block for `member`."""
-        from flowdebate.blocks.human.prompt import describe_role  # imported late: most speakers are models
+        from flowdebate.blocks.human.prompt import describe_role  # imported lazily: most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
         block = as_block(member.block, name=name, location=self.location, field=f"block of {member.name!r}")

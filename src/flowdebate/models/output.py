@@ -131,7 +131,7 @@ def _refuse_infinity(text: str | bytes) -> None:
 def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # noqa: ANN401 - any type form
     from pydantic import (
         RootModel,
-    )  # imported late: the import builds a validator, and to do so pydantic searches all packages
+    )  # imported lazily: the import builds a validator, and to do so pydantic searches all packages
 
     problem = "must be a pydantic model, a type that pydantic can validate, or a JSON Schema as a dict"
     if isroutine(spec) or isinstance(spec, str):  # pydantic would call a function or evaluate a string

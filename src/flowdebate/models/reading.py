@@ -250,7 +250,9 @@ def _repair(text: str) -> Parsed | None:
 
 
 def _repair_syntax(text: str) -> dict[str, object] | list[object] | None:
-    from json_repair import repair_json  # imported late, because it takes half as long to import as this whole library
+    from json_repair import (
+        repair_json,
+    )  # imported lazily, because it takes half as long to import as this whole library
 
     outside = _STRING.sub('""', text)
     if _missing(text) and (outside.count('"') % 2 or not _ENDS.search(text)):
@@ -336,7 +338,7 @@ def find_name(text: str, names: Sequence[str]) -> str | None:
     >>> find_name("Ann or Bob", ["Ann", "Bob"]) is None
     True
     """
-    from flowdebate.measures.statements import answer_words  # imported late, because most debates need no measures
+    from flowdebate.measures.statements import answer_words  # imported lazily, because most debates need no measures
 
     choice = find_choice(text, names) or find_choice(unescaped(text), names)
     if choice is not None or len(text) > _MAX_SENTENCE_LENGTH:

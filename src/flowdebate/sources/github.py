@@ -143,7 +143,7 @@ class GitHub:
     """
 
     def __init__(self, repository: str, *, token: str | None, api: str = API) -> None:
-        import httpx2  # imported late, because the import is slow
+        import httpx2  # imported lazily, because the import is slow
 
         self._name, self._api = repository, api.rstrip("/")
         headers = {"X-GitHub-Api-Version": "2022-11-28", "User-Agent": "flowdebate"}

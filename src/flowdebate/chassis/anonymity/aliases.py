@@ -131,7 +131,7 @@ def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
     """Compile the name patterns, and collect the words that aliases must avoid."""
-    from .names import Names  # imported late, because importing the module compiles its patterns
+    from .names import Names  # imported lazily, because importing the module compiles its patterns
 
     words = frozenset().union(*map(_split_words, (*people, *machines, question, *stances)))
     return Names(people, machines, question=question, stances=stances), words
