@@ -254,8 +254,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             views = alike.setdefault(design, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
-        # Lead of the first slot over the last one. If the orders were unbalanced, the sides themselves might explain
-        # it.
+        # Lead of the first slot over the last one. In unbalanced orders, the sides themselves might explain it.
         if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
             odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
             terms.setdefault("slot_log_odds", []).extend(

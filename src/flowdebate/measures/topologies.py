@@ -22,7 +22,7 @@ Edge: TypeAlias = tuple[str, str]
 """`(critic, target)` pair: the critic reviews the target's proposal."""
 
 _WHERE = "edges()"
-_ROUNDING = 1e-9  # with floats, 0.29 of 100 is 28.999999999999996
+_ROUNDING = 1e-9  # in floating point, 0.29 * 100 is 28.999999999999996
 
 
 def edges(

@@ -97,7 +97,7 @@ def _read_pdf(data: bytes, text: Text) -> None:
         page = pdf[number - 1]
         textpage = page.get_textpage()
         text.fits(textpage.count_chars())
-        # U+0002 and U+FFFE stand for a hyphen at the end of a line together with the line break
+        # U+0002 and U+FFFE each stand for an end-of-line hyphen and the line break after it
         content = re.sub("[\x02\ufffe]", "-\n", textpage.get_text_bounded().replace("\r\n", "\n"))
         notes, unseen = _annotations(pdf, page)
         hidden += unseen

@@ -127,7 +127,7 @@ _UNITS = {
 _PART = rf"(\d{{1,9}}(?:\.\d{{1,9}})?) ?({'|'.join(_UNITS)})s?(?![a-z])"
 _TIME = re.compile(_PART)
 _TRY_AGAIN = re.compile(rf"\b(?:try again|retry|wait)(?: in| after| for)? ((?:{_PART} ?)+)")
-# Minimum wait, in seconds, that may indicate an exhausted quota.
+# Waits of up to this many seconds do not indicate an exhausted quota.
 _SHORT_WAIT = 300.0
 
 # Headers of this task's last response, kept because openai does not pass them on for an error inside a 200.

@@ -109,7 +109,7 @@ def check_proposals(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     """Close the proposal phase; raise NoProposals if there are none, or QuorumLost if there are too few."""
     ctx.scope.handle.deadline = None
     state: ConsensusState = ctx.scope.handle.state
-    if not state.proposals:  # this means that every agent has failed: any other error would have ended the phase
+    if not state.proposals:  # every agent has failed: any other error would have ended the phase
         errors = {loss.name: loss.error for loss in state.losses}
         raise NoProposals(loop.name, {agent: errors[agent] for agent in loop.names})
     check_quorum(state, list(state.proposals), quorum=loop.failures.least, block=ctx.block)

@@ -333,14 +333,14 @@ class DebatePage(PatternPage):
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
         two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
-        balanced = two or options.depth == "auto"  # "auto" stops once all orders agree, so there must be several
+        balanced = two or options.depth == "auto"  # "auto" stops once all orders agree, so there must be several orders
         return {"schedule": "swap"} if options.schedule is None and is_asked and balanced else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
         if (more := options.get("continuation")) is not None:
             return {**options, "continuation": plan_requested_continuation(run, more).to_plan()}
         if options == {"schedule": "swap"} and _has_single_winner(run):
-            # the form of the ballot already cast, since the fork also counts that ballot
+            # use the form of the ballot already cast, since the fork counts that ballot too
             return {**options, "answer_form": "winner"}
         return options
 

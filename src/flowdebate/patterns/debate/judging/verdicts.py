@@ -135,7 +135,7 @@ def describe_lead(judging: Judging) -> str | None:
     raw = leads_of([(ballot.model, ballot.log_odds or {}) for ballot in used], sides)[first][second]
     lead, minimum = f"{counted[first][second]:.2f}", f"{judging.min_log_odds:.2f}"
     if lead == minimum and counted[first][second] < judging.min_log_odds:
-        lead = f"less than {minimum}"  # after rounding, the lead would look large enough to win
+        lead = f"less than {minimum}"  # rounding would make the lead look large enough to win
     return (
         f"Ahead by {lead} log-odds ({raw + 0.0:+.2f} before the sides' lengths are discounted): "
         f"{_end(first)} A winner needs {minimum}."
