@@ -137,7 +137,8 @@ def is_deeper(value: object, levels: int) -> bool:
     """
     level = [value]
     for _ in range(levels):
-        # Keyed by identity, because lists that each contain another list twice would double in size with every level.
+        # Keyed by identity: nested lists that each contain the next list twice would otherwise double in size at every
+        # level.
         each_once = {
             id(inner): inner
             for outer in level
@@ -275,11 +276,11 @@ def rephrase_problem(problem: str) -> str:
     return problem
 
 
-_MAX_SERVER_TEXT_LENGTH = 500  # maximum length of a server's text in an error message, in characters
+_MAX_SERVER_TEXT_LENGTH = 500  # maximum length in characters of server text quoted in an error message
 _LOOKED_AT = 20_000  # maximum number of characters searched for keys, because error pages can be megabytes long
-_MIN_SECRET_LENGTH = 6  # minimum length of a key; shorter values are placeholders, and also occur in ordinary words
+_MIN_SECRET_LENGTH = 6  # minimum length of a key; shorter values are placeholders and also occur in ordinary words
 _REDACTED = "[redacted]"
-# API keys, even if the server has masked the middle of them.
+# API keys, even those whose middle the server has masked.
 _KEYS = (
     r"\bBearer\s+[^\s'\"]+"
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"
@@ -383,7 +384,7 @@ def is_blank(text: str) -> bool:
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
     """
-    if "!" <= text[:1] <= "~":  # fast path: almost all texts start with a visible ASCII character
+    if "!" <= text[:1] <= "~":  # fast path: almost all text starts with a visible ASCII character
         return False
     return text.isspace() or all(c.isspace() or is_unseen(c) for c in text)
 
@@ -459,9 +460,9 @@ def hide_credentials(address: str) -> str:
 _LIBPQ = ("host", "hostaddr", "port", "dbname", "user", "password", "passfile", "service", "sslmode")
 
 
-MAX_ARGUMENT_LENGTH = 1_000_000  # maximum length in characters; every later prompt includes every argument
+MAX_ARGUMENT_LENGTH = 1_000_000  # maximum length in characters; every later prompt includes every earlier argument
 
-# Letters and marks that are invisible on their own.
+# Letters and marks that are invisible by themselves.
 _UNSEEN = re.compile(
     "[\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )

@@ -98,7 +98,7 @@ class FlowDebateWarning(UserWarning):
 class FlowDebateError(Exception):
     """Base class of the library's errors: `except FlowDebateError` catches all of them."""
 
-    run: Any = None  # a RunView, whose own layer imports this module
+    run: Any = None  # actually a RunView, but the layer that defines it imports this module
     """View of the run ended by the error, with its transcript, events and raw output so far (a `RunView`); None outside
     a run.
     """
@@ -107,7 +107,7 @@ class FlowDebateError(Exception):
         """Pickle any error: an unpicklable attribute becomes its text, and an unpicklable `run` becomes None."""
         facts, run = vars(self).copy(), self.run
         try:
-            self.run = None  # avoid a cycle, because a run may refer to the error that ended it
+            self.run = None  # avoids a cycle, because a run may refer to the error that ended it
             facts = {name: fact if name == "run" or pickles(fact) else short_repr(fact) for name, fact in facts.items()}
             facts["run"] = run if run is not None and pickles(run) else None
         finally:
@@ -149,7 +149,7 @@ class ConfigurationError(FlowDebateError, ValueError):
             hint = did_you_mean(got, names) if isinstance(got, str) else ""
             hint = hint or ("" if listed in self.problem else f"Choose {listed}")
         self.hint: str = hint
-        # The name `message` is avoided: frameworks such as Inspect expect text in an attribute of that name.
+        # The name `message` is avoided because frameworks such as Inspect expect text in an attribute with that name.
         self.whole_message = message
         """The complete message, if it is about something other than a wrong value; otherwise None."""
         if message is None:

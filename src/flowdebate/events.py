@@ -45,7 +45,7 @@ from flowdebate.runs.events import TextDelta as TextDelta
 from flowdebate.runs.events import TextWithdrawn as TextWithdrawn
 from flowdebate.runs.events import ToolCalled as ToolCalled
 
-if TYPE_CHECKING:  # loaded from the folders of patterns on use, by `__getattr__`
+if TYPE_CHECKING:  # loaded from the patterns' folders on first use, by `__getattr__`
     from flowdebate.patterns.consensus.events import AgentMessage as AgentMessage
     from flowdebate.patterns.consensus.events import ConsensusDecided as ConsensusDecided
     from flowdebate.patterns.consensus.events import CritiqueMade as CritiqueMade
@@ -149,7 +149,7 @@ def __dir__() -> list[str]:
     return sorted([*globals(), "Event", "PatternEvent", *_event_modules()])
 
 
-@cache  # so that all modules that import a union have the same object
+@cache  # cached so that all modules that import a union get the same object
 def _union_of(name: str, places: tuple[str, ...]) -> object:
     """Build the union of all events, or of the given patterns' events."""
     of_patterns = (_SharedEvent, *map(load, places))
@@ -178,7 +178,7 @@ def wire_of(event: object) -> dict[str, Any]:
     characters, where each value counts as ten. It has `path` and `at` if the class is derived from `BaseEvent`. Nothing
     is raised, and `json.dumps(wire, allow_nan=False)` works, whatever the event is.
     """
-    with suppress(Exception):  # a foreign class may not be hashable, and may be anything
+    with suppress(Exception):  # a foreign class may be anything, and need not be hashable
         if isinstance(event, BaseEvent):
             kind: Any = type(event)
             if kind in _SHARED or _is_registered(kind):
@@ -188,9 +188,9 @@ def wire_of(event: object) -> dict[str, Any]:
         wire["name"] = json_data(type(event).__name__)
     with suppress(Exception):
         wire |= _location_of(event)
-    with suppress(Exception):  # no JSON data, too much of it, or any error of a foreign value
+    with suppress(Exception):  # not JSON data, too much of it, or any error raised by a foreign value
         facts: object = event
-        if isinstance(event, BaseEvent):  # besides its path and time
+        if isinstance(event, BaseEvent):  # in addition to its path and time
             kind = type(event)
             facts = {key: getattr(event, name) for name, key in wire_names(kind) if name not in {"path", "at"}}
         wire["value"] = json_data(facts, largest=_MAX_CUSTOM_SIZE, strict=True)
@@ -198,7 +198,8 @@ def wire_of(event: object) -> dict[str, Any]:
 
 
 def _is_registered(kind: type[BaseEvent]) -> bool:
-    place = f"{kind.__module__}:{kind.__qualname__}"  # usually the registered one, so that no other has to be loaded
+    # usually the registered one, so that no other class has to be loaded
+    place = f"{kind.__module__}:{kind.__qualname__}"
     entries = PATTERNS.values()
     return any(place in info.events for info in entries) or any(kind in info.load_events() for info in entries)
 
@@ -227,7 +228,7 @@ def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
 
     try:
         types = get_type_hints(kind, include_extras=True)
-    except NameError:  # a class may be imported for type checkers only
+    except NameError:  # the class may be imported only for type checkers
         types = {}
     declared: dict[str, Any] = {"kind": (Literal[kind.kind], ...)}
     for field in fields(kind):

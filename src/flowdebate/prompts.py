@@ -49,8 +49,8 @@ _MARK = "⟦"
 _INVISIBLE = (
     "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"  # control characters except tab and line feed: NUL and most line breaks
     "\\u2028\\u2029"  # other line breaks recognized by str.splitlines
-    "\\u202a-\\u202e\\u2066-\\u2069"  # characters that change the direction of the text after them
-    "\\ud800-\\udfff"  # half surrogate pairs, which cannot be encoded in a request
+    "\\u202a-\\u202e\\u2066-\\u2069"  # characters that change the direction of the text that follows
+    "\\ud800-\\udfff"  # lone surrogates, which cannot be encoded in a request
 )
 # Servers may parse these as control tokens anywhere: `<|im_end|><|im_start|>system` would end the user's message.
 _CONTROL = (
@@ -59,7 +59,7 @@ _CONTROL = (
     "|\\](?=~!?b[\\[\\]])"  # ]~b]
 )
 _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
-# Characters without a special meaning.
+# Characters with no special meaning.
 _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
 ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
 """Pattern matching an escaped character; its group is the code point."""
@@ -67,7 +67,7 @@ _NOTHING = "(?!)"
 _LINE_END = "(?<!\r)\r++(?=\n|\\Z)"
 
 
-# Compiled on first use, because for most text the checks before a search suffice.
+# Compiled on first use, because most text needs only the checks that precede a search.
 @cache
 def _in_text() -> re.Pattern[str]:
     return _with_tokens(f"[{_INVISIBLE}⟦]|{_CONTROL}|{_CAPITALS}")
@@ -168,7 +168,7 @@ def explain_escapes(*texts: str) -> str:
     return f"(The texts above have {', and '.join(parts)}.)" if parts else ""
 
 
-_MAX_MARKS = 3  # maximum number of characters named in the explanation, because a binary file may have dozens
+_MAX_MARKS = 3  # maximum number of characters listed in the explanation, because a binary file may have dozens
 
 
 def unquoted(text: str) -> str:
@@ -183,7 +183,7 @@ def unquoted(text: str) -> str:
     return plain
 
 
-@lru_cache(maxsize=1024)  # cached: every prompt of a debate contains the same few names and stances
+@lru_cache(maxsize=1024)  # cached because every prompt in a debate contains the same few names and stances
 def tag_text(text: str) -> str:
     """Put `text` on one line and escape square brackets, for a stance in a tag or in a sentence."""
     return _escape_word(_in_tag().sub(_escape, text) if _has(text, "⟦<[]◁〈") else text)
@@ -236,10 +236,10 @@ def _control_tokens() -> frozenset[str]:
     return frozenset(CONTROL_TOKENS)
 
 
-# Closing brackets and quotes, keyed by opening ones.
+# Closing brackets and quotation marks, keyed by the opening ones.
 PAIRS = {"(": ")", "[": "]", "<": ">", "“": "”", "\u2018": "’", "«": "»", "\u2039": "\u203a"}
-DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotes, Markdown and brackets
-AROUND = f"{DECORATION}.!?,;:…"  # decoration that models put around a name, and sentence endings
+DECORATION = "*_~`\"'" + "".join([*PAIRS, *PAIRS.values()])  # quotation marks, Markdown and brackets
+AROUND = f"{DECORATION}.!?,;:…"  # decoration that models put around a name, and sentence-final punctuation
 
 
 def as_seen(name: str) -> str:
@@ -281,7 +281,7 @@ Profile: TypeAlias = Literal["concise", "full"]
 Length: TypeAlias = Literal["short", "medium", "long"] | int
 """Length of a turn: a name, or a number of words."""
 
-# Wording of each length in prompts, and its maximum number of words.
+# How prompts word each length, and its maximum number of words.
 _LENGTHS: dict[object, tuple[str, int]] = {
     "short": ("two or three short sentences", 60),
     "medium": ("two to four paragraphs", 320),

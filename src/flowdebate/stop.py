@@ -126,7 +126,7 @@ class _SingleCondition(Condition):
 
 
 def _as_bool(answer: object, name: str) -> bool:
-    # Comparisons in numpy return its own bool type.
+    # numpy comparisons return numpy's own bool type.
     if type(answer).__name__ in ("bool", "bool_") and hasattr(answer, "dtype"):
         return bool(answer)
     if not isinstance(answer, bool):

@@ -134,7 +134,7 @@ _OTHERS = (
     *_bars("inner_prefix inner_suffix tools_prefix tools_suffix output_start output_end bom separator"),
     *_bars("begin_of_sentence end_of_sentence userprompt endofuserprompt response endofresponse endofsystem"),
     *_bars("BOT CALL_START CALL_END THINK_START THINK_END plamo:bos plamo:eos plamo:pad plamo:op"),
-    # InternLM, Baichuan, MiniCPM, SmolVLM, Yandex, Laguna, T5 and Nemotron
+    # InternLM, Baichuan, MiniCPM, SmolVLM, Yandex, Laguna, T5, Nemotron
     *_bars("action_start action_end interpreter plugin"),
     *_numbered("[UNUSED_TOKEN_{}]", 150),
     *("<eoh>", "<eoa>", "<IMG_CONTEXT>", "<reserved_106>", "<reserved_107>", "<C_Q>", "<C_A>", "<用户>"),

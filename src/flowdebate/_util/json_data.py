@@ -111,7 +111,7 @@ class _Writer:
                 key: self.write(getattr(value, name), depth) for name, key in wire_names(kind) if name not in left_out
             }
         if isinstance(value, AbstractSet):
-            return sorted(self._all(value, depth), key=json.dumps)  # set order differs between processes
+            return sorted(self._all(value, depth), key=json.dumps)  # the order of a set varies between processes
         if isinstance(value, Enum):
             return self.write(value.value, depth)
         return self._leaf(value)

@@ -142,7 +142,7 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",  # nobody can decide this one by one for hundreds of questions
+        on_uncertain="retry",  # nobody can decide this case by case for hundreds of questions
         allow_changes=False,
         plan_item=plans.plan_row,
     )
@@ -194,7 +194,7 @@ class Plans:
             raise misuse("--pattern", pattern, f"There is no pattern {pattern}.{hint} Patterns: {', '.join(PATTERNS)}.")
         self._info = info
         planned = make_plan(info, select_options(info, {**options, info.subject: first}), file=file, begins=True)
-        for key in ("record", "replay"):  # a recording contains the answers of only one run
+        for key in ("record", "replay"):  # a recording contains the answers from only one run
             if getattr(planned.policies, key) is not None:
                 location, field = planned.options.place(key)
                 raise ConfigurationError(location, field, None, "cannot be set for a batch")

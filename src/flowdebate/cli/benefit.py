@@ -206,7 +206,7 @@ async def _read_outcome(store: Store, name: str, questions: Sequence[LabeledQues
     left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0
     for index, question in enumerate(questions):
-        # A repeated question counts as one observation, not as several independent observations.
+        # A repeated question counts as one observation, not as several independent ones.
         shared = str([question.question, question.truth] if cluster is None else question.columns.get(cluster))
         try:
             stored = await store.run(f"{name}-{index}")
@@ -262,7 +262,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
     values = [cell for cell in cells if cell not in (None, "")]
-    if len(cells) == 1:  # CSV has no lists, so they are written as JSON
+    if len(cells) == 1:  # CSV has no list type, so lists are written as JSON
         value = cells[0]
         if isinstance(value, str):
             try:

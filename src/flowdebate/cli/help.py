@@ -312,7 +312,7 @@ _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 @contextmanager
 def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
     """Rewrite a parser error in plain language, stating the problem and what the user probably meant."""
-    typed = list(args)  # copied, because the parser consumes the list
+    typed = list(args)  # copied because the parser consumes the list
     try:
         yield
     except _USAGE_ERROR as error:
@@ -381,7 +381,7 @@ def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter
         if record is not None:
             name, text = record
             if not name.startswith("-"):
-                name = name.partition(" <")[0]  # typer appends the type of an argument
+                name = name.partition(" <")[0]  # typer appends the argument's type
             first, slash, second = name.partition(" / --no-")
             # click shows both forms of a switch, which would take up half the width
             if slash and first == f"--{second}":

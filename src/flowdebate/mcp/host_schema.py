@@ -38,7 +38,7 @@ def _without_refused(part: Any) -> Any:  # noqa: ANN401 - a part of a schema
         if key in ("default", "enum", "examples")
         else _without_refused(value)
         for key, value in part.items()
-        if key not in REFUSED and (key, value) != ("default", None)  # a default of None conveys no information
+        if key not in REFUSED and (key, value) != ("default", None)  # a default of None tells the host nothing
     }
     patterns = part.get("patternProperties")
     if patterns and part.get("additionalProperties") in (None, False):

@@ -111,7 +111,7 @@ async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> 
     run_id = f"judge-{hashlib.blake2b(identity, digest_size=10).hexdigest()}"
     try:
         run = await service.begin(NAME, value, run_id=run_id, seed=seed)
-    except (RunChanged, RunExists):  # the texts were judged by a different model, or for a different user
+    except (RunChanged, RunExists):  # the texts were judged by a different model or for a different user
         return await service.begin(NAME, value, seed=seed)
     return await service.resume(run.run_id) if run.status in RESUMABLE else run
 

@@ -242,7 +242,7 @@ async def serve_stdio(
     try:
         async with keep_warm():
             await create_server(service, allow_sources=allow_sources).run_stdio_async()
-    except* BrokenPipeError:  # the host has disconnected, so nobody reads the answers anymore
+    except* BrokenPipeError:  # the host has disconnected, so nobody is reading the answers
         pass
     finally:
         await service.close(patience)

@@ -131,5 +131,5 @@ def _output() -> Callable[[dict[str, str]], None]:
 
 _shell = sys.modules.get("IPython")
 if _shell is not None and _shell.get_ipython() is not None:
-    # Import in a notebook's first cell, before anyone is waiting for it.
+    # Start the imports in a notebook's first cell, before anyone is waiting for them.
     threading.Thread(target=import_ahead, name="flowdebate import").start()

@@ -356,7 +356,7 @@ class Batch(Generic[OutT, RawT]):
         self._on_uncertain = on_uncertain
         self._allow_changes = allow_changes
         self._options = _store_options(store, self.batch_id, f"{block.name}.batch()")
-        # Raise errors about options here, instead of once for each item in the batch.
+        # Raise errors about options here rather than once per item in the batch.
         make_run(block, None, seed=seed, store=self._options or False, **self._common)
         self._store = None if self._options is None else open_store(self._options.store)
         self._stored: dict[str, StoredRun] = {}
@@ -558,7 +558,7 @@ def _make_item(
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
     """Return the options for durable runs, with an open store and the batch's label; None if there is no store."""
-    # All runs share one store object, and thus its ownership of rows and its group commit.
+    # All runs share one store object, and thus its row ownership and group commits.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)

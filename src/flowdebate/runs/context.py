@@ -28,7 +28,7 @@ T = TypeVar("T")
 _SPECIAL = re.compile(r"[%/\[\]#]")
 
 
-@lru_cache(maxsize=1024)  # cached, because each step of a loop needs the same value
+@lru_cache(maxsize=1024)  # cached because each step of a loop needs the same value
 def escape_path_segment(name: str) -> str:
     """Escape `name` for use in a path, so that different names lead to different paths.
 

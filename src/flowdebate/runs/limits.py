@@ -220,7 +220,7 @@ class Budget:
             self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
         if limits.cost is not None:
             self._check("cost", limits.cost, (self.cost or 0.0) + sum(r.cost for r in flying), reserved.cost)
-        if limits.working_seconds is not None:  # the duration of the new request is unknown
+        if limits.working_seconds is not None:  # how long the new request will take is unknown
             self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)
         self._in_flight.append(reserved)
         return reserved

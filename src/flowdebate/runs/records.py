@@ -61,7 +61,7 @@ class Records:
         if self.closed:
             return
         if isinstance(event, BaseEvent):
-            event.at = event.at or self.now()  # an event that was held back already has a time
+            event.at = event.at or self.now()  # an event that was held back already has a timestamp
             if not event.path:  # an event about a call already has the call's path
                 event.path = path
             if role is not None and isinstance(event, BlockEvent) and event.role is None:

@@ -372,7 +372,7 @@ class Run:
                 await journal.intend(path, "call", digest)
                 self.count_failed(path)
             await charge.begin(model.name, request)
-            started = time.perf_counter()  # excludes the time taken by storing the answer
+            started = time.perf_counter()  # excludes the time spent storing the answer
             if id(model) not in self._opened_models:
                 await self._open(model)
             ACTING.set(None)  # models may themselves start runs

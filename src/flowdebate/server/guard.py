@@ -153,7 +153,7 @@ class Guard:
         request = Request(scope)
         FORWARDED.set(any(map(_FORWARDS.fullmatch, request.headers)))
         try:
-            # The host is checked first, because the origin is compared with it.
+            # The host is checked first because the origin is compared with it.
             _check_host(request.headers, self.options.hosts)
             _check_origin(request)
             self._enter_prefix(scope, request.headers)

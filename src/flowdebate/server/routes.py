@@ -356,7 +356,7 @@ async def logout(front: FrontOf) -> Response:
 @catalog.get("/patterns", responses=responses())
 async def patterns(front: FrontOf) -> list[PatternDescription]:
     """List the patterns that runs can use, and their options."""
-    # A registered block replaces the built-in pattern of the same name.
+    # A registered block replaces the built-in pattern with the same name.
     own_patterns = front.service.patterns
     registered = [
         PatternDescription(name=name, registered=True, subject="input", outline=str(outline(block)))

@@ -36,7 +36,7 @@ _Queue: TypeAlias = "asyncio.Queue[_Item | None]"
 _LOG = logging.getLogger("flowdebate.server")
 # A comment, which readers skip: proxies close connections that stay silent for a minute or so.
 _PING = b": ping\n\n"
-# Browsers reconnect after one second; their default is three or five seconds.
+# Browsers are told to reconnect after one second; their default is three or five seconds.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
 """Maximum number of updates fetched before the reader has received the earlier ones."""
@@ -347,7 +347,7 @@ class _Following:
     def _take(self, update: Update, details: RunDetails) -> None:
         assert self._page is not None  # noqa: S101 - it is what is followed for
         if update.kind == "reset":
-            # A page containing withdrawn events cannot be updated piece by piece.
+            # A page containing withdrawn events cannot be updated piecemeal.
             self._page, self._mark = self._new_page(details), None
             for reader in self.readers:
                 reader.is_behind = True

@@ -348,7 +348,7 @@ class Service(Readership):
         self, recipe: Recipe, block: Block[Any, Any], value: object, labels: Mapping[str, str] | None
     ) -> RunResult[Any]:
         """Run a block without storing the run, using a recipe's model and limits."""
-        self._active.check_queue()  # if the server is full, the request is rejected before any paid call
+        self._active.check_queue()  # if the server is full, the request is rejected before any call is paid for
         run = make_run(
             block,
             value,

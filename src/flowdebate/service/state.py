@@ -85,7 +85,7 @@ class RunSummary(WireModel):
         """Read a stored summary; return None if it is invalid."""
         try:
             return cls.model_validate(data)
-        except ValidationError:  # the summary was written by another version, or imported
+        except ValidationError:  # the summary was imported or written by another version
             return None
 
 

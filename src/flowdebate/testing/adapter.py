@@ -251,7 +251,7 @@ class AdapterConformance:
         """Check that both a call and the framework's request end at the call's deadline."""
         script = _Endless()
         model = make(script)
-        # Warm up, because first calls import a lot of code.
+        # Warm up, because the first calls import a lot of code.
         warm = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert warm.text
         error = await _raised(ModelTimeout, call.ask(model, _request(settings=ModelSettings(timeout=0.2))))

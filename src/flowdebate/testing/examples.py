@@ -221,7 +221,7 @@ class _Drawn:
 
 def answer_of(example: Example, request: HumanRequest) -> object:
     """Return a human's answer, independent of the transcript so far."""
-    if request.problem is not None:  # otherwise the request would be repeated forever
+    if request.problem is not None:  # otherwise, the request would be repeated forever
         problem = (
             f"must have humans with an `ask` function, or humans that accept the answers of examples: {request.problem}"
         )

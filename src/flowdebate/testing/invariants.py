@@ -293,7 +293,7 @@ def reports_failures(run: Played) -> Problems:
     if run.complete and losses and "complete" in (run.raw.status, run.view.status):
         yield f"the run is {run.view.status!r} and its output {run.raw.status!r} despite {len(losses)} losses"
     inside = sum(isinstance(event, RoleFailed) for event in run.view.events) > len(failures)
-    # Failures of inner patterns only affect the run's status.
+    # Failures of inner patterns affect only the run's status.
     if run.complete and run.raw.status != run.view.status and not inside:
         yield f"the run is {run.view.status!r}, but its output is {run.raw.status!r}"
     if run.error is not None and run.view.status != "failed":

@@ -64,8 +64,7 @@ _FORGERIES = (
 )
 # Fragments of questions that a template might fill in or a page might format.
 _MARKUP = ("{not}", "{0}", "{{it}}", "100 %", "%s", "%(name)d", "<b>you</b>", "&amp;", "$me", "*{*_who_}*", "`\\1`")
-# Lone surrogates and null characters are removed before storing, so text containing them would not be restored
-# unchanged.
+# Lone surrogates and null characters are removed before storing, so text containing them would come back changed.
 _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 

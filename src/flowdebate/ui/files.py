@@ -44,7 +44,7 @@ def read_text(path: str, *, megabytes: int) -> str:
                 data = file.read(megabytes * _MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: the path contains a NUL character
         raise BadFile(path, f"cannot be read: {reason_of(error)}") from None
-    if len(data) > megabytes * _MEGABYTE:  # checked after reading, because a pipe or a device has no size
+    if len(data) > megabytes * _MEGABYTE:  # checked after reading, because a pipe or device has no size
         raise BadFile(path, f"is larger than {megabytes} MB")
     try:
         return data.decode("utf-8-sig")
@@ -93,5 +93,5 @@ def problem_of(error: ValidationError) -> str:
 
 def reason_of(error: Exception) -> str:
     """Explain why a file cannot be used, in the operating system's own words."""
-    # str() of an OSError repeats its number and the path; the path is already in the message.
+    # str() of an OSError repeats its number and the path, but the path is already in the message.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

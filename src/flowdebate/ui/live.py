@@ -130,7 +130,7 @@ class Live:
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
             **Live.roles,
-            # Reversed so that the pattern registered first wins if two patterns describe the same role.
+            # Reversed so that the pattern registered first takes precedence if two patterns describe the same role.
             **{role: work for kind in reversed(kinds) for role, work in kind.roles.items()},
         }
         self.work_of_phases: dict[str, str] = {
@@ -467,7 +467,7 @@ class Together(Live):
     def _answered(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block, None)
         del self._awaited[turn.block]  # calls outside of turns do not affect a turn
-        if answer is not None:  # humans already see what they type
+        if answer is not None:  # the human already sees what they are typing
             if answer.truncated:
                 self._flags[turn.agent_name] = "cut_off"
             yield from self.turn_sections(turn, str(answer.output))

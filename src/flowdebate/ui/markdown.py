@@ -89,7 +89,7 @@ def bold(label: str, text: str | None) -> str:
     label_text = f"**{escaped(label)}**"
     return (
         f"{label_text}: {escaped(text or '')}" if text or label_text == "****" else label_text
-    )  # four asterisks without a label would be a horizontal rule
+    )  # four asterisks with no label between them would be a horizontal rule
 
 
 def _section_lines(sections: Iterable[Section]) -> Iterator[str]:

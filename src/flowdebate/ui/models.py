@@ -88,7 +88,7 @@ class AllowedModels:
         """Raise ConfigurationError if the options or `more_models` include a model that is not allowed."""
         if options.base_url is not None and not self.patterns:
             return  # if there are no providers, the names refer to models on that server
-        at_address = options.base_url is not None  # in that case, names do not include a provider
+        at_address = options.base_url is not None  # if so, names do not include a provider
         allowed = [*self.patterns] if at_address else self.names
         for name, models in {**options.reached("model"), "": more_models}.items():
             for model in models:

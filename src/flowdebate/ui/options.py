@@ -71,7 +71,7 @@ def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
     return ConfigurationError(COMMAND, field, got, message=sentence)
 
 
-# Types only used by front ends; types shared with the Python API are in `_util/option_types.py`
+# Types used only by front ends; those shared with the Python API are in `_util/option_types.py`
 
 
 def _address(value: str) -> str:
@@ -103,7 +103,7 @@ SeatEfforts = Annotated[
     explained("must be low, medium or high, or a table of these by speaker or role"),
 ]
 ModelNames = Annotated[list[PlainText], Reach("model"), explained("must be a list of model names")]
-# Nine digits are enough for prices, and a float represents them exactly.
+# Nine digits are enough for prices, and a float can represent them exactly.
 PRICE = re.compile(r"(?:(?P<model>.+)=)?(?P<prompt>\d{1,9}(?:\.\d+)?)/(?P<completion>\d{1,9}(?:\.\d+)?)")
 _PRICE = "must be prices per million tokens, such as 0.25/2 or MODEL=0.25/2"
 PriceTexts = Annotated[list[Annotated[str, Field(pattern=f"^{PRICE.pattern}$")]], NOTHING, explained(_PRICE)]
@@ -389,7 +389,7 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
 class PlanOptions(BaseModel):
     """Options shared by all patterns; each pattern adds its own and rejects those it does not use."""
 
-    # strict: `rounds = "2"` in a file is a mistake; defer_build: listing the commands does not need validators
+    # strict: `rounds = "2"` in a file is a mistake; defer_build: listing the commands needs no validators
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
@@ -640,7 +640,7 @@ class PlanOptions(BaseModel):
         """
         reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
-            if self.from_file(name):  # other values were typed by the user, who may refer to any file
+            if self.from_file(name):  # the user typed the other values and may refer to any file
                 texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
                 reaching[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
         return {name: texts for name, texts in reaching.items() if texts}
@@ -720,7 +720,7 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
     """Find every string in `value`, a value of type `kind`, and what each may refer to according to its type."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type decides
+        yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type takes precedence
     elif origin in (Union, UnionType):
         for part in parts:
             yield from _texts(part, value, reach)

@@ -156,7 +156,8 @@ class PatternPage(ABC):
     def check(self, plan: Plan) -> None:
         """Raise ConfigurationError if the pattern rejects the options; called once, before the first model call."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # ignored here, and issued again when the pattern is built for its run
+            # ignored here because it is issued again when the pattern is built for its run
+            warnings.simplefilter("ignore")
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models

@@ -290,7 +290,7 @@ def _at_address(plan: Plan) -> Plan:
         raise ConfigurationError(place, field, options.model, message=sentence)
     first = next(
         (model for model in seats.values() if model is not None), None
-    )  # for calls outside of any seat, such as summaries
+    )  # for calls that belong to no seat, such as summaries
     return plan if first is None else replace(plan, models={"chat": first, "synthesize": first, **models})
 
 
@@ -510,8 +510,8 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     if changes and "depth" in changes:
         options = without_depth(info.load_page(), options)
     options = {**options, **(changes or {})}
-    # Anyone may have written an imported plan. Its address would receive the prompts, and perhaps an API key from the
-    # environment.
+    # Anyone may have written an imported plan. The address it contains would receive the prompts, and perhaps an API
+    # key from the environment.
     if to_ask and not trusted and (reached := reached_by(run, values)):
         run_id = run.header.run_id
         reached_flags = "; ".join(f"{flag} {', '.join(map(typed, texts))}" for flag, texts in reached.items())
@@ -526,7 +526,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
-        # The exporter may have named any file on this machine, and showing the run would reveal its contents.
+        # The plan may name any file on this machine, and showing the run would reveal its contents.
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if key not in unread}
     location = location or ("options" if changes else None)
@@ -646,7 +646,7 @@ def _foreign_run_error(run: StoredRun, verb: str) -> ConfigurationError:
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
     """Return `plan` with the models and policies of `base`, a plan for the same speakers."""
-    # All runs of a batch share one model object, with its connections, recording and circuit breaker.
+    # All runs in a batch share one model object, including its connections, recording and circuit breaker.
     models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
     speakers = [replace(member, model=models.get(_name_of(member.model), member.model)) for member in plan.speakers]
     shared: dict[str, Any] = {name: getattr(base, name) for name in ("models", "seats", "apply", "policies", "archive")}

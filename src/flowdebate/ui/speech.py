@@ -130,7 +130,7 @@ class Speech:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
                     turn.was_asked = True
-                if call.error is not None:  # any text streamed by the call is void
+                if call.error is not None:  # text streamed by a failed call is void
                     yield from self._close(call.path, void=call.error)
             case CallRetried() | CallFellBack() as trouble:
                 yield from self._close(trouble.path, void=trouble.message)
@@ -196,7 +196,8 @@ class Speech:
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded
         if turn is not None and turn.recorded and (turn.answered or not turn.was_asked):
-            last = clean_text(turn.text).strip()  # cleaned as in the transcript, which has no lone surrogates
+            # cleaned in the same way as the transcript, which has no lone surrogates
+            last = clean_text(turn.text).strip()
             if not last.startswith(turn.recorded.strip()):
                 yield from self._whole(finished.path, finished.block, finished.at, turn.recorded)
         self._turns.pop(finished.path, None)

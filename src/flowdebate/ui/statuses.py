@@ -66,7 +66,7 @@ def status_text(status: str) -> str:
     >>> status_text("left_behind"), status_text("paused")
     ('left behind', 'paused')
     """
-    return STATUSES[status].words if status in STATUSES else status  # a newer version may share the store
+    return STATUSES[status].words if status in STATUSES else status  # a newer version may be using the same store
 
 
 def status_mark(status: str) -> str:

@@ -80,7 +80,7 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
         names = content.split("\n", 1)[0].split(delimiter)
         return column in [name.strip().strip('"') for name in names]
 
-    # csv.Sniffer guesses by frequency, and questions are full of commas. A column's name is reliable.
+    # csv.Sniffer guesses by frequency, and questions are full of commas. A column name is more reliable.
     delimiter = max(",;\t", key=has_column)
     allow_long_cells(content)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)

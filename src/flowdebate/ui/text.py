@@ -79,7 +79,7 @@ def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str
     >>> cost_text(0.0, "USD"), cost_text(0.000213, "USD by genai-prices 0.2.3 of 2026-11-09", complete=True)
     ('0.00 USD', '0.00021 USD by genai-prices 0.2.3 of 2026-11-09')
     """
-    # Two significant digits, without exponents such as 2.1e-05.
+    # Two significant digits, never in exponent form such as 2.1e-05.
     amount = f"{cost:,.2f}" if not cost or cost >= 1 else f"{float(f'{cost:.2g}'):.12f}".rstrip("0")
     unit = in_line(prices or "")
     return f"{amount} {unit if complete else unit.partition('by ')[0]}".rstrip()
@@ -115,7 +115,7 @@ def escape_json(text: str) -> str:
         char = match[0]
         if not acts_or_hides(char):
             return char
-        return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]  # JSON itself does not escape DEL
+        return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]  # JSON itself does not require DEL to be escaped
 
     return _SUSPICIOUS.sub(escape, text)
 

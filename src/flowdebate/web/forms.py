@@ -205,7 +205,7 @@ def form_of(
     folded: dict[str, list[Field]] = {panel: [] for panel in ("Format", "Focus", *get_args(Panel), "Material", "Other")}
     front: list[Field] = []
     for name in options.model_fields:
-        # People are chosen next to the speakers, and options that the server would reject are left out.
+        # People are chosen next to the speakers, and options that the server would reject are omitted.
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not is_option_allowed(options, name):
             continue
@@ -436,7 +436,7 @@ def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
     return _FLAG.sub(lambda match: f"“{_LABELS.get(keys[match[1]], _label(keys[match[1]]))}”", plain)
 
 
-# Requests to people on pages: who asks, the contributions so far, and the contributions since the answer
+# Requests to people on pages: who is asking, the contributions so far, and those since the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,7 +451,7 @@ class OpenRequest:
     def of(cls, pending: PendingInput) -> OpenRequest:
         """Build the request; it is blind if the recipient chooses a winner among the stances of all speakers."""
         parts = parse_request(pending.shown)
-        # Only judges pick a winner from several stances; other requests have no names to hide.
+        # Only judges pick a winner from several stances; in other requests, there are no names to hide.
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
         stances: Sequence[str] = next(
             (part_["enum"] for part_ in (part, *part.get("anyOf", ())) if "enum" in part_), []
@@ -499,7 +499,7 @@ def contributions_since(document: Document, answer: object) -> list[Turn]:
     positions = [
         at for at, entry in enumerate(entries) if isinstance(answer, str) and entry.text.strip() == answer.strip()
     ]
-    # The last match, because an earlier contribution may contain the same words.
+    # Use the last match, because an earlier contribution may contain the same words.
     return [
         Turn(number=at + 1, entry=entry, party=parties.get(entry.name), call=None)
         for at, entry in enumerate(entries)

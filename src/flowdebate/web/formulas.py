@@ -30,8 +30,8 @@ _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
     r"|\\\[(?P<brackets>.{1,1000}?)\\\]"
     r"|\\\((?P<parentheses>.{1,1000}?)\\\)"
-    # Two amounts of money do not enclose a formula: a formula neither begins nor ends with a space, and no digit
-    # follows it.
+    # Two dollar amounts do not enclose a formula: a formula neither begins nor ends with a space, and is not followed
+    # by a digit.
     r"|\$(?P<line>(?![\s$])(?:[^$\\\n]|\\.){1,1000}?(?<!\s))\$(?!\d)",
     re.DOTALL,
 )

@@ -206,7 +206,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     speaking = [
         (
             names.get(turn.agent_name) or Party(name=turn.agent_name, about=turn.stance or "", number=number),
-            # the end of the text, because the text is still growing
+            # the end of the text, because it is still growing
             text[-_LIVE_TEXT:],
         )
         for number, (turn, text) in enumerate(live_state.speaking, len(names))
@@ -222,7 +222,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
     return render("notebook/live", sheet=sheet, run=run, style=style_of("notebook/style.css"), **context)
 
 
-# Excerpts: sections cut to a size that a notebook can hold
+# Excerpts: sections cut to a size that fits in a notebook
 
 _MAX_TEXT_LENGTH = 20_000
 """Maximum length of a single text field in characters."""
@@ -366,7 +366,7 @@ def _cut_row(section: ReportSection) -> ReportSection:
             rows = tuple(tuple(shortened(cell, _CELL) for cell in row) for row in section.rows[:_ROWS])
             return Table(head=section.head, rows=rows)
         case Points():
-            # Not capitalized, because many items begin with the name of a model or a system.
+            # Not capitalized, because many items begin with the name of a model or system.
             items = tuple(shortened(item, _SENTENCE) for item in section.items[:_ROWS])
             return Points(items=items, lead=shortened(section.lead, _SENTENCE))
         case _:

@@ -42,7 +42,7 @@ _INDENTED = re.compile(r"\n[ \t]*")
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
-    "heading_open": '<p class="head">',  # not a heading element, because it does not belong to the page's outline
+    "heading_open": '<p class="head">',  # not a heading element, because it is not part of the page's outline
     "heading_close": "</p>",
     "blockquote_open": "<blockquote>",
     "blockquote_close": "</blockquote>",
@@ -78,7 +78,7 @@ _HTML = {
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
 
-# Placeholders for span boundaries while text is parsed. They are punctuation, because a letter next to `**` would
+# Placeholders for span boundaries while text is being parsed. They are punctuation, because a letter next to `**` would
 # change its meaning.
 _MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
 _MARKED = re.compile(f"{_MARK}(\\d+)([{_BEGINS}{_ENDS}])")
@@ -113,7 +113,7 @@ def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
     return _prose(text, tuple(spans))
 
 
-@lru_cache(maxsize=1024)  # Cached because pages are rendered on every request, while most contributions stay the same.
+@lru_cache(maxsize=1024)  # Cached because pages are rendered on every request, but most contributions stay the same.
 def _prose(text: str, spans: tuple[Span, ...]) -> Markup:
     if spans:
         text = _with_marks(text.translate(_UNMARKED), spans)
@@ -227,11 +227,11 @@ class _Writer:
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
-                # When browsers determine a direction, they ignore text in nested elements that have their own
-                # direction.
+                # When determining the direction of text, browsers ignore nested elements that have their own direction.
                 if token.type in _CONTAINERS or (token.type == "list_item_open" and not tokens[index + 1].hidden):
                     token.attrSet("dir", _direction(tokens[index:]) or "ltr")
-                elif token.type in _DIRECTED:  # numbers alone keep the direction of their table or list
+                # elements containing only numbers keep the direction of their table or list
+                elif token.type in _DIRECTED:
                     token.attrSet("dir", "auto" if _direction(tokens[index : index + 3]) else "")
         self.write(tokens)
         self._directed = False
@@ -255,7 +255,7 @@ class _Writer:
                     self._enclosed("<code>", token.content, "</code>")
                 case "fence" | "code_block":
                     self._pieces.append('<pre tabindex="0">')
-                    if info := token.info.strip():  # the name of the language is visible in the plain text as well
+                    if info := token.info.strip():  # the language name is visible in the plain text as well
                         self._enclosed("<small>", info, "</small>\n")
                     self._enclosed("<code>", token.content.rstrip("\n"), "</code></pre>")
                 case "list_item_open":
@@ -270,7 +270,7 @@ class _Writer:
                 case "image":
                     self.write(token.children or ())
                     self._address(token, "src")
-                case "th_open" | "td_open" if "right" in str(token.attrs):  # right-aligned figures
+                case "th_open" | "td_open" if "right" in str(token.attrs):  # right-aligned numbers
                     self._pieces.append(self._directed_tag(_HTML[token.type].replace(">", ' class="num">'), token))
                 case "strong_open" | "strong_close" if token.markup == "__":  # an identifier in code, such as __init__
                     self._text("__")
@@ -466,7 +466,7 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
     # The last line may be incomplete, and a second line may turn the first into a table header.
     if line + 2 < len(lines):
         return True
-    # After a blank line, a punctuation character or a number may still turn out to begin an item of the preceding list.
+    # After a blank line, a punctuation mark or a number may still turn out to begin an item of the preceding list.
     return not lines[line - 1] and lines[line].lstrip(" ")[:1].isalpha()
 
 

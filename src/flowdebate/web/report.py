@@ -49,7 +49,7 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
     journal = "".join(f"{line}\n" for line in lines).encode()
     if len(journal) > _MEGABYTES * 1_000_000:
         raise BadFile(f"run {evidence.run.header.run_id}", f"its journal is larger than {_MEGABYTES} MB")
-    # mtime=0 makes the same journal always produce the same file
+    # with mtime=0, the same journal always produces the same file
     packed = base64.b64encode(gzip.compress(journal, mtime=0)).decode()
     return await _page(evidence, journal, packed)
 
@@ -150,7 +150,7 @@ async def verify_report(
         problems.extend(_differences(html, rendered))
     if not problems:
         return finding
-    # Another version may render the same run differently, which does not indicate tampering.
+    # Another version may render the same run differently; that alone does not indicate tampering.
     if finding.outcome == "verified" and made_by != __version__ and digest == hash_claimed:
         problems.append(
             f"The report was created by flowdebate {made_by}, but this is {__version__}. Verify it with that version."
@@ -173,7 +173,7 @@ def _unpacked(packed: str, source: str) -> bytes:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
         raise BadFile(source, f"its journal is not valid base64: {error}") from None
-    # `gzip.decompress` has no size limit, and a few kilobytes may unpack to gigabytes.
+    # `gzip.decompress` has no size limit, and a few kilobytes may decompress to gigabytes.
     reader = zlib.decompressobj(wbits=31)
     try:
         journal = reader.decompress(data, _MEGABYTES * 1_000_000)

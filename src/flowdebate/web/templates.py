@@ -75,9 +75,9 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flowdebate.web"),
         autoescape=True,
-        auto_reload=False,  # Otherwise, every piece of a live page would check whether its template has changed.
+        auto_reload=False,  # Otherwise, each piece of a live page would check whether its template has changed.
         undefined=StrictUndefined,
-        # Escaping only handles markup, not characters that hide or reverse text.
+        # Escaping handles only markup, not characters that hide or reverse text.
         finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -87,7 +87,7 @@ def _environment() -> Environment:
         cited=cited,
         inline=inline,
         json=as_json,
-        exact=json.dumps,  # ASCII only, so `finalize` finds no hidden characters in it
+        exact=json.dumps,  # ASCII only, so that `finalize` finds no hidden characters in it
         words=_humanize,
         singular=_singular,
         error=_humanize_error,

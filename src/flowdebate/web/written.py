@@ -49,7 +49,7 @@ def as_toml(request: Mapping[str, Any]) -> str | None:
         return None
     plan = {"pattern": info.name, info.subject: request["question"], **(request.get("options") or {})}
     plan |= {key: request[key] for key in ("seed",) if request.get(key) is not None}
-    tables = {  # In TOML, tables must follow all plain values.
+    tables = {  # In TOML, tables must come after all plain values.
         key: value
         for key, value in plan.items()
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value)

@@ -26,7 +26,7 @@ from flowdebate.store.base import COMPLETE, GIVEN_UP, RunHeader, Store, StoredRu
 from flowdebate.workers.queue import DELIVERIES, QueuedRunStatus, RunQueue, read_queue
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{2,199}")
-# Maximum time to wait for a delivery to end, and interval between two checks, in seconds.
+# Maximum time to wait for a delivery to end, and the interval between checks, both in seconds.
 _PATIENCE, _PAUSE = 10.0, 0.05
 
 
@@ -146,7 +146,7 @@ class Workers:
                 await self.store.add(queued, ())
             except RunExists:
                 stored = await self._find_existing(queued.header, seeded=seed is not None)
-            # Deliver an existing run too, because the client that stored it may have died before queueing it.
+            # Deliver existing runs too, because the client that stored the run may have died before queueing it.
             if stored.status in ("queued", "running"):
                 await self._deliver(stored.header)
         return stored.header.run_id
@@ -232,7 +232,7 @@ class Workers:
 
     async def status(self, run_id: str) -> QueuedRunStatus:
         """Return the status of the run; raise RunNotFound for an unknown one."""
-        # Read the run last: a worker that abandons a run stores the reason with the run before ending the delivery.
+        # Read the run last: a worker abandoning a run stores the reason with the run before it ends the delivery.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-import pickle  # used only to write a pickle, and to check that it is rejected
+import pickle  # used only to write a pickle and to check that it is rejected
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ WITH waiting AS NOT MATERIALIZED (
 )
 SELECT least(coalesce(max(turn), %(first)s), %(last)s) FROM turns
 """
-# Rows with a different marker are not read, because DBOS would unpickle them and thus execute their contents.
+# Rows with a different marker are not read, because DBOS would unpickle them and thereby run code hidden in them.
 _PROBLEM = """
 SELECT delivery.serialization, coalesce(ended.output, delivery.output), coalesce(ended.error, delivery.error)
 FROM "{schema}".workflow_status AS delivery LEFT JOIN "{schema}".workflow_output AS ended USING (workflow_uuid)
@@ -128,7 +128,7 @@ def read_queue(workers: Workers) -> QueueState:
     )
 
 
-WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow here
+WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow used here
 _TURNS = 2**24
 """Number of turns per priority, out of 2**31 in DBOS; few are needed, because numbering restarts when the queue is
 empty.
@@ -137,7 +137,7 @@ ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that 
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's latest delivery: waiting, taken by a worker, ended, failed, or cancelled."""
-_DEATHS_TOGETHER = 2  # number of worker deaths, with other runs in progress, after which the run is executed alone
+_DEATHS_TOGETHER = 2  # number of worker deaths, with other runs in progress, after which a run is executed alone
 
 # DBOS statuses, mapped to the names used here.
 DELIVERIES: Mapping[str, Delivery] = {
@@ -288,7 +288,7 @@ class RunQueue:
             yield
         except Exception as error:
             address = Address(self.url, schema=self.schema, timeout=10.0, patience=2.0)
-            cause = getattr(error, "orig", error)  # SQLAlchemy's error wraps the driver's
+            cause = getattr(error, "orig", error)  # SQLAlchemy's error wraps the driver's error
             if not address.is_error(cause):
                 raise
             raise StoreError(address.name, address.describe(cause)) from None
@@ -324,7 +324,7 @@ class RunQueue:
             return FOREIGN if rows else None
         try:
             output, error = (None if text is None else json.loads(text) for text in rows[0][1:])
-        except ValueError:  # forged text with this library's marker
+        except ValueError:  # forged text that carries this library's marker
             return FOREIGN
         problem = output.get("problem") if isinstance(output, dict) else None
         failure = error.get("message") if isinstance(error, dict) else None
@@ -385,7 +385,7 @@ class RunQueue:
             load_input=False,
             load_output=False,
         )
-        # Compare the full id, because another run's id may consist of this one followed by "/" and more.
+        # Compare the full id, because another run's id may consist of this one followed by "/" and more text.
         return [workflow for workflow in workflows if workflow.workflow_id.rpartition("/")[0] == encode_text(run_id)]
 
     def active(self, run_id: str) -> list[str]:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-DEATHS_ALONE = 3  # number of worker deaths, with no other run in progress, after which the run is abandoned
-STRANDED = 60.0  # time in seconds for which a run waits for a worker of its version before it is rejected
-# Minimum time in seconds for which a worker must be absent, because a server restart briefly affects all workers.
+DEATHS_ALONE = 3  # number of worker deaths, with no other run in progress, after which a run is abandoned
+STRANDED = 60.0  # time in seconds that a run waits for a worker of its version before it is rejected
+# Minimum time in seconds that a worker must be absent, because a server restart briefly affects all workers.
 GRACE = 1.0
 _PAGE = 500
 _ONE_AT_A_TIME = 0x464C4452  # first half of the key of the advisory lock for sweeps: "FLDR"
@@ -88,7 +88,7 @@ class Reaper:
             }
             alive = set(await self._ask(_ALIVE))
             dead = [name for name, workflow in taken_deliveries.items() if number_of(workflow.executor_id) not in alive]
-            # Do this concurrently, because each take may have to wait to see whether the owner comes back.
+            # Do this concurrently, because each take may have to wait and see whether the owner comes back.
             await asyncio.gather(
                 *(self._redeliver(taken_deliveries[name]) for name in self._long_enough("delivery", dead))
             )
@@ -122,7 +122,7 @@ class Reaper:
                     )
                     await store.finish(run_id, "dead_letter", {**(stored.outcome or {}), "error": reason})
                 else:
-                    # Set the status "queued", so that the next take does not count as a recovery.
+                    # Set the status to "queued", so that the next take does not count as a recovery.
                     await store.finish(run_id, "queued", stored.outcome)
                     name = delivery.workflow_id
                     await asyncio.to_thread(queue.redeliver, name, run_id, history, delay=history.delay)

@@ -51,7 +51,7 @@ COOLDOWN = 10.0
 _PAUSE, _MAX_PAUSE = 0.1, 5.0
 # maximum number of attempts to resume a run while its store is unreachable, spread over at least ten minutes
 _TRIES = 100
-_SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps for each store sweep, which reads all runs in progress
+_SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps per store sweep, which reads all runs in progress
 
 
 class _WorkerStore(Draining):
@@ -108,7 +108,7 @@ class _Provider:
         """Return whether to retry a failed run later, because its provider became unavailable only recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
-        # Errors indicating an unavailable provider: another call would fail as well.
+        # Errors that indicate an unavailable provider: another call would fail too.
         temporary = (ModelUnavailable, ProviderFailed, RateLimited, ModelTimeout)
         is_away = isinstance(error, CircuitOpen) or (isinstance(error, temporary) and error.transient)
         if not is_away or not self._outage:
@@ -157,7 +157,7 @@ class Worker:
 
         async def drain() -> None:
             await stop.wait()
-            self._store.stop()  # takes effect whatever the worker is waiting for
+            self._store.stop()  # takes effect no matter what the worker is waiting for
 
         draining = asyncio.ensure_future(drain())
         try:
@@ -220,7 +220,8 @@ class Worker:
                 "name": deliveries.name,
                 "system_database_url": deliveries.url,
                 "dbos_system_schema": deliveries.schema,
-                "application_version": deliveries.version,  # by default, this would be a hash of this library's source
+                # by default, this would be a hash of this library's source code
+                "application_version": deliveries.version,
                 # By default, DBOS gives all workers the same id, so they would repeat each other's work.
                 "executor_id": self.id,
                 "sys_db_pool_size": 5,
@@ -306,7 +307,7 @@ class Worker:
         for tries_left in reversed(range(_TRIES)):
             try:
                 if away:
-                    # this worker may still own the run, in which case it could not take it again
+                    # this worker may still own the run and then could not take it again
                     await self._store.release(run_id)
                 return await self._once(run_id, history, delivered, failed=away)
             except RunConflict:
@@ -348,7 +349,7 @@ class Worker:
             model=workers.model,
             limits=limits,
             observe=workers.observe,
-            retry_dead_letter=True,  # the reaper counts deaths, and does not deliver runs that it has abandoned
+            retry_dead_letter=True,  # the reaper counts deaths and does not deliver runs that it has abandoned
         )
         run.accounts = self._accounts.of(stored.header.labels)
         self._provider.runs[run_id] = (run, history)

@@ -69,7 +69,7 @@ async def load_run(
     if on_uncertain not in ("retry", "raise"):
         raise ConfigurationError(location, "on_uncertain", on_uncertain, choices=("retry", "raise"))
     stored = await opened.run(run_id)
-    # Anybody may read a complete run; `take` rejects a run that still has an owner.
+    # Anyone may read a complete run; `take` rejects a run that still has an owner.
     unanswered = asks_again and stored.status in COMPLETE and has_unanswered(await opened.steps(run_id))
     owned = stored.owned or stored.status not in COMPLETE or unanswered
     if owned:

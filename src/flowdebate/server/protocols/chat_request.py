@@ -339,7 +339,7 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     # Newest first, because the question refers to the most recent messages.
     for name, message in reversed(messages):
         text = message.strip()
-        if len(text) > _LONG:  # debates end with their result, so most of the space goes to the end
+        if len(text) > _LONG:  # debates end with their result, so most of the space is given to the end
             text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
         line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):

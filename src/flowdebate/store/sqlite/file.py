@@ -313,7 +313,7 @@ class Disk:
         while (finish := self._waiting.get()) is not None:
             if self.lost is None:
                 try:
-                    # SQLite creates this file on the first write, and names it after the real file
+                    # SQLite creates this file on the first write and names it after the real file
                     if self._handle is None:
                         self._handle = os.open(f"{os.path.realpath(self._path)}-wal", os.O_RDWR)
                     _sync(self._handle)

@@ -108,7 +108,7 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
     folded, parts = (filters.get("text") or "").casefold(), None
     if encode_text(folded) == folded:  # almost always true; if not, the connection would encode the arguments
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MAX_PARTS)
-        # This is FTS5 syntax.
+        # This is FTS5 query syntax.
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None
     if parts is not None and connection.execute(_HAVE_PARTS, (parts,)).fetchone()[0] == _MANY:
         parts = None

@@ -37,7 +37,7 @@ def normal(seed: int, item: int, view: int, slot: int) -> float:
     >>> normal(0, 0, 0, 0) == normal(0, 0, 0, 0), normal(0, 0, 0, 0) == normal(0, 0, 0, 1)
     (True, False)
     """
-    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are the best mixed
+    return _quantile(_draw(seed, item, view, slot) >> 48)  # the upper bits are mixed most thoroughly
 
 
 def uniform(seed: int, item: int, view: int, slot: int) -> float:

@@ -88,7 +88,7 @@ class LivePage:
         match event:
             case TurnStarted():
                 self._turns[event.path] = event.agent_name
-                # A function's turn has no call, and must not be given the previous turn's call.
+                # A function's turn has no call of its own and must not be given the previous turn's call.
                 self._last.pop(event.agent_name, None)
                 if event.agent_name not in self._names:
                     position, number = event.stance or "", len(self._names)
@@ -115,7 +115,7 @@ class LivePage:
         for turn, text in self._live.speaking:
             self._growing.setdefault(turn.path, GrowingProse()).grow(text)
         self._sum_up()
-        # Keyed by id, so a piece that has changed several times since the last message is only rendered once.
+        # Keyed by id, so that a piece that has changed several times since the last message is rendered only once.
         new, self._new = self._new, {}
         pieces = []
         for name, (at, template, values) in new.items():
@@ -165,7 +165,7 @@ class LivePage:
             **record,
         }
         message = {"kind": "page", "whole": complete, "pieces": pieces, "speaking": speaking, **fields}
-        # A model may send half of a surrogate pair, which cannot be encoded.
+        # A model may send half a surrogate pair, which cannot be encoded.
         return clean_text(json.dumps(message, ensure_ascii=False, separators=(",", ":")))
 
     def _put(self, name: str, at: str, template: str, *values: object) -> None:

@@ -180,7 +180,7 @@ def _call(
     parties: Mapping[str, Party],
 ) -> Call:
     speaker = turn_at(step.place, turns)
-    # When a block repeats a request, the path gets a `#` and a number, and only the first request has a role.
+    # When a block repeats a request, a `#` and a number are added to the path, and only the first request has a role.
     call = requests.get(step.place) or requests.get(step.place.partition("#")[0])
     usage, refused = step.usage, step.refused
     prompts = [request.prompt_tokens for request in refused] + ([usage.prompt_tokens] if usage else [])
@@ -251,7 +251,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
     if not timed or len(timed) > _MAX_DRAWN:
         return Trace(calls=calls)
     begins = min(call.starts or 0.0 for call in timed)
-    # A replayed run, or a run with instant answers, may take no time.
+    # A replayed run, or a run whose answers are instant, may take no time.
     lasts = max(max((call.starts or 0.0) + (call.seconds or 0.0) for call in timed) - begins, 0.001)
     step = next((interval for interval in _STEPS_OF_TIME if lasts / interval <= _TICKS), lasts / _TICKS)
     names = list(dict.fromkeys(call.who for call in timed))
@@ -265,7 +265,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
             key=lambda timed_call: timed_call.starts or 0.0,
         ):
             start, width = (call.starts or 0.0) - begins, call.seconds or 0.0
-            # If a speaker's calls overlap, as in a panel, they are drawn one below the other.
+            # If a speaker's calls overlap, as in a panel, they are drawn below one another.
             lane = next((at for at, ends in enumerate(lanes) if ends <= start), len(lanes))
             lanes[lane : lane + 1] = [start + width]
             x = _LEFT + _WIDTH * start / lasts

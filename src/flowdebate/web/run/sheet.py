@@ -239,7 +239,7 @@ def _take_call(calls: list[Call], text: str) -> Call | None:
     turn is returned instead.
     """
     for call in calls:
-        # A turn may end with its last full sentence, or add a line to the model's text.
+        # A turn may be cut to its last full sentence, or add a line to the model's text.
         if call.text.strip() and (call.text.strip() in text or text in call.text):
             calls.remove(call)
             return call

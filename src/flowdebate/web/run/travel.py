@@ -117,7 +117,7 @@ _PASS = re.compile(r"\[\d+\]")
 """Pattern matching the number of a round, or of another loop iteration, in a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
-# The time for a comparison is proportional to the product of the lengths.
+# A comparison takes time proportional to the product of the two lengths.
 _MAX_COMPARED = 4_000_000
 """Maximum number of word pairs to consider when comparing two texts."""
 _ALIKE = 0.4
@@ -190,7 +190,7 @@ def changes(one: str, other: str) -> list[Piece]:
     if len(before) * len(after) > _MAX_COMPARED:
         return _pieces(("del", one), ("ins", other))
     changes_found: list[tuple[Kind, str]] = []
-    # `autojunk` would ignore all frequent words, such as "the", in texts of 200 or more words.
+    # `autojunk` would ignore all frequent words, such as "the", in text of 200 or more words.
     for _, start, end, begin, stop in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         removed, right = "".join(before[start:end]), "".join(after[begin:stop])
         changes_found += [("same", removed)] if removed == right else [("del", removed), ("ins", right)]
@@ -302,7 +302,7 @@ def _side(call: Call, pieces: Sequence[Piece] | None, without: Kind, *, label: b
     pieces_shown = (
         [Piece("same", call.text)] if pieces is None else [piece for piece in pieces if piece.kind != without]
     )
-    # Leading spaces and line breaks become separate pieces, because changes to them do not matter.
+    # Leading spaces and line breaks become separate pieces, because changes to them are irrelevant.
     parts = ((piece.kind, text) for piece in pieces_shown for text in _MARGIN.split(piece.text) if text)
     return Side(
         call=call,
