@@ -67,7 +67,7 @@ MISUSE = {
 }
 """Error message for each command line; None tests only the format."""
 TYPER = {
-    "debat Q": ("There is no command debat here. Did you mean debate?",),
+    "debat Q": ("unknown command debat. Did you mean debate?",),
     "debate Q --moderater": ("unknown option --moderater. Did you mean --moderator?",),
     "debate Q --xyzzy": ("unknown option --xyzzy.\n",),
     "runs render": ("FILE is required.",),

@@ -90,7 +90,7 @@ EXAMPLES = {
     ),
     "watch": ("flowdebate runs watch 3f2a91c0", "flowdebate runs watch --last --json"),
     "flowdebate": (
-        'flowdebate debate "Should private cars be banned from city centres?"',
+        'flowdebate debate "Should private cars be banned from city centers?"',
         "flowdebate review --diff main..HEAD",
     ),
     "runs": ("flowdebate runs", "flowdebate runs show 3f2a91c0"),
@@ -168,7 +168,7 @@ class Group(TyperGroup):
 
     def unknown_command(self, name: str) -> str:
         """Return the error message for a command that is not in the group."""
-        return f"There is no command {name} here. {did_you_mean(name, self.commands)}".rstrip()
+        return f"unknown command {name}. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         _write_forms(EXAMPLES[self.name or PROGRAM], formatter)
@@ -201,10 +201,10 @@ class Commands(Group):
 
     def unknown_command(self, name: str) -> str:
         if " " in name.strip():  # command names contain no spaces, so this is a question
-            return f'There is no command "{name}". To debate a question: flowdebate debate "…"'
+            return f'unknown command "{name}". To debate a question: flowdebate debate "…"'
         for group in GROUPS:
             if name in getattr(self.commands[group], "commands", ()):
-                return f"There is no command {name} here. Did you mean flowdebate {group} {name}?"
+                return f"unknown command {name}. Did you mean flowdebate {group} {name}?"
         return super().unknown_command(name)
 
     def listed(self, _: Context) -> Iterable[str]:

@@ -296,7 +296,7 @@ class DebatePage(PatternPage):
         ],
     }
     examples: ClassVar[tuple[str, ...]] = (
-        'flowdebate debate "Should private cars be banned from city centres?"',
+        'flowdebate debate "Should private cars be banned from city centers?"',
         'flowdebate debate "Which database?" --debater anna="Postgres is enough" --debater ben="We need Cassandra"',
         'flowdebate debate "Should we cap rents?" --moderator --max-rounds 3 --schedule swap --markdown rents.md',
     )
