@@ -47,7 +47,7 @@ def load_debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     del sys.modules["debates"]
 
 
-def test_the_modules_of_the_containers_exist(load_debates: ModuleType) -> None:
+def test_the_modules_named_by_the_containers_exist(load_debates: ModuleType) -> None:
     """The server's command names a function that returns a Service.
 
     The workers' command names one that returns Workers.
@@ -158,6 +158,6 @@ def test_locked_versions_satisfy_the_project(name: str) -> None:
         ("cp313-cp313-macosx_11_0_arm64", False),
     ],
 )
-def test_wheel_hashes_of_the_image_are_locked(tag: str, fits: bool) -> None:  # noqa: FBT001
+def test_wheel_hashes_for_the_image_are_locked(tag: str, fits: bool) -> None:  # noqa: FBT001
     """The wheels are for Linux with glibc, on two architectures and all supported Python versions."""
     assert lock.fits(Tag(*tag.split("-", 2))) is fits

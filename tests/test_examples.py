@@ -146,7 +146,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
     assert f"Finished after {rounds} rounds: {reason}" in capsys.readouterr().out
 
 
-def test_the_briefing_of_the_moderator_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_moderator_briefing_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("moderated_debate")
     raw = example.main(make_model(None))
     assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]

@@ -187,7 +187,7 @@ def test_a_human_answers_through_the_graph() -> None:
 
 
 def test_a_failed_graph_resumes_the_debate() -> None:
-    """Invoking the graph again on the same thread does not repeat requests that were answered."""
+    """Invoking the graph again on the same thread does not repeat answered requests."""
     from langgraph.checkpoint.memory import InMemorySaver
 
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)

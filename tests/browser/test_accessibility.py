@@ -126,7 +126,7 @@ def public_path(stage: Stage, name: str, live: str) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_forced_colors_hide_no_control(stage: Stage, visit: Callable[[str], Visit], scheme: Any) -> None:
+def test_forced_colors_do_not_hide_controls(stage: Stage, visit: Callable[[str], Visit], scheme: Any) -> None:
     pages = visit(stage.url)
     travel = pages.open(PAGES["travel"])
     force_colors(travel, scheme)

@@ -116,7 +116,7 @@ def page(visitor: Visit) -> Page:
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) -> None:
-    """axe-core finds no violation with all folds open."""
+    """axe-core finds no violations with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)
     page.goto(stage.pages + path)

@@ -179,7 +179,7 @@ def test_the_presentation_can_be_controlled_by_keyboard(stage: Stage, owner_visi
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("shows", ["run", "present", "vote"])
 def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
-    """axe-core finds no violation on any slide, and nothing scrolls sideways at any width."""
+    """axe-core finds no violations on any slide, and nothing scrolls sideways at any width."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     address = shared(stage, "vote" if shows == "vote" else "run")
     page = stranger.open(f"{address}/present" if shows == "present" else address)

@@ -182,7 +182,7 @@ def test_stored_runs_are_audited(store: Path) -> None:
 
 
 def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
-    """Without votes by readers, the comparison is left out of the table, the findings and the document."""
+    """Without reader votes, the comparison is left out of the table, the findings and the document."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
         run_id = run_debate(on)
     assert "readers" not in run_audit()

@@ -547,8 +547,8 @@ def failed_question(question: str) -> BatchItem[Any]:
     return BatchItem(index=2, row=None, question=question, run_id="b-2", seed=1, status="failed", error=error)
 
 
-def test_warnings_of_all_questions_are_shown_once(question_folder: Path) -> None:
-    """Three questions that produce the same warning print it only once."""
+def test_a_warning_shared_by_all_questions_is_shown_once(question_folder: Path) -> None:
+    """Here, three questions produce the same warning."""
     with Stage() as played:
         result = CliRunner().invoke(app, [*batch_options(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
     assert result.exit_code == 0

@@ -247,7 +247,7 @@ def test_exact_position_text_takes_precedence(stances: list[str]) -> None:
         ({"answer": "tea"}, [], []),
     ],
 )
-def test_choices_come_from_a_list_cell_or_separate_columns(
+def test_choices_can_come_from_a_list_cell_or_separate_columns(
     cells: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
     """CSV cells hold lists as JSON. Blank cells are ignored, and a row without the column has no choices."""

@@ -22,7 +22,7 @@ def _play(*options: str) -> str:
     return CliRunner().invoke(app, ["demo", *options], catch_exceptions=False).output
 
 
-def test_a_recorded_debate_is_played_without_a_model() -> None:
+def test_a_recorded_debate_can_be_played_without_a_model() -> None:
     output = _play("--speed", "1000")
     assert "no model is asked" in output
     assert "Qwen2.5-Coder-1.5B-Instruct" in output
@@ -102,7 +102,7 @@ def test_the_page_shows_the_run_and_requires_its_token(
     assert "Playing at http://127.0.0.1:9/runs/" in output
 
 
-def test_a_recorded_review_is_shown_without_a_model() -> None:
+def test_a_recorded_review_can_be_shown_without_a_model() -> None:
     result = CliRunner().invoke(app, ["review", "--demo"], catch_exceptions=False)
     assert result.exit_code == 0
     for text in ("no model is asked", "Examination", 'Gate: "no confirmed blocker" holds', "1 confirmed (1 major)"):

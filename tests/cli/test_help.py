@@ -194,7 +194,7 @@ def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
     assert process.stdout == "[]\n"
 
 
-def test_help_of_a_pattern_command_is_complete() -> None:
+def test_help_for_a_pattern_command_is_complete() -> None:
     """The text, the argument and the options are shown although they are loaded lazily."""
     help_page = " ".join(CliRunner().invoke(app, ["consensus", "--help"]).stdout.split())
     assert PATTERNS["consensus"].help in help_page

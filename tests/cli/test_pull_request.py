@@ -233,7 +233,7 @@ def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scri
     assert "GitHub's rate limit is used up for another" in limited.stderr
 
 
-def test_a_read_only_token_puts_the_review_in_the_summary(
+def test_a_review_with_a_read_only_token_goes_to_the_summary(
     hub_with_pull_request: Hub, scripted_models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """GitHub gives pull requests from forks a read-only token. The exit code shows that nothing was posted."""

@@ -101,7 +101,7 @@ def store_template(on: Stage, path: Path) -> StoredRun:
     return newest_run(path)
 
 
-def test_a_killed_run_is_resumed_to_the_same_result(store: Path) -> None:
+def test_resuming_a_killed_run_gives_the_same_result(store: Path) -> None:
     """SIGKILL arrives during a call.
 
     The answers received before it are not requested again, and the document is the same.
@@ -542,7 +542,7 @@ def test_deleted_runs_cannot_be_found(store: Path) -> None:
     assert run_command("runs", "delete", run_id, "-y").exit_code == 2
 
 
-def test_labeled_runs_are_listed_and_deleted(store: Path) -> None:
+def test_labeled_runs_can_be_listed_and_deleted(store: Path) -> None:
     """A label can name an owner, such as a user who is leaving. Runs that differ in age, status or owner are kept."""
     with Stage() as on:
         like = store_template(on, store)
@@ -597,7 +597,7 @@ def test_written_files_are_private(tmp_path: Path) -> None:
     assert modes == dict.fromkeys(files, "600") | {"q.csv": modes["q.csv"], "old.md": "644"}
 
 
-def test_runs_move_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
+def test_runs_can_be_moved_from_one_store_to_another(store: Path, tmp_path: Path) -> None:
     other, file = str(tmp_path / "other.db"), str(tmp_path / "runs.jsonl")
     with Stage(turns=(("Homes \x9b31m\u202e", "first."),)) as on:
         run_id = run_to_limit(on)

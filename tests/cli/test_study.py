@@ -62,7 +62,7 @@ def run_study(stage: Stage | None, *words: str) -> Result:
     return CliRunner().invoke(app, ["eval", "study", *words, *options], catch_exceptions=False)
 
 
-def test_a_study_is_registered_run_and_reported(study_folder: Path) -> None:
+def test_a_study_can_be_registered_run_and_reported(study_folder: Path) -> None:
     with School() as school:
         assert run_study(school, "register", "facts.toml").exit_code == 0
         second = run_study(school, "register", "facts.toml")

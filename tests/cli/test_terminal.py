@@ -151,7 +151,7 @@ def render_into(path: Path, stdout: int) -> tuple[int, bytes]:
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:
-    """The command ends even if it ignores the first Ctrl-C."""
+    """The command ends even if it has ignored the first Ctrl-C."""
     script = (
         "import signal\n"
         "from flowdebate.cli.terminal.process import Interrupts\n"

@@ -126,7 +126,7 @@ def test_the_measured_part_of_the_page_is_preserved(tmp_path: Path) -> None:
     assert page.stored_real(file) == "It was right.\n\nTwice."
 
 
-def test_sections_of_models_without_ballots_are_unchanged() -> None:
+def test_sections_for_models_without_ballots_are_unchanged() -> None:
     """New sections replace only those already stored for the same model."""
     stored = "Old lead.\n\n### `one`\n\nOld one.\n\n### `two`\n\nOld two."
     derived = "New lead.\n\n### `two`\n\nNew two."
@@ -135,7 +135,7 @@ def test_sections_of_models_without_ballots_are_unchanged() -> None:
 
 
 @pytest.mark.slow
-def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
+def test_the_sections_on_the_page_match_the_stored_ballots() -> None:
     """Each letter judge has 260 pairs with three views each, and its tables can be rebuilt from them."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
@@ -146,7 +146,7 @@ def test_the_sections_of_the_page_match_the_stored_ballots() -> None:
     assert "**not shipped**" in text
 
 
-def test_the_figures_of_the_page_match_the_records() -> None:
+def test_the_figures_on_the_page_match_the_records() -> None:
     """Every row with a measured interval matches the records word for word."""
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
@@ -158,7 +158,7 @@ def test_the_figures_of_the_page_match_the_records() -> None:
     assert [row for row in rows if row not in records] == []
 
 
-def test_the_stored_figures_of_pairs_match_the_package() -> None:
+def test_the_stored_pair_figures_match_the_package() -> None:
     assert len(stored_pairs()) == 260
     try:
         pairs = fact_pairs()
@@ -194,10 +194,10 @@ async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
     assert mute.problem == "the model gives no log-probabilities"
 
 
-def test_letters_benefit_from_two_orders() -> None:
+def test_letter_judging_benefits_from_two_orders() -> None:
     """Judging by letter in both orders, the `gap` judge is right in .891 of cases.
 
-    With all-or-nothing scores, it stays at .683, as in one order.
+    With all-or-nothing scores, it stays at .683, the same as in one order.
     """
     items = 200_000
     swap = Ballots(schedule="swap")
@@ -209,7 +209,7 @@ def test_letters_benefit_from_two_orders() -> None:
 
 
 @given(st.lists(st.tuples(*[st.floats(-9, 9)] * 4), min_size=1, max_size=5))
-def test_the_figures_of_letters_match_the_library(items: list[tuple[float, ...]]) -> None:
+def test_letter_judging_figures_match_the_library(items: list[tuple[float, ...]]) -> None:
     """`decide()` without a threshold returns the side with the higher mean log-odds over both orders."""
     odds = np.array(items).reshape(len(items), 2, 2)
     leaders = by_odds(odds).leaders

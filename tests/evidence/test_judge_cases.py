@@ -42,7 +42,7 @@ def test_the_judge_correction_is_fitted_to_the_stored_ballots() -> None:
     assert (fit.per_log_length, fit.min_log_odds) == pytest.approx(constants, abs=0.0051)
 
 
-def test_the_section_of_the_page_matches_the_stored_ballots() -> None:
+def test_the_section_on_the_page_matches_the_stored_ballots() -> None:
     assert written() in (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
     assert {section.judge for section in found_in()} <= JUDGES.keys()
 

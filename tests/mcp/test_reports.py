@@ -38,7 +38,7 @@ def result_lines(text: str, pattern: str) -> list[str]:
 @given(
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
-def test_no_text_can_imitate_a_result_line(pattern: str, text: str, more: str) -> None:
+def test_text_cannot_imitate_a_result_line(pattern: str, text: str, more: str) -> None:
     """Line breaks in text do not change how many lines the tool itself writes."""
     unframed = [line for line in result_lines(f"x{more}{text}", pattern) if not line.startswith("  | ")]
     assert len(unframed) == len(result_lines("x", pattern))

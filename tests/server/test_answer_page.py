@@ -36,7 +36,7 @@ def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInpu
 
 
 def test_the_judge_page_hides_names(stage: Stage) -> None:
-    """Sides have letters instead of names, and no colors. The winner is chosen from their stances."""
+    """Sides are identified by letter, without names or colors. The winner is chosen from their stances."""
     run_id = waiting_run(stage, **WITH_JUDGE)
     page = stage.http.get(f"/runs/{run_id}/answer").text
     article = page.partition("<main")[2]

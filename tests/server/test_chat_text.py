@@ -70,7 +70,7 @@ def test_a_debate_reads_as_a_page() -> None:
 
 
 @given(any_play())
-def test_live_and_stored_text_are_equal(play: Play) -> None:
+def test_live_and_stored_text_are_identical(play: Play) -> None:
     """Text streamed in pieces equals text from the journal, except for the order of simultaneous speakers."""
 
     async def both_texts() -> list[Followed]:

@@ -487,7 +487,7 @@ def test_a_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.Op
 
 
 def test_json_mode_follows_the_schema_in_the_prompt(client: openai.OpenAI) -> None:
-    """Clients that use JSON mode put the schema there. Without one, the answer is an arbitrary object."""
+    """Clients using JSON mode put the schema in the prompt. Without one, the answer is an arbitrary object."""
     system = {"role": "system", "content": f"Answer in JSON that matches this schema:\n{json.dumps(PLAN, indent=2)}\n"}
     mode: Any = {"type": "json_object"}
     content = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)

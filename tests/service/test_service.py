@@ -426,7 +426,7 @@ async def test_service_limits_apply_to_every_run() -> None:
 
 
 async def test_a_run_continues_after_a_human_answer() -> None:
-    """A reader that returns receives the rest, or everything again if the task was suspended in between."""
+    """A returning reader receives the rest, or everything again if the task was suspended in between."""
     pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
@@ -467,7 +467,7 @@ async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
 
 
 async def test_readers_can_reconnect_at_any_time_during_a_resume() -> None:
-    """Whenever a reader comes back, it receives exactly the rest, without a reset."""
+    """Whenever a reader comes back, it receives exactly the remaining events, without a reset."""
     store, model = MemoryStore(), Gate(at=3)
     async with Service({"it": rent_debate()}, store=store, model=model) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -549,7 +549,7 @@ async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
 
 
 async def test_readers_can_wait_for_a_run_before_its_recovery() -> None:
-    """A reader that comes before the recovery receives the rest of the events, and no premature end."""
+    """A reader arriving before the recovery receives the remaining events, and no premature end."""
     store = MemoryStore()
     for run_id in ("first", "second"):
         killed, model = MemoryStore(), Gate(at=2)

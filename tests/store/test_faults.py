@@ -140,7 +140,7 @@ async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -
         subprocess.run([unmount, "--lazy", str(disk)], timeout=60, check=True)
 
 
-async def test_missing_file_handles_are_reported_and_recoverable(tmp_path: Path) -> None:
+async def test_a_shortage_of_file_handles_is_reported_and_recoverable(tmp_path: Path) -> None:
     code = """
     import resource
     from contextlib import suppress
@@ -271,7 +271,7 @@ async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
 # Locks
 
 
-async def test_a_lock_of_another_program_is_awaited_and_then_reported(tmp_path: Path) -> None:
+async def test_a_lock_held_by_another_program_is_awaited_and_then_reported(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.3)
     await store.create(make_header())
@@ -353,7 +353,7 @@ async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content
 
 
 @pytest.mark.parametrize("application", [0, 7])
-async def test_a_database_of_another_program_is_reported(tmp_path: Path, application: int) -> None:
+async def test_a_database_belonging_to_another_program_is_reported(tmp_path: Path, application: int) -> None:
     """Such a database has different tables or a different application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
@@ -583,7 +583,7 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
     await second_store.close()
 
 
-async def test_log_size_is_bounded(tmp_path: Path) -> None:
+async def test_the_size_of_the_log_is_bounded(tmp_path: Path) -> None:
     """Even many tasks writing concurrently do not make the log grow further."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0

@@ -180,11 +180,8 @@ async def test_a_run_of_a_small_model_object_is_verified() -> None:
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
-async def test_reader_votes_are_in_the_report() -> None:
-    """The author of a report could make up votes, so the page says that they are not verified.
-
-    It also states their number.
-    """
+async def test_reader_votes_appear_in_the_report() -> None:
+    """The author of a report could make up votes, so the page calls them unverified and states their number."""
     async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")

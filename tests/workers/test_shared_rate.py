@@ -135,7 +135,7 @@ async def test_tokens_are_counted_across_processes(postgres_server: Server) -> N
     await second_limit.close()
 
 
-async def test_an_uncountable_request_is_not_sent() -> None:
+async def test_a_request_that_cannot_be_counted_is_not_sent() -> None:
     """If there is no database, StoreError names its location without the secrets."""
     spender = FixedUsage(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)

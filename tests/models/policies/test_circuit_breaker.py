@@ -187,7 +187,7 @@ TestBreakerMachine = BreakerMachine.TestCase
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
 def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
-    """The breaker changes its state at the same calls as pyresilience's breaker does."""
+    """The breaker changes its state on the same calls as pyresilience's breaker."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
     config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)

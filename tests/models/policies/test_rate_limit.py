@@ -94,7 +94,7 @@ def test_at_most_one_burst_is_sent_at_once(at: list[float], burst: int) -> None:
             assert count <= burst + (later - first) * 12 / PER + 1e-3
 
 
-def test_both_limits_hold() -> None:
+def test_both_limits_are_respected() -> None:
     leaf = Leaf([answer_with_usage(10), answer_with_usage(290), answer_with_usage(10)])
     warped(call_at(RateLimit(leaf, requests=2, tokens=200, per=PER), [0.0, 1.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 1, 30 + 0], abs=1e-3)

@@ -100,7 +100,7 @@ async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
 
 
 async def test_opening_a_wrapper_opens_all_inner_models() -> None:
-    """All kinds of wrappers keep their inner models open while they are open.
+    """Wrappers of every kind keep their inner models open while they are open themselves.
 
     Models without connections are skipped.
     """
