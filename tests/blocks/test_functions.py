@@ -227,7 +227,7 @@ def test_blocks_need_a_name(name: Any) -> None:
 
 
 @pytest.mark.parametrize("bound", [0, -1, True, 1.0, "1"])
-def test_iteration_bounds_must_be_positive_integers(bound: Any) -> None:
+def test_bounds_must_be_positive_integers(bound: Any) -> None:
     empty = sequencer(name="all").then(str)
     for attempt in (
         lambda: empty.for_each(str, max_concurrency=bound),

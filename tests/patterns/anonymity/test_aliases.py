@@ -81,7 +81,7 @@ def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """The search is independent of the library and ignores sentence structure, so it has different weaknesses."""
+    """The search is independent of the library and ignores sentence structure, so its weaknesses are different."""
     hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert count_occurrences(name, hidden) == count_occurrences(name, rest)
@@ -97,7 +97,7 @@ def test_turns_that_mention_nobody_are_unchanged(key: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("key", "text", "names"), FURTHER)
-def test_names_in_further_turns_are_found(key: str, text: str, names: tuple[str, ...]) -> None:
+def test_names_in_the_additional_turns_are_found(key: str, text: str, names: tuple[str, ...]) -> None:
     assert find_names(key, text) == list(names)
 
 
@@ -105,7 +105,7 @@ def test_names_in_further_turns_are_found(key: str, text: str, names: tuple[str,
 def test_lower_case_names_without_other_clues_are_missed(
     key: str, text: str, names: tuple[str, ...], caught: tuple[str, ...]
 ) -> None:
-    """This is a documented limitation: a human would recognize the name, but the rules take it for an ordinary word."""
+    """This is a documented limitation: a human would recognize the name, but the rules treat it as an ordinary word."""
     assert find_names(key, text) == list(caught)
     assert len(caught) < len(names)
 
@@ -262,7 +262,7 @@ def test_large_and_hostile_rosters_get_aliases() -> None:
     assert strange.split()[0] not in words.split()
 
 
-def test_unknown_names_are_rejected_with_the_known_ones() -> None:
+def test_errors_for_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(LookupError, match=r"'Bob'.*'Alice'"):
         make_aliases(["Alice"], random=Random(1)).of("Bob")
 
@@ -323,7 +323,7 @@ def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, h
     ("name", "text"), [("राम", "रामायण"), ("राम", "रामा"), ("Rocket🚀", "Rocketry"), ("علي", "فعلي"), ("امل", "كامل")]
 )
 def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) -> None:
-    """A vowel sign after a name makes it a different word, and so do letters in front of it."""
+    """A vowel sign after a name makes it a different word, as do letters in front of it."""
     assert make_aliases([name], models=[], question="Q?", stances=[], random=Random(1)).hide(text).text == text
 
 

@@ -20,7 +20,7 @@ from .debates import NAMES, TASK, THREE, Call, World, check_emitted, model, plan
 
 
 def test_each_call_has_a_task_with_its_result() -> None:
-    """The audit trail is built from these tasks, so each must say who was called, when and with what result."""
+    """The audit trail is built from these tasks, so each must state who was called, when, and with what result."""
     result = plan(("ann", "bob"), max_rounds=1).run_sync(TASK, model=model())
     trail = result.tasks
     assert trail.collection_id == "plan"

@@ -96,7 +96,7 @@ def test_shared_circuits_persist_across_runs() -> None:
 
 
 def test_an_agent_recovers_after_the_cooldown() -> None:
-    """The test sets the clock, so that the circuit goes from open to half-open without waiting."""
+    """The test sets the clock so that the circuit goes from open to half-open without waiting."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     debate = plan(FIVE, topology="round-robin", max_rounds=1, breakers=breakers)
@@ -207,7 +207,7 @@ def test_run_limits_do_not_count_as_agent_failures() -> None:
     assert [breakers.state(name) for name in THREE] == ["closed"] * 3
 
 
-def test_timeouts_count_as_failures() -> None:
+def test_timeouts_count_as_agent_failures() -> None:
     breakers = Breakers(failures=1)
 
     async def hang(call: Call) -> None:

@@ -69,7 +69,7 @@ async def test_votes_without_recorded_outcomes_are_weighted_by_rating() -> None:
 
 
 async def test_wrong_verdicts_do_not_rate_other_choices() -> None:
-    """Ann's proposal turned out wrong, but nobody knows whether Cy's would have been better."""
+    """Ann's proposal turned out to be wrong, but nobody knows whether Cy's would have been better."""
     archive = Archive()
     first = await run_debate(archive)
     await archive.record_outcome(first.feedback.debate, wrong="ann")
@@ -77,7 +77,7 @@ async def test_wrong_verdicts_do_not_rate_other_choices() -> None:
     assert outcomes == {"ann": [(0.9, False)], "bob": [(0.6, False)]}
 
 
-async def test_first_recorded_outcome_of_a_debate_counts() -> None:
+async def test_only_the_first_recorded_outcome_of_a_debate_counts() -> None:
     archive = Archive()
     first = await run_debate(archive)
     for name in ("cy", "cy", "ann"):

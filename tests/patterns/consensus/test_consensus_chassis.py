@@ -75,7 +75,7 @@ def test_all_event_paths_are_below_the_debate() -> None:
 
 
 def test_nested_debates_keep_their_events_apart() -> None:
-    """When a debate takes an agent's role, its events still have their own sequence numbers on the wire."""
+    """When a debate takes an agent's role, its events still have their own sequence numbers in the wire format."""
 
     async def inner(request: Any, ctx: Context) -> Any:
         if request.kind == "vote":
@@ -125,7 +125,7 @@ def _text_of(critic: str, target: str) -> str:
 
 
 def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
-    """The wire format has to keep this order, or parsing would not return an equal output."""
+    """The wire format has to keep this order, or parsing it would not return an equal output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None
@@ -158,7 +158,7 @@ def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
     assert ConsensusOutput.model_validate(wire) == raw
 
 
-def test_failures_are_in_the_state_as_in_other_patterns() -> None:
+def test_failures_are_recorded_in_the_state_as_in_other_patterns() -> None:
     failures: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:

@@ -47,7 +47,7 @@ def _check(output: ConsensusOutput, task: str) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 async def test_for_each_runs_one_debate_per_task(limit: int | None) -> None:
-    """Sequence numbers must not be shared between debates that run concurrently."""
+    """Debates that run concurrently must not share sequence numbers."""
     several = sequencer(name="several").for_each(plan(max_rounds=1), max_concurrency=limit)
     tasks = [f"Q{number}?" for number in range(4)]
     result = await several.run(tasks, model=echo_model())
@@ -70,7 +70,7 @@ async def test_next_step_receives_the_debate_output() -> None:
     assert result.raw == result.output
 
 
-async def test_debates_run_in_a_parallel_step() -> None:
+async def test_debates_can_run_in_a_parallel_step() -> None:
     parallel = sequencer(name="both").parallel(
         {"short": plan(max_rounds=1), "long": plan(max_rounds=2, convergence=None)}
     )

@@ -174,7 +174,7 @@ def test_a_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> No
         assert result.output.early_end.reason == f"{content} of 4 think that another round would change nothing"
 
 
-def test_failed_revisions_do_not_vote_to_end() -> None:
+def test_failed_revisions_do_not_count_as_votes_to_end() -> None:
     """A majority means more than half of the agents with a proposal, so exactly half is not enough."""
 
     def answer(call: Call) -> Any:
@@ -193,7 +193,7 @@ def test_failed_revisions_do_not_vote_to_end() -> None:
     [True, {"conclusive": True}, {"reasoning": "It is clear.\ud800", "conclusive": True}],
 )
 def test_judge_can_end_the_rounds(answer: Any) -> None:
-    """The application provides a function that is called with the round, and the reason it returns is recorded."""
+    """The application provides a function that is called after each round, and the reason it returns is recorded."""
     requests: list[StopRequest] = []
 
     def judge(value: StopRequest) -> Any:
@@ -278,7 +278,7 @@ def voting_model(confidence: dict[int, float], choice: str = "bob") -> Any:
 
 @pytest.mark.parametrize(("enough", "rounds"), [(0.5, 1), (0.6, 2), (0.7, 2), (0.71, 3)])
 def test_confident_agents_end_the_rounds(enough: float, rounds: int) -> None:
-    """Agents are polled after each round except the last, and the poll that ends the rounds also counts as the vote."""
+    """Agents are polled after each round except the last, and the poll that ends the rounds also serves as the vote."""
     calls: list[Call] = []
     debate = plan(max_rounds=3, convergence=None, confidence=enough)
     result = debate.run_sync(TASK, model=model(voting_model({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
@@ -385,7 +385,7 @@ def test_debate_stays_within_its_call_budget(
 
 
 def test_exhausted_budget_reports_the_required_calls() -> None:
-    """The caller can tell from the message how many calls another round and the vote would have needed."""
+    """The message tells the caller how many calls another round and the vote would have needed."""
     output = plan(max_rounds=3, convergence=None, budget=20).run_sync(TASK, model=model()).output
     assert get_ending(output) == ("budget", 1)
     assert output.early_end is not None
@@ -416,7 +416,7 @@ def test_last_round_never_ends_early(source: str, max_rounds: int) -> None:
     assert len(output.rounds) == max_rounds
 
 
-def test_first_condition_that_ends_the_rounds_is_reported() -> None:
+def test_first_condition_to_end_the_rounds_is_reported() -> None:
     def answer(call: Call) -> Any:
         return {"proposal": "Cap.", "position": "", "enough": True} if call.phase == "revision" else None
 

@@ -87,7 +87,7 @@ def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
 
 
 def test_invalid_structured_answers_are_failures() -> None:
-    """For example, a critique without a severity or a vote with a confidence of 700 is a failure."""
+    """For example, a critique without a severity or a vote with a confidence of 700 counts as a failure."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":
@@ -108,7 +108,7 @@ def test_invalid_structured_answers_are_failures() -> None:
 
 @pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
 def test_values_outside_0_to_1_are_rejected(written: float) -> None:
-    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5, so the value is not guessed."""
+    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5, so its meaning is not guessed."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):
@@ -216,7 +216,7 @@ def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, faili
 
 
 def test_partial_proposals_are_discarded() -> None:
-    """Listeners to the stream have seen the partial text, but the debate does not use it."""
+    """Listeners to the stream have seen the partial proposal, but the debate does not use it."""
     deltas: list[str] = []
     calls: list[Call] = []
 
@@ -241,7 +241,7 @@ def test_partial_proposals_are_discarded() -> None:
 
 @pytest.mark.parametrize("lost_in", [1, 2])
 def test_failed_revisions_leave_the_proposal_unchanged(lost_in: int) -> None:
-    """Later critics and voters read the previous text, as if the revision had not been requested."""
+    """Later critics and voters read the previous version, as if the revision had not been requested."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -301,7 +301,7 @@ def test_debates_without_proposals_raise() -> None:
     assert run.raw.stages[-1].stage == "GENERATING_PROPOSALS"
 
 
-def test_one_proposal_is_enough() -> None:
+def test_one_proposal_is_enough_for_a_debate() -> None:
     failing = failing_model(("proposal", "ann"), ("proposal", "cy"))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert output.rounds[0].edges == [("ann", "bob"), ("cy", "bob")]
@@ -357,7 +357,7 @@ async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> N
     ],
 )
 def test_invalid_results_from_custom_blocks_raise(phase: str, answer: Any, field: str) -> None:
-    """The `OutputError` names the block and the field; the intended vote is never guessed."""
+    """The `OutputError` names the block and the field. The intended vote is never guessed."""
 
     def block(request: Any) -> Any:
         fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}
@@ -370,7 +370,7 @@ def test_invalid_results_from_custom_blocks_raise(phase: str, answer: Any, field
 
 
 def test_model_errors_in_custom_blocks_are_failures() -> None:
-    """A custom block that raises a model error is treated like a provider that fails."""
+    """A custom block that raises a model error is treated like a failing provider."""
 
     def block(request: Any) -> Any:
         raise EmptyResponse("nothing")

@@ -52,7 +52,7 @@ async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutp
 
 @pytest.mark.anyio
 async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
-    """All three agents start at 1500 points. The winner gains 10.667, and each of the others loses 5.333."""
+    """All three agents start with 1500 points. The winner gains 10.667, and each of the others loses 5.333."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "ann")
     assert output.feedback is not None
     assert output.feedback.rating_changes == pytest.approx({"ann": 32 / 3, "bob": -16 / 3, "cy": -16 / 3})
@@ -162,7 +162,7 @@ async def test_positions_and_changes_of_mind_are_stored() -> None:
 
 
 @pytest.mark.anyio
-async def test_persona_records_add_up() -> None:
+async def test_persona_records_add_up_across_debates() -> None:
     archive = Archive()
     debate = plan(max_rounds=2, convergence=None, archive=archive)
 
@@ -249,9 +249,9 @@ async def test_debates_without_agreement_are_stored_without_an_answer() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
 async def test_history_limit_bounds_the_context(limit: int) -> None:
-    """The limit applies to past debates and to helpful points.
+    """The limit applies to past debates and helpful points.
 
-    With a limit of 0, the prompt contains neither, and the result reports this.
+    If it is 0, the prompt contains neither, and the result reports this.
     """
     archive = Archive()
     for number in range(4):
@@ -377,7 +377,7 @@ PROBLEMS = {
 @pytest.mark.parametrize(
     ("act", "reason"), [(raise_trouble, "Trouble: disk\\nfull"), (never_return, "no answer within 0.01 s")]
 )
-def test_failing_stores_affect_only_their_own_part(part: str, act: Callable[[], Any], reason: str) -> None:
+def test_failing_stores_affect_only_what_depends_on_them(part: str, act: Callable[[], Any], reason: str) -> None:
     archive = broken_archive((part,), act)
     result = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(answer_with_changes), seed=1)
     plain = plan(max_rounds=1).run_sync(TASK, model=model(answer_with_changes), seed=1)
@@ -421,7 +421,7 @@ def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> Non
 
 
 @pytest.mark.parametrize("act", [raise_trouble, never_return, return_nonsense])
-def test_votes_have_equal_weight_without_ratings(act: Callable[[], Any]) -> None:
+def test_votes_have_equal_weights_without_ratings(act: Callable[[], Any]) -> None:
     archive = broken_archive(("ratings",), act)
     debate = plan(max_rounds=1, archive=archive, voting=VotingOptions("weighted", weights={"cy": 4.0}))
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))

@@ -39,7 +39,7 @@ def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> 
 
 
 def test_agreement_on_the_only_remaining_proposal_is_weak() -> None:
-    """Two of three proposals are missing, so votes for the third cover only a third of what could have been chosen."""
+    """Two of three proposals are missing, so votes for the third cover only a third of the possible choices."""
     result = run_debate(3, ("bob", "cy"))
     output = result.output
     assert output.tally is not None
@@ -79,7 +79,7 @@ def test_votes_without_valid_ballots_have_no_verdict(choice: str | None) -> None
 
 
 def test_ties_are_verdicts() -> None:
-    """A tie is a result: all agents voted, and they disagreed."""
+    """A tie is a valid result: all agents voted, and they disagreed."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
@@ -102,7 +102,7 @@ def test_invalid_votes_are_losses() -> None:
 
 
 def test_truncated_proposals_are_marked() -> None:
-    """Critics and voters must know that a proposal is incomplete, and so must readers of the output."""
+    """Critics, voters and readers of the output must know that a proposal is incomplete."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:

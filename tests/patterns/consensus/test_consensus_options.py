@@ -68,7 +68,7 @@ def test_agents_may_call_tools_before_answering() -> None:
 
 
 def test_options_do_not_reach_custom_blocks_or_judges() -> None:
-    """Judges, and generators in an agent's role, have options of their own."""
+    """Judges, and generators in an agent's role, have their own options."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -104,7 +104,7 @@ def test_options_do_not_reach_custom_blocks_or_judges() -> None:
 
 
 @pytest.mark.parametrize(("visible", "count"), [(True, 15), (False, 0)])
-def test_client_visibility_controls_the_text_stream(visible: bool, count: int) -> None:  # noqa: FBT001
+def test_client_visibility_controls_whether_text_is_streamed(visible: bool, count: int) -> None:  # noqa: FBT001
     session = Session()
     debate = plan(max_rounds=1, agent_visibility={"client": visible})
 
@@ -170,7 +170,7 @@ def test_custom_blocks_may_return_plain_answers() -> None:
     assert {ballot.confidence for ballot in output.ballots} == {0.5}
 
 
-def test_result_survives_a_round_trip() -> None:
+def test_results_survive_a_round_trip() -> None:
     output = plan(max_rounds=2).run_sync(TASK, model=model(), seed=3).output
     wire = output.to_wire()
     assert wire["finalProposals"][0]["agent"] == "ann"
@@ -382,7 +382,7 @@ def test_a_hub_for_a_topology_function_is_rejected() -> None:
 
 
 def test_divergence_threshold_above_convergence_is_rejected() -> None:
-    """A similarity between the two thresholds would count both as convergence and as divergence."""
+    """A similarity between the two thresholds would count as both convergence and divergence."""
     with pytest.raises(ConflictingOptions) as caught:
         ConvergenceOptions(diverging=0.9)
     sentence = "`diverging` cannot be above `convergence`: proposals between them would be both"

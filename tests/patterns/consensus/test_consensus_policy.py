@@ -149,11 +149,11 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
 
 
 def test_the_default_policy_skips_failed_agents() -> None:
-    """Each agent has 90 seconds per turn, as in the pipeline on which this pattern is based."""
+    """Each agent has 90 seconds per turn, as in the pipeline that this pattern is modeled on."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
-def test_agent_options_reach_its_default_blocks_and_fallback() -> None:
+def test_agent_options_reach_the_agents_default_blocks_and_fallback() -> None:
     """No other agent's prompt may contain the instructions or the template."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)

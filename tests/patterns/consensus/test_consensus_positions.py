@@ -46,7 +46,7 @@ def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
 
 
 def test_position_line_is_removed_from_the_text() -> None:
-    """The line only serves to report the position, so neither critics nor voters see it."""
+    """The line serves only to report the position, so neither critics nor voters see it."""
     calls: list[Call] = []
     result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
     emissions = check_emitted(result)
@@ -56,7 +56,7 @@ def test_position_line_is_removed_from_the_text() -> None:
 
 
 def test_proposal_positions_count_towards_convergence() -> None:
-    """Bob's revisions fail, so his proposal stays, and the position in it contradicts the others."""
+    """Bob's revisions fail, so his proposal stands, and its position contradicts the others."""
 
     def answer(call: Call) -> Any:
         match call.phase:

@@ -112,7 +112,7 @@ def test_a_winner_with_a_low_rating_is_an_upset() -> None:
     ],
     ids=["together", "apart", "neither"],
 )
-def test_round_to_round_changes_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
+def test_changes_between_rounds_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
     def answer(call: Call) -> Any:
         index = BOTH.index(call.agent) if call.agent in BOTH else 0
         if call.phase == "proposal":

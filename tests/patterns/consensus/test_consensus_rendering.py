@@ -111,7 +111,7 @@ def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
-def test_attacks_in_names_or_roles_stay_on_their_line(attack: Attack) -> None:
+def test_attacks_in_names_or_roles_stay_on_one_line(attack: Attack) -> None:
     for view in VIEWS.values():
         rendered = view(attack.written(), "Cap rents.")
         harmless = view(MARK, "Cap rents.")
@@ -130,7 +130,7 @@ def test_arbitrary_text_never_begins_a_line(view: Callable[[str, str], str], nam
 
 @given(written=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=5, unique_by=lambda one: one[0]))
 def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> None:
-    """The rule in the system message is enough to work out who proposed what."""
+    """The rule in the system message is enough to determine who proposed what."""
     rendered = render_turn(
         VoteRequest(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written])
     )

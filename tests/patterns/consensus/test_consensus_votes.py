@@ -104,7 +104,7 @@ def test_more_votes_never_weaken_an_agreement(size: int, voting: str) -> None:
     [("majority", Fraction(1, 2), False), ("supermajority", Fraction(2, 3), True), ("unanimous", Fraction(1), True)],
 )
 def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fraction, itself: bool) -> None:  # noqa: FBT001
-    """The rules require more than half, at least two thirds, and all of the votes."""
+    """The rules require more than half, at least two thirds, and all of the votes, respectively."""
     for agreeing in range(size + 1):
         met = agreeing >= min(size, max(2, -(-size // 2)))
         had = Fraction(agreeing, size)
@@ -171,7 +171,7 @@ def test_winner_needs_enough_votes(choices: list[str | None], min_votes: int | N
     "written", ["ann", " ANN ", "**Ann**", "Ann's", "the proposal of ann", "I vote for Ann.", "[ann]", "A\u200bnn\n"]
 )
 def test_choices_are_parsed_leniently(written: str) -> None:
-    """Models decorate names with Markdown, brackets, invisible characters or additional words."""
+    """Models decorate names with Markdown, brackets, invisible characters or extra words."""
     output = vote([written] * 3)
     assert output.winner == "ann"
     assert [ballot.choice for ballot in output.ballots] == ["ann"] * 3
@@ -179,7 +179,7 @@ def test_choices_are_parsed_leniently(written: str) -> None:
 
 @pytest.mark.parametrize("written", ["", " ", "nobody", "ann or bob", "ann\x00bob", "none of them", "a" * 5000])
 def test_unknown_choices_are_spoiled_and_recorded_verbatim(written: str) -> None:
-    """A choice that names several proposals is spoiled too."""
+    """A choice that names several proposals is also spoiled."""
     output = vote([written, "ann", "ann"])
     assert output.tally is not None
     assert (output.tally.valid, output.tally.spoiled) == (2, 1)
@@ -229,8 +229,8 @@ def test_voters_may_copy_escaped_names() -> None:
     assert tag_name(names[0]) != names[0]
 
 
-def test_essays_are_not_choices() -> None:
-    """A long text mentions many names, so it is not searched for a choice."""
+def test_long_texts_are_not_searched_for_a_choice() -> None:
+    """Long text can mention many names, so it does not count as a choice."""
     assert find_name("the proposal of " * 20_000 + "ann", THREE) is None
 
 
@@ -248,7 +248,10 @@ def test_votes_for_agents_without_a_proposal_are_spoiled() -> None:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_voters_see_proposals_in_different_orders(shuffle: bool) -> None:  # noqa: FBT001
-    """The order depends on the seed. Without shuffling, all voters see the order in which agents were declared."""
+    """The order depends on the seed.
+
+    Without shuffling, all voters see the agents in the order in which they were declared.
+    """
 
     def orders(seed: int) -> list[list[str]]:
         calls: list[Call] = []
@@ -356,10 +359,7 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
-    """An unknown name, or a value that is not a name, does not break a tie.
-
-    `None` counts as no answer.
-    """
+    """Neither an unknown name nor a value other than a name breaks a tie. `None` counts as no answer."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:
@@ -402,7 +402,7 @@ def test_default_tie_judge_chooses_between_tied_proposals() -> None:
 
 @pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
 def test_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
-    """There is no tie if one proposal leads or if too few agents voted."""
+    """There is no tie if one proposal leads or too few agents voted."""
 
     def never(value: object) -> str:
         raise AssertionError(value)

@@ -62,7 +62,7 @@ def count_answers(raw: ConsensusOutput) -> int:
 # The complete debate
 
 
-def test_stages_follow_each_other_in_order() -> None:
+def test_stages_occur_in_the_documented_order() -> None:
     result = plan(max_rounds=2, convergence=None).run_sync(TASK, model=model())
     check_emitted(result)
     assert stages(result) == snapshot(
@@ -87,7 +87,7 @@ def test_stages_follow_each_other_in_order() -> None:
     assert [reached.label for reached in result.output.stages] == stages(result)
 
 
-def test_no_consensus_is_the_last_stage_without_agreement() -> None:
+def test_no_consensus_is_the_last_stage_if_there_is_no_agreement() -> None:
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None
 
@@ -215,7 +215,7 @@ orders = st.none() | st.integers(0, 99)
 
 @given(at=moments, order=orders)
 def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> None:
-    """Cancelling must lose no answer and leave no task open in the audit trail."""
+    """Cancelling must not lose any answer or leave any task open in the audit trail."""
 
     async def cancelled() -> tuple[RunHandle[Any], Gate]:
         gate = Gate(at, order=order)
@@ -307,7 +307,7 @@ def test_invalid_tasks_are_rejected_before_any_event(value: Any) -> None:
     assert consensus_events(caught.value.run) == []
 
 
-def test_unreached_timeouts_change_nothing() -> None:
+def test_timeouts_that_are_not_reached_change_nothing() -> None:
     output = plan(max_rounds=1, timeout=60).run_sync(TASK, model=model()).output
     assert (output.status, output.early_end) == ("complete", None)
 

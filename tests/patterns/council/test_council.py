@@ -111,7 +111,7 @@ def test_hiding_names_can_be_disabled() -> None:
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
-def test_answers_come_first_equally_often(count: int, seed: int) -> None:
+def test_answers_are_listed_first_equally_often(count: int, seed: int) -> None:
     """A reviewer that always prefers the first answer favors nobody, so the ranking is a tie."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
@@ -168,7 +168,7 @@ def test_invalid_rankings_are_retried_and_then_raise(ranking: Any) -> None:
 
 
 def test_failed_members_are_excluded_and_reported() -> None:
-    """With "skip", a failed member neither writes reviews nor has its answer reviewed."""
+    """With "skip", a failed member writes no reviews and its answer is not reviewed."""
 
     def flaky(request: ModelRequest) -> Any:
         return ProviderFailed("down", status=503) if request.block.endswith("-member-Bea") else reply(request)
@@ -187,7 +187,7 @@ def test_failed_members_are_excluded_and_reported() -> None:
 
 
 def test_missing_reviews_are_reported_with_the_ranking() -> None:
-    """A missing review unbalances the design, because some answers are then read first more often than others."""
+    """A missing review unbalances the design, because some answers then come first more often than others."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith("-reviewer-Bea"):

@@ -63,7 +63,7 @@ def test_answers_are_neighbors_at_most_once_without_self_review(count: int) -> N
 
 @pytest.mark.parametrize("count", range(2, 41, 2))
 def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
-    """When every review covers all answers, the orders form a Williams square."""
+    """If every review covers all answers, the orders form a Williams square."""
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 1)
     assert set(pairs.values()) == {1}
@@ -148,7 +148,7 @@ def test_opposite_rankings_have_no_concordance() -> None:
 
 
 def test_tied_answers_share_a_rank() -> None:
-    """Two answers that share first place are followed by third place."""
+    """Two answers that share first place are followed by one in third place."""
     ranked = rank_answers(reviews(review("x", "a", "b", "c"), review("y", "b", "a", "c")), ["a", "b", "c"])
     assert [(rank.agent_name, rank.rank, rank.tied) for rank in ranked] == [
         ("a", 1, True),
@@ -157,7 +157,7 @@ def test_tied_answers_share_a_rank() -> None:
     ]
 
 
-def test_self_preference_compares_own_ranks_with_the_others() -> None:
+def test_self_preference_compares_own_ranks_with_others_ranks() -> None:
     by_reviewer = reviews(review("a", "a", "b"), review("b", "b", "a"))
     assert [rank.self_preference for rank in rank_answers(by_reviewer, ["a", "b"])] == [1.0, 1.0]
     alone = reviews(review("a", "b"), review("b", "a"))

@@ -41,7 +41,7 @@ def failing_model(part: str, **options: Any) -> FunctionModel:
     return FunctionModel(reply)
 
 
-def test_critique_takes_three_calls_or_four_with_a_revision() -> None:
+def test_a_critique_takes_three_calls_or_four_with_a_revision() -> None:
     revised, standing, silent = (
         run_critique(),
         run_critique(model_of(ruling="does_not_hold")),
@@ -90,7 +90,7 @@ def test_question_counts_as_a_source() -> None:
     [([], "quotes nothing"), (["the moon is full today"], "do not exist"), (["30 days"], "too short")],
 )
 def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str) -> None:
-    """An invented quote makes the claim void, however the judge rules."""
+    """An invented quote makes a claim void, however the judge rules."""
     raw = run_critique(model_of(quotes=quotes)).output
     assert (raw.outcome, raw.answer, raw.claims[0].ruling) == ("stands", ANSWER, "cannot_tell")
     assert why in raw.claims[0].why
@@ -103,7 +103,7 @@ def test_quotes_may_include_the_label_of_their_line() -> None:
 
 
 def test_claims_about_absent_words_are_not_judged() -> None:
-    """If there are no other claims, the judge is not called."""
+    """If there are no other claims, the judge is not called at all."""
     rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
 
@@ -164,7 +164,7 @@ def test_answer_in_the_input_overrides_the_option() -> None:
 
 
 def test_run_needs_one_working_critic() -> None:
-    """An unchecked answer must never be presented as checked."""
+    """An answer that was not checked must never be presented as checked."""
     with pytest.raises(QuorumLost):
         run_critique(failing_model("-critic-"), answer=ANSWER)
     raw = run_critique(failing_model("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output

@@ -89,7 +89,7 @@ def test_claims_with_invented_quotes_never_change_an_answer(
     word=rulings,
     revisions=st.sampled_from([0, 1]),
 )
-def test_calls_are_limited_by_the_roles(
+def test_number_of_calls_is_limited_by_the_roles(
     answers: int, critics: int, claims: list[ClaimDraft], word: str, revisions: int
 ) -> None:
     called: list[str] = []
@@ -117,7 +117,7 @@ def test_calls_are_limited_by_the_roles(
 
 
 @given(answer=sentences, claims=drafts, other=drafts)
-def test_claims_are_numbered_once_and_keep_their_critics(
+def test_each_claim_is_numbered_once_and_keeps_its_critics(
     answer: str, claims: list[ClaimDraft], other: list[ClaimDraft]
 ) -> None:
     collected = collect_claims({"ann": claims, "bea": other}, answer)
@@ -174,7 +174,7 @@ def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> N
 
 @given(ruling=rulings, revision=st.none() | sentences)
 def test_decision_depends_only_on_rulings_and_revision(ruling: Any, revision: str | None) -> None:
-    """The decision is computed by a rule, without asking a model."""
+    """A rule computes the decision without asking a model."""
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false", ruling=ruling)
     outcome = decide([claim], original="rent", revision=revision)
     assert outcome == ("stands" if ruling != "holds" else "rejected" if revision in (None, "rent") else "revised")

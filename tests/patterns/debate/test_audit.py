@@ -92,7 +92,7 @@ def test_pipelines_with_a_different_transcript_are_rejected() -> None:
         sequencer(name="all").then(rent).then(_moderator_with(create_debate_transcript()))
 
 
-def test_two_debates_in_one_pipeline_keep_their_transcripts_apart() -> None:
+def test_two_debates_in_one_pipeline_have_separate_transcripts() -> None:
     first = debate(name="first", debaters=SIDES, max_rounds=1, synthesizer=False)
     second = debate(name="second", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("A1", "B1", VERDICT, "A2", "B2", VERDICT)
@@ -137,7 +137,7 @@ def test_each_run_has_its_own_audit_trail() -> None:
 
 
 def test_speakers_called_twice_have_a_task_per_turn() -> None:
-    """A speaker that appears twice in `next_speakers` gets a separate task for each turn."""
+    """A speaker listed twice in `next_speakers` gets a separate task for each turn."""
     model = ScriptedModel("A1", "A2", VERDICT)
     rent = debate(
         name="rent", debaters=SIDES, synthesizer=False, moderator=lambda _: decision("anna", "anna", done=True)

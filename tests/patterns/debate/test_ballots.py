@@ -84,7 +84,7 @@ def test_duplicating_all_ballots_changes_nothing(cast: list[JudgeBallot], by: De
 def test_cyclic_schedules_cancel_slot_bonuses(
     quality: tuple[int, int, int], bonus: tuple[int, int, int], seed: int
 ) -> None:
-    """A bonus for speaking in a certain slot cancels out in the mean, so it does not change the winner."""
+    """A bonus for speaking in a particular slot cancels out in the mean, so it does not change the winner."""
     cast = []
     for view in Schedule(kind="cyclic").views(SIDES, random=Random(seed)):
         slots = [view.order.index(side) for side in SIDES]
@@ -97,7 +97,7 @@ def test_cyclic_schedules_cancel_slot_bonuses(
 
 
 def test_tied_votes_are_split_evenly() -> None:
-    """A ballot that names no winner counts as a fraction of a vote for every side."""
+    """A ballot that names no winner counts as a fraction of a vote for each side."""
     tied, none = ballot(2, 2, 1), JudgeBallot(order=list(SIDES))
     assert decide([tied], sides=SIDES, by="vote").scores == {"a": 0.5, "b": 0.5, "c": 0.0}
     assert decide([none], sides=SIDES).scores == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
@@ -167,7 +167,7 @@ def test_verdicts_without_open_ballots_are_settled() -> None:
 
 
 def test_unusable_ballots_settle_nothing() -> None:
-    """An unusable ballot only reduces the number of ballots still open."""
+    """An unusable ballot only reduces the number of ballots that are still open."""
     broken = JudgeBallot(order=list(SIDES), winner="a", problem="no JSON")
     assert not is_settled([broken, broken], remaining=1, sides=SIDES, by="vote")
 
@@ -193,13 +193,13 @@ def test_invalid_panels_are_rejected(n: int, correlation: float) -> None:
         effective_n(n, correlation)
 
 
-def test_deciding_requires_a_side() -> None:
+def test_a_decision_requires_at_least_one_side() -> None:
     with pytest.raises(ConfigurationError):
         decide([], sides=[])
 
 
 def test_saved_calls_are_reported() -> None:
-    """Once two of three judges agree, the third need not be called."""
+    """Once two of three judges agree, there is no need to call the third."""
     cast = [ballot(1, 0, 0), ballot(1, 0, 0)]
     assert is_settled(cast, remaining=1, sides=SIDES, by="vote")
     judging = Judging(ballots=cast, planned=3, scores=decide(cast, sides=SIDES).scores)

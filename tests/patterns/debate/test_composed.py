@@ -51,7 +51,7 @@ async def test_moderated_pattern_runs_many_debates_at_once() -> None:
         assert {entry.briefing for entry in result.output.moderator_decisions} == {f"briefed on Q{number}?"}
 
 
-async def test_debates_run_in_a_parallel_step() -> None:
+async def test_debates_can_run_in_a_parallel_step() -> None:
     short = debate(name="short", debaters=SIDES, max_rounds=1, synthesizer=False)
     long = debate(name="long", debaters=SIDES, max_rounds=3, synthesizer=False)
     parallel = sequencer(name="both").parallel({"short": short, "long": long})

@@ -47,10 +47,10 @@ async def run_concise_debate(
     return await debate(name="d", judge=verdict, synthesizer=False, **defaults).run(question, model=model, seed=1)
 
 
-async def test_turns_begin_with_their_own_position() -> None:
+async def test_turns_begin_with_the_speakers_own_position() -> None:
     """A model that supports prefixes continues the given words.
 
-    The phrases alternate, so that the turns in a round differ.
+    The phrases alternate so that turns in the same round differ.
     """
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
     await run_concise_debate(model, max_rounds=3)
@@ -62,7 +62,7 @@ async def test_turns_begin_with_their_own_position() -> None:
 
 
 async def test_prompts_within_a_debate_share_a_prefix() -> None:
-    """The system message and the transcript come first, so that a server can reuse what it has processed."""
+    """The system message and the transcript come first so that a server can reuse what it has already processed."""
     model = ScriptedModel("Quiet.", "Cheap.", "Clean.", "Quick.")
     await run_concise_debate(model, max_rounds=2)
     assert len({call.messages[0]["content"] for call in model.calls}) == 1
@@ -118,7 +118,7 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
     ],
 )
 def test_positions_become_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
-    """A position in another language becomes a separate sentence, and one as long as an essay is left out."""
+    """A position in another language becomes a separate sentence, and an essay-length one is left out."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
 
@@ -147,7 +147,7 @@ async def test_long_turns_are_shortened_to_whole_sentences() -> None:
 
 
 async def test_truncated_turns_end_with_a_whole_sentence() -> None:
-    """A turn counts as truncated only if it has no whole sentence apart from its opening words."""
+    """A turn counts as truncated only if its opening words are followed by no whole sentence."""
     part = f"I see it differently. {BUSES}, because they"
     result = await run_concise_debate(
         ScriptedModel(
@@ -163,8 +163,8 @@ async def test_truncated_turns_end_with_a_whole_sentence() -> None:
     assert [(answer.trimmed, answer.truncated) for answer in answers] == [(8, False), (0, True)]
 
 
-async def test_copied_turns_are_retried_without_the_other_side() -> None:
-    """The retry is a separate step with its own event, and it counts towards usage."""
+async def test_copied_turns_are_retried_without_the_other_sides_text() -> None:
+    """The retry is a separate step with its own event and counts towards usage."""
     model = ScriptedModel(LONG, f"But {LONG}", "Cheap.")
     result = await run_concise_debate(model)
     assert [turn.text for turn in result.raw.transcript] == [LONG, "Cheap."]
@@ -264,7 +264,7 @@ async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
 
 
 async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
-    """A small model cannot be relied on to choose speakers or to decide when to stop."""
+    """A small model cannot be relied on to choose speakers or decide when to stop."""
     model = ScriptedModel("What does it cost? And who pays?", "Quiet.", "Cheap.", "No question", "Clean.", "Quick.")
     result = await run_concise_debate(model, max_rounds=2, moderator=True)
     decisions = [
@@ -341,7 +341,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "é", "3.5"]), max_size=12)
 
 
 @given(WORDS, WORDS)
-def test_copied_run_is_the_longest_one(words: list[str], source: list[str]) -> None:
+def test_copied_run_is_the_longest_common_run(words: list[str], source: list[str]) -> None:
     runs = {tuple(source[i:j]) for i in range(len(source)) for j in range(i, len(source) + 1)}
     longest = max(
         (j - i for i in range(len(words)) for j in range(i, len(words) + 1) if tuple(words[i:j]) in runs), default=0

@@ -44,7 +44,7 @@ def test_first_reason_wins(round_: int, moderator_done: bool, expected: str | No
 
 
 def test_predicate_is_called_after_each_round_except_the_last() -> None:
-    """After the last round, the cap ends the debate first."""
+    """After the last round, the round limit ends the debate first."""
     rounds: list[tuple[int, int]] = []
 
     def watch(ctx: Context) -> bool:
@@ -71,7 +71,7 @@ def test_predicates_may_be_async() -> None:
     assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
-def test_predicate_sees_the_session_state_of_blocks() -> None:
+def test_predicate_sees_the_session_state_that_blocks_set() -> None:
     """A debate uses up a budget kept in `ctx.session.state` and then ends."""
 
     def stop(ctx: Context) -> bool:
@@ -133,7 +133,7 @@ def test_predicate_ends_a_moderated_debate() -> None:
 
 
 def test_blocks_cannot_prolong_a_debate() -> None:
-    """A block that resets the round each time still gets only `max_rounds` turns."""
+    """A block that resets the round on each turn still gets only `max_rounds` turns."""
     turns: list[int] = []
 
     def meddle(value: object, ctx: Context) -> str:

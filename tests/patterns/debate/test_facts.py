@@ -66,9 +66,9 @@ def run_debate(model: Small, **options: Any) -> Any:
 
 
 def test_sides_begin_with_their_own_facts_verbatim() -> None:
-    """Each fact is used once, beginning with the clearest.
+    """Each fact is used once, starting with the clearest.
 
-    A side that has no facts argues without them, and every quote is verified.
+    A side without facts argues without them, and every quote is verified.
     """
     model = Small()
     raw = run_debate(model).raw
@@ -87,7 +87,7 @@ def test_sides_begin_with_their_own_facts_verbatim() -> None:
 
 
 @pytest.mark.parametrize("strays", [1, 2])
-def test_turns_that_end_on_the_other_side_are_retried(strays: int) -> None:
+def test_turns_that_end_up_supporting_the_other_side_are_retried(strays: int) -> None:
     """The retry begins with different opening words, and its answer is used in any case."""
     result = run_debate(Small(strays=strays))
     retries = [event for event in result.events if event.kind == "call_retried"]
@@ -97,7 +97,7 @@ def test_turns_that_end_on_the_other_side_are_retried(strays: int) -> None:
 
 
 def test_models_without_log_probabilities_argue_without_facts() -> None:
-    """One question is enough to find out that a model does not support log probabilities."""
+    """A single question is enough to find out that a model does not support log probabilities."""
     model = Small(tells=False)
     assert len(run_debate(model).raw.transcript) == 4
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1

@@ -67,7 +67,7 @@ async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
 
 
 async def test_model_exceptions_are_raised_unchanged() -> None:
-    """A custom model may raise anything. Only the library's own errors name the model and the block."""
+    """A custom model may raise anything. Only errors from the library itself name the model and the block."""
     failure = OSError("no route")
     with pytest.raises(OSError, match="no route") as caught:
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
@@ -168,7 +168,7 @@ async def test_cancelling_the_caller_cancels_the_debate() -> None:
 
 
 async def test_blocks_ending_their_own_task_do_not_hide_exceptions() -> None:
-    """A debater has access to the run's audit trail and may end its own task before it raises an exception."""
+    """A debater has access to the run's audit trail and may end its own task before raising an exception."""
     failure = ValueError("after the fact")
 
     def meddle(value: object, ctx: Context) -> str:

@@ -57,7 +57,7 @@ def test_aliases_are_constant_within_a_run() -> None:
 
 
 def test_briefings_contain_aliases_instead_of_names() -> None:
-    """The moderator knows all names and may use them, so they are replaced before other debaters read the briefing."""
+    """The moderator knows all names and may use them, so they are replaced before the debaters read the briefing."""
     model, _ = _run_debate(
         decision("anna", "ben", briefing="anna, answer ben.", done=True), "A.", "B.", VERDICT, **moderated()
     )
@@ -98,7 +98,7 @@ def test_invalid_sources_are_rejected() -> None:
 def test_debates_are_compared_with_baselines() -> None:
     """With `baselines=True`, the output includes the results of one call and of two votes.
 
-    The verdict is still the debate's.
+    The verdict is still that of the debate.
     """
 
     def answer(request: ModelRequest) -> Any:
@@ -119,7 +119,7 @@ def test_debates_are_compared_with_baselines() -> None:
         debate(name="rent", debaters=SIDES, baselines=["vote"])  # type: ignore[list-item]
 
 
-def test_every_run_audits_its_judge() -> None:
+def test_the_judge_of_every_run_can_be_audited() -> None:
     _, result = _run_debate("A.", "B.", VERDICT)
     audit = audit_run(result)
     assert audit.judge.ballots == 1
@@ -163,7 +163,7 @@ def test_scheduled_ballots_are_audited() -> None:
     assert result.raw.verdict.winner is None
 
 
-def test_arguments_without_names_have_no_report() -> None:
+def test_arguments_without_names_produce_no_report() -> None:
     words = ["Build", "more."]
     _, result = _run_debate(" ".join(words), " ".join(words), VERDICT)
     assert result.raw.leaks is None

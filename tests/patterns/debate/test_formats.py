@@ -71,7 +71,7 @@ def test_delphi_is_anonymous() -> None:
 
 
 def test_the_side_that_swayed_more_of_the_audience_wins() -> None:
-    """Both listeners favored buses before the debate and trams after it, so the first votes do not decide."""
+    """Both listeners favored buses before the debate and trams after it, so their first votes do not decide."""
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
@@ -96,7 +96,7 @@ def test_formats_do_not_include_an_audience() -> None:
         ([], None),
     ],
 )
-def test_equal_numbers_of_swayed_listeners_have_no_winner(votes: Any, winner: str | None) -> None:
+def test_equal_numbers_of_swayed_listeners_give_no_winner(votes: Any, winner: str | None) -> None:
     """A listener without an earlier vote does not count as swayed."""
     cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner

@@ -68,7 +68,7 @@ def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
 
 
 def test_mirrored_debates_continue_both_halves() -> None:
-    """Each half gets one more round, and both verdicts are given again."""
+    """Each half gets one more round, and both verdicts are issued again."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, mirror=True, max_rounds=1)
 

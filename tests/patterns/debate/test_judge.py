@@ -76,7 +76,7 @@ def test_judge_sees_arguments_in_original_order_without_shuffling() -> None:
 
 @given(st.integers(0, 2**63 - 1))
 def test_view_event_has_the_shuffled_order(seed: int) -> None:
-    """The event must report the order that the judge actually saw in its prompt."""
+    """The event must report the order in which the judge actually saw the arguments."""
     prompt, view_event, _ = _run_judge(seed=seed)
     assert [sorted(view_event.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert _arguments_in(prompt) == [TEXTS[index] for index in view_event.order]
@@ -93,7 +93,7 @@ def test_same_seed_gives_the_same_view() -> None:
 
 
 def test_runs_without_a_seed_can_be_repeated() -> None:
-    """The run draws a seed itself and stores it in the raw output, so that a second run can use it."""
+    """The run draws a seed itself and stores it in the raw output so that a second run can use it."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False)
     first = rent.run_sync(QUESTION, model=script(*TEXTS))
     assert first.output.seed == first.seed

@@ -74,7 +74,7 @@ def _run_debate(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
-    """The first side gets 20 additional points, which cancel out over both orders whatever the seed."""
+    """The first side gets 20 extra points, which cancel out over both orders whatever the seed."""
     verdict = _run_debate(_biased_judge(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
@@ -190,7 +190,7 @@ def test_people_see_the_ballots_of_a_flip_and_decide() -> None:
 
 
 def test_people_decide_only_after_a_flip() -> None:
-    """A verdict that is the same in each view does not need a human decision."""
+    """A verdict that is the same in every view does not need a human decision."""
 
     def ask(_: object) -> None:
         pytest.fail("nobody has to decide")

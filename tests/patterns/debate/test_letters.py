@@ -205,7 +205,7 @@ def decide_by_log_odds(ballots: Sequence[JudgeBallot]) -> Decision:
     return decide(ballots, sides=ballots[0].order, by="log_odds")
 
 
-def test_one_loud_model_does_not_outvote_three() -> None:
+def test_one_confident_model_does_not_outvote_three() -> None:
     """Confidence does not count: the mean log-odds would be 1.5 for the side that three of four models reject."""
     decision = decide_by_log_odds(panel_of([[4.5, -4.5], [-0.5, 0.5], [-0.5, 0.5], [-0.5, 0.5]]))
     assert decision.winner == SIDES[1]
@@ -241,7 +241,7 @@ def test_repeated_models_change_nothing(given_to: list[list[float]], times: int,
 
 @given(panels, st.data())
 def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], data: st.DataObject) -> None:
-    """Only the last bit of a sum may differ."""
+    """Only the last bit of a sum may differ between orders."""
     ballots = panel_of(given_to)
     decision = decide_by_log_odds(ballots)
     other = decide(
@@ -252,7 +252,7 @@ def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], 
 
 
 @given(panels)
-def test_panels_of_one_equal_their_judge(given_to: list[list[float]]) -> None:
+def test_panels_of_one_match_their_judge(given_to: list[list[float]]) -> None:
     alone = panel_of(given_to[:1])
     second, first = sorted((alone[0].log_odds or {}).values())[-2:]
     decision = decide_by_log_odds(alone)
@@ -286,7 +286,7 @@ def test_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> No
 
 
 def test_letters_can_be_crossed_with_slots() -> None:
-    """Each order is combined with each rotation of the letters, so that a bias towards a letter cancels out as well."""
+    """Each order is combined with each rotation of the letters, so that a bias towards a letter also cancels out."""
     judged = judge_debate(text_judge(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert judged.winner == "Dogs are better"
     assert judged.judging is not None
@@ -324,7 +324,7 @@ def test_judge_reads_neither_positions_nor_names() -> None:
 
 
 def test_improbable_letters_are_a_problem() -> None:
-    """A ballot does not count if the letters together have less than a tenth of the probability."""
+    """A ballot does not count if the letters together have a probability of less than a tenth."""
 
     def likely(request: ModelRequest) -> Any:
         first = SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]
@@ -356,7 +356,7 @@ def test_failed_ballots_invalidate_the_judges_other_ballots() -> None:
 
 
 def test_failed_ballots_without_a_model_invalidate_all() -> None:
-    """Any of the models might have cast the failed ballot."""
+    """Any of the models could have cast the failed ballot."""
     failed = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
     usable = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
     assert decide([failed, usable], sides=["yes", "no"], by="log_odds").winner is None
@@ -493,7 +493,7 @@ def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(SIDES), texts), max_size=6))
 def test_quotes_are_verbatim_from_their_turn(statement_texts: list[tuple[str, str]]) -> None:
-    """A reply is quoted from a later turn by another side."""
+    """The reply is quoted from a later turn by another side."""
     entries = [
         DebateContributionEntry(round=1 + at, agent_name="a", stance=side, text=text)
         for at, (side, text) in enumerate(statement_texts)
@@ -580,7 +580,7 @@ def test_simultaneous_turns_are_not_replies(judge: Any) -> None:
 
 
 def test_verdicts_do_not_require_a_quote() -> None:
-    """A provider failure while choosing quotes leaves the verdict as it is."""
+    """A provider failure while quotes are being chosen leaves the verdict as it is."""
 
     def likely(request: ModelRequest) -> Any:
         if "Which sentence" in request.messages[-1]["content"]:
