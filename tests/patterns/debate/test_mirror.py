@@ -110,7 +110,7 @@ def test_mirror_reverses_the_order_and_is_in_the_output() -> None:
 
 
 @pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
-def test_judges_who_favor_the_last_word_have_no_winner(on_flip: Any) -> None:
+def test_judges_favoring_the_last_word_name_no_winner(on_flip: Any) -> None:
     """The mirror has a different winner, so the shares are equal and the rule for flips decides."""
     result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(second_opener))
     verdict = result.raw.verdict
@@ -145,7 +145,7 @@ def judge_by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
 @example(lead=0.04, threshold=0.0, quotes=True)
 @example(lead=0.04, threshold=0.1, quotes=False)
 def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
-    """The text of the verdict stays the same too, so that a small lead is not reported as a tie."""
+    """The text of the verdict stays the same as well, so that a small lead is not reported as a tie."""
     alone, mirrored = (
         judge_by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
     )
@@ -246,7 +246,7 @@ def test_limits_in_the_mirror_leave_no_verdict() -> None:
 
 @given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
 async def test_mirrored_debates_can_be_resumed_at_any_call(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
-    """The output is the same, and no call that was answered in either half is repeated."""
+    """The output is the same, and no call already answered in either half is repeated."""
     answered: list[str] = []
     pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
     uninterrupted = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -289,7 +289,7 @@ def events_of_half(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
 
 
 @given(turns=st.lists(st.integers(0, 9), min_size=1, max_size=12), moderated=st.booleans())
-async def test_event_order_does_not_depend_on_speed(*, turns: list[int], moderated: bool) -> None:
+async def test_order_of_events_does_not_depend_on_speed(*, turns: list[int], moderated: bool) -> None:
     moderator = (lambda _: decision("ann", "bea")) if moderated else None
     pattern = rent(moderator=moderator)
     expected = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -307,8 +307,8 @@ async def test_event_order_does_not_depend_on_speed(*, turns: list[int], moderat
     assert result.usage.calls == sum(event.usage.calls for event in events(result, ModelCalled))
 
 
-async def test_mirrored_debates_take_the_time_of_one_debate() -> None:
-    """Ten calls take five steps, because the test answers a call only when no other call can start at the same time."""
+async def test_mirrored_debates_take_no_longer_than_one_debate() -> None:
+    """Ten calls take five steps, because the test answers a call only when no other call can start at that point."""
     waiting: list[asyncio.Event] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -360,7 +360,7 @@ async def test_failures_in_the_mirror_end_the_debate_at_once() -> None:
 
 
 async def test_people_debate_one_half_after_the_other() -> None:
-    """The human's turns in the mirror come after the first debate, so the run waits for answers twice."""
+    """The human's turns in the mirror follow the first debate, so the run waits for answers twice."""
     store = MemoryStore()
     pattern = rent(debaters=[Debater("ann", "for", block=human(name="ann")), SIDES[1]], max_rounds=1)
     run = await pattern.run(QUESTION, model=delayed_model([2]), store=store, run_id="it", seed=1)

@@ -40,7 +40,7 @@ def _scripted_moderator(*decisions: Any) -> dict[str, Any]:
     return {"moderator": moderator}
 
 
-def test_the_moderator_opens_every_round_and_calls_the_speakers() -> None:
+def test_the_moderator_opens_every_round_and_chooses_the_speakers() -> None:
     alone = decision("anna", reason="Ben has nothing to add.")
     model = ScriptedModel(
         decision("ben", "anna"), "B1", "A1", decision("anna", "ben"), "A2", "B2", alone, "A3", VERDICT
@@ -124,8 +124,8 @@ def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
     assert output.moderator_decisions[1].added == ["ben"]
 
 
-def test_a_reason_does_not_silence_a_side_awaiting_its_reply() -> None:
-    """Ben has answered Anna, so a round for Ben alone would leave her without a chance to reply."""
+def test_a_reason_does_not_silence_a_side_that_still_has_to_reply() -> None:
+    """Ben has answered Anna, so a round for Ben alone would deny her a reply."""
     alone = decision("ben", done=True, reason="Anna has said enough.")
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -134,7 +134,7 @@ def test_a_reason_does_not_silence_a_side_awaiting_its_reply() -> None:
 
 
 def test_reasons_without_an_omitted_side_are_dropped() -> None:
-    """A small model may give a reason although it omits nobody, and the page would then report an omission."""
+    """A small model may give a reason even though it omits nobody, and the page would then report an omission."""
     model = ScriptedModel(decision("ben", "anna", done=True, reason="It is the first round."), "B", "A", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert output.moderator_decisions[0].reason is None
@@ -142,7 +142,7 @@ def test_reasons_without_an_omitted_side_are_dropped() -> None:
 
 @given(st.data())
 def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
-    """A side may be left out of a round only if it has already replied to everyone who speaks in it."""
+    """A side may be left out of a round only if it has already replied to everyone who speaks in that round."""
     stances = dict(data.draw(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1)))
     spoken = data.draw(st.lists(st.tuples(st.sampled_from(list(stances)), st.sampled_from([None, "empty", "cut_off"]))))
     entries = [
@@ -165,7 +165,7 @@ def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
 
 
 def test_one_debater_speaks_for_a_shared_stance() -> None:
-    """Two debaters with the same stance need only one turn, so the one that has waited longest is added."""
+    """Two debaters with the same stance need only one turn, so the one who has waited longest is added."""
     stances = {"a": "x", "b": "x", "c": "y"}
     entries = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
     for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
@@ -186,7 +186,7 @@ def test_moderator_prompts_have_the_stances_and_round_count(given_to: str) -> No
 def test_empty_speaker_lists_require_done(key: str) -> None:
     """If a model returns an empty list without `done`, the declared order is used instead.
 
-    If a function does so, an `OutputError` is raised.
+    If a function does, an `OutputError` is raised.
     """
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(entry.fallback for entry in result.raw.moderator_decisions)
@@ -203,15 +203,15 @@ def test_unvalidated_instances_are_validated() -> None:
         _rent(**_scripted_moderator(invalid)).run_sync(QUESTION, model=by_role())
 
 
-def test_repeated_speakers_have_several_turns() -> None:
+def test_repeated_speakers_take_several_turns() -> None:
     model = ScriptedModel(decision("anna", "anna", "ben", done=True), "A1", "A2", "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "A2", "B"]
     assert "[for] A1" in turn_of(model.calls[2])
 
 
-def test_a_side_speaks_even_if_the_other_gets_all_turns() -> None:
-    """An added speaker gets a turn beyond the number that a moderator may assign."""
+def test_a_side_speaks_even_if_the_other_side_is_given_all_turns() -> None:
+    """An added speaker gets a turn even beyond the number of turns that a moderator may assign."""
     model = ScriptedModel(decision(*["anna"] * 8, done=True), *(f"A{number}" for number in range(8)), "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.agent_name for entry in output.transcript] == ["anna"] * 8 + ["ben"]
@@ -229,10 +229,10 @@ def test_unknown_speakers_raise_an_error_listing_the_roster() -> None:
     model.assert_complete()
 
 
-def test_repeatedly_naming_unknown_speakers_falls_back_to_all() -> None:
-    """The model is called again with the reason first.
+def test_repeated_unknown_speakers_fall_back_to_all_debaters() -> None:
+    """The model is first called again with the reason.
 
-    After that, the declared order is used, and the decision is flagged.
+    If that fails, the declared order is used, and the decision is flagged.
     """
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, **_with_roster(["zoe", "adam"]))
@@ -346,7 +346,7 @@ def test_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
 
 
 def test_first_prompt_with_tools_asks_for_research() -> None:
-    """The moderator should use its tools and put what it finds into the briefing."""
+    """The moderator should use its tools and include what it finds in the briefing."""
 
     def search(query: str) -> str:
         """Search the web."""
@@ -401,7 +401,7 @@ def test_decisions_are_events() -> None:
 
 
 def test_the_current_decision_is_none_while_the_moderator_decides() -> None:
-    """Meanwhile, the moderator can still read the decisions from earlier rounds."""
+    """In the meantime, the moderator can still read the decisions from earlier rounds."""
     decisions: list[tuple[int, object]] = []
 
     def moderator(value: object, ctx: Context) -> Any:

@@ -73,7 +73,7 @@ def _generator_judge() -> Any:
 
 
 def test_nested_debates_use_the_nearest_model() -> None:
-    """The inner debate's own model is the nearest, followed by that of the outer debate."""
+    """The inner debate's own model is the nearest, followed by the outer debate's."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named_model("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(
@@ -110,8 +110,8 @@ async def test_iterating_over_a_handle_streams_text() -> None:
     assert events(await handle, TextDelta) == []
 
 
-def test_moderators_are_built_for_their_debaters() -> None:
-    """A moderator built for a different roster is rejected, but the order of the debaters does not matter."""
+def test_moderators_must_be_built_for_the_same_debaters() -> None:
+    """A moderator built for a different roster is rejected, although the order of the debaters does not matter."""
     transcript = create_debate_transcript()
     other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
     with pytest.raises(ConfigurationError) as caught:
@@ -185,7 +185,9 @@ def _with_models(first: Any, second: Any) -> list[Debater]:
     ],
     ids=["no model named", "the debate's model", "one debater has its own", "objects"],
 )
-def test_judges_that_see_names_and_share_a_model_cause_a_warning(options: dict[str, Any], names: list[str]) -> None:
+def test_judges_that_see_names_and_share_a_debaters_model_cause_a_warning(
+    options: dict[str, Any], names: list[str]
+) -> None:
     (warning,) = _warnings_of(anonymize_transcript=False, **options)
     assert warning.category is FlowDebateWarning
     assert warning.filename == __file__
@@ -207,7 +209,7 @@ def test_judges_that_see_names_and_share_a_model_cause_a_warning(options: dict[s
     ],
     ids=["anonymized", "a judge of one's own", "other models", "no default debater"],
 )
-def test_judges_that_cannot_recognize_a_debater_do_not_warn(options: dict[str, Any]) -> None:
+def test_judges_that_cannot_recognize_a_debater_cause_no_warning(options: dict[str, Any]) -> None:
     assert _warnings_of(**options) == []
 
 

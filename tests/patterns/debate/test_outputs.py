@@ -61,7 +61,7 @@ def test_debaters_can_return_text_in_several_forms(value: object) -> None:
     [(7, "7"), ({"words": "x"}, "{'words': 'x'}"), (["x"], "['x']"), ({"text": 7}, "{'text': 7}")],
     ids=repr,
 )
-def test_other_values_become_their_str_with_a_warning(value: object, text: str) -> None:
+def test_other_values_are_converted_by_str_with_a_warning(value: object, text: str) -> None:
     with pytest.warns(FlowDebateWarning, match=rf"'anna' returned a {type(value).__name__}") as caught:
         assert _argument_of(lambda _: value) == text
     assert len(caught) == 1
@@ -77,8 +77,8 @@ def test_each_debater_causes_one_warning_per_run() -> None:
         assert sorted(str(warning.message).split("'")[1] for warning in caught) == ["anna", "ben"]
 
 
-def test_values_without_str_raise_an_error_naming_the_block() -> None:
-    """If `str()` itself raises, that exception becomes the cause of the `OutputError`."""
+def test_values_that_str_cannot_convert_raise_an_error_naming_the_block() -> None:
+    """If `str()` itself raises an exception, it becomes the cause of the `OutputError`."""
     with pytest.raises(OutputError, match="Unprintable whose str\\(\\) raises Sabotage") as caught:
         _argument_of(lambda _: Unprintable())
     assert "anna" in caught.value.block
@@ -115,7 +115,7 @@ async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
     ids=["(input)", "(input, ctx)", "async", "handler", "sequencer"],
 )
 def test_any_block_or_function_can_be_a_debater(block: Any, text: str) -> None:
-    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers are accepted."""
+    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers are all accepted."""
     assert _argument_of(block) == text
 
 
@@ -143,7 +143,7 @@ def test_debates_can_be_debaters() -> None:
 
 
 def test_debates_as_debaters_start_over_in_each_round() -> None:
-    """An inner debate has an empty transcript at the beginning of each of its turns."""
+    """The transcript of an inner debate is empty at the beginning of each of its turns."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
     model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)

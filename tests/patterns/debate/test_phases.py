@@ -83,7 +83,7 @@ def test_cross_examinations_pair_questions_and_answers() -> None:
 @pytest.mark.parametrize("turn_order", TURN_ORDERS)
 @pytest.mark.parametrize("mirror", [False, True])
 def test_phases_can_be_combined_with_orders_and_the_mirror(turn_order: Any, mirror: bool) -> None:  # noqa: FBT001
-    """Each side asks and answers once in a cross-examination, whichever side begins."""
+    """Each side asks and answers once in a cross-examination, whichever side goes first."""
     if mirror and turn_order == "simultaneous":
         pytest.skip("there is no order to reverse")
     raw = run_debate(sides=3, turn_order=turn_order, mirror=mirror).raw
@@ -94,7 +94,7 @@ def test_phases_can_be_combined_with_orders_and_the_mirror(turn_order: Any, mirr
         assert all(pair.answer is not None for pair in half.cross_questions)
 
 
-def test_phases_set_speakers_aim_and_length() -> None:
+def test_phases_determine_speakers_aim_and_length() -> None:
     prompts: list[str] = []
 
     def said(request: Any) -> str:
@@ -122,8 +122,8 @@ def test_sides_without_a_question_to_answer_argue() -> None:
     assert cross == [(None, "ben"), ("question", "ben"), ("answer", "ann")]
 
 
-def test_moderators_choose_only_the_askers() -> None:
-    """The side that is questioned answers even though the moderator did not name it."""
+def test_moderators_choose_only_who_asks() -> None:
+    """The side that is questioned answers even if the moderator did not name it."""
     decision = {"next_speakers": ["ben"], "done": True}
     phases = [Phase("cross-examination", asks="pairs")]
     pattern = debate(name="city", debaters=SIDES[:2], phases=phases, moderator=lambda _: decision, synthesizer=False)

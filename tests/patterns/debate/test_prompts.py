@@ -153,7 +153,7 @@ def _check_nothing_is_forged(render: Callable[[Callable[[str], str]], str], tran
 
 @given(debates(), st.data())
 def test_turns_in_a_debate_share_their_transcript_as_a_prefix(transcript: Entries, data: st.DataObject) -> None:
-    """A server can reuse a common prefix, so everything that varies by debater or round follows the transcript."""
+    """A server can reuse a common prefix, so everything that varies by debater or round comes after the transcript."""
     count = data.draw(st.integers(0, len(transcript)))
     shorter, longer = (
         render_debater_turn(
@@ -188,7 +188,7 @@ def test_moderator_rounds_share_their_transcript_as_a_prefix(
 
 @given(debates(), texts)
 def test_debaters_do_not_see_names(transcript: Entries, stance: str) -> None:
-    """Debaters should respond to arguments, so their prompts do not depend on who made them."""
+    """Debaters should respond to arguments, so their prompts do not show who made them."""
     nameless = [entry(one.round, "", one.stance, one.text) for one in transcript]
     identity = DebaterIdentity(stance=stance, max_rounds=2)
     first, second = (render_debater_turn(identity, entries=entries, round=1) for entries in (transcript, nameless))
@@ -219,7 +219,7 @@ def test_first_speaker_is_not_asked_to_answer_arguments() -> None:
 
 
 def test_debaters_are_asked_to_answer_the_other_side() -> None:
-    """The system message is shared by all turns, so this instruction is left to the user message."""
+    """All turns share the system message, so this instruction is in the user message."""
     system = render_debater_system(question="q", stances=["for", "against"], max_rounds=2)
     assert "Answer the strongest arguments" not in system
     assert "Answer the strongest arguments against your position" in turn(entry(1, "b", "against", "No."))
@@ -257,7 +257,7 @@ def test_moderator_prompts_mention_only_available_tools() -> None:
 
 
 def test_moderator_is_asked_for_all_speakers_first_and_chooses_later() -> None:
-    """In round 1, there is no transcript yet on which to base a choice."""
+    """In round 1, there is no transcript yet to base a choice on."""
     opening = render_moderator_turn(entries=[], decisions=[], round=1)
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)
     assert "Call on all the debaters" in opening

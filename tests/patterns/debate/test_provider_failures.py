@@ -62,7 +62,7 @@ def test_failed_judges_leave_the_debate_without_a_verdict(synthesizer: Any) -> N
 
 
 def test_output_schema_does_not_apply_if_the_judge_fails() -> None:
-    """A debate without a verdict has no output that could be validated."""
+    """A debate without a verdict has no output to validate."""
     summarize: Callable[[Any], Any] = lambda raw: {"n": 1}  # noqa: E731
     pattern = rent(synthesizer=summarize, output_schema={"type": "object", "required": ["n"]})
     assert pattern.run_sync(QUESTION, model=ScriptedModel("A1", "B1", "A2", "B2", DOWN)).output is None

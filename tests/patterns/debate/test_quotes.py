@@ -114,7 +114,7 @@ def test_powers_and_fractions_differ_from_their_digits() -> None:
 
 @pytest.mark.parametrize("quote", ["rents", "Rents …", "in May", "… … …", "a b c", "the report says … fell", "— ! —"])
 def test_short_quotes_have_a_separate_status(quote: str) -> None:
-    """One or two words occur in almost any text, so they are neither verified nor unverified."""
+    """One or two words occur in almost any text, so such quotes are neither verified nor unverified."""
     verification = verify_quote(quote)
     assert (verification.status, verification.spans) == ("too_short", ())
 
@@ -137,7 +137,7 @@ def test_hyphens_within_words_are_not_minus_signs() -> None:
 
 
 def test_scripts_without_spaces_are_compared_by_character() -> None:
-    """A part of a Chinese sentence is found, unless one of its characters differs."""
+    """Part of a Chinese sentence is found unless one of its characters differs."""
     source = "报告指出，五月份房租下降了百分之二。"
     verification = verify_quote("五月份房租下降了", source)
     assert [source[span.start : span.end] for span in verification.spans] == ["五月份房租下降了"]
@@ -145,7 +145,7 @@ def test_scripts_without_spaces_are_compared_by_character() -> None:
 
 
 def test_invisible_characters_do_not_shift_positions() -> None:
-    """Invisible characters are skipped when comparing but counted in positions."""
+    """Invisible characters are skipped in comparisons but counted in positions."""
     source = "\ufeffThe re\u00adport, in 1\u200b.5 li\u200bnes\u200b: all is w\u200bell\u2060."
     verification = verify_quote("report in 1.5 lines all is well", source)
     assert [source[span.start : span.end] for span in verification.spans] == [source[5:-2]]
@@ -154,7 +154,7 @@ def test_invisible_characters_do_not_shift_positions() -> None:
 def test_all_parts_of_a_quote_must_come_from_one_source() -> None:
     """A quote with parts from two sources is not verified.
 
-    If several sources contain all parts, the first is named.
+    If several sources contain all of its parts, the first one is named.
     """
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"
@@ -205,7 +205,7 @@ def test_quotations_are_distinguished_from_apostrophes(text: str) -> None:
     assert [text[quote.start : quote.end] for quote in quotes] == QUOTED[text]
 
 
-def test_depth_counts_enclosing_quotes() -> None:
+def test_depth_is_the_number_of_enclosing_quotes() -> None:
     """Quotes nested more than two levels deep are left out."""
     quotes = find_quotes("“a «b „c 「d」 c“ b» a” “e”")
     assert [(quote.text[0], quote.depth) for quote in quotes] == [("a", 0), ("b", 1), ("c", 2), ("e", 0)]
@@ -283,7 +283,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 @given(sources_and_slices(), st.data())
 def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """The additional word either replaces a word from the source or is inserted between two of them."""
+    """The extra word either replaces a word from the source or is inserted between two of them."""
     source, first, last = sample
     keys = normalize(source).words[first : last + 1]
     assume("unheard" not in normalize(source).text)
@@ -379,5 +379,5 @@ def test_words_are_found_at_their_first_position(source: list[str], data: st.Dat
 
 
 def test_quotes_inside_one_long_word_are_not_found() -> None:
-    """The letters match at many positions, but none of these matches begins and ends at a word boundary."""
+    """The letters match at many positions, but no match begins and ends at a word boundary."""
     assert [quote.status for quote in verify_quotes('"aaa aaa aaa"', {"r": "a" * 100})] == ["unverified"]

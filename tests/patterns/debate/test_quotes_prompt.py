@@ -40,8 +40,8 @@ pieces = st.sampled_from(
 hostile = st.lists(pieces | nasty, max_size=8).map(" ".join)
 
 
-def test_line_counts_verified_quotes_and_names_the_others() -> None:
-    """Quotes too short to be verified do not appear in the line."""
+def test_line_counts_verified_quotes_and_lists_the_others() -> None:
+    """Quotes too short to be verified are not mentioned in the line."""
     argument = (
         '"Rents fell by 1.5 per cent", "wages rose … in all towns" and "rents fell by 15 per cent in May"; "May".'
     )
@@ -68,10 +68,7 @@ def test_long_and_numerous_quotes_are_cut() -> None:
 
 
 def test_quotes_inside_verified_ones_are_not_counted() -> None:
-    """Nesting could otherwise produce any number of quotes.
-
-    A quote inside an unverified one still counts.
-    """
+    """Otherwise, nesting could produce any number of quotes. A quote inside an unverified one still counts."""
     inner = "“rents fell by «1.5 per cent in May»”"
     assert render_quotes(verify_quotes(inner, REPORT)) == '(quotes: 1 verified in "report")'
     outer = "“they wrote «rents fell by 1.5 per cent»”"

@@ -161,7 +161,7 @@ def _run_synthesizer(schema: Any, reply: Any) -> Any:
     ids=["pydantic", "dataclass", "TypedDict", "JSON Schema"],
 )
 @pytest.mark.parametrize("reply", [RULING, json.dumps(RULING)], ids=["data", "text"])
-def test_synthesizer_returns_the_schema(schema: Any, expected: object, reply: Any) -> None:
+def test_synthesizer_output_matches_the_schema(schema: Any, expected: object, reply: Any) -> None:
     """The schema may be a pydantic model, a dataclass, a TypedDict or a JSON Schema."""
     output = _run_synthesizer(schema, reply)
     assert output == expected

@@ -122,18 +122,18 @@ def test_templates_for_a_different_role_are_rejected() -> None:
         debate(**{**OPTIONS, "moderator": ModeratorOptions(template=SYNTHESIZER)})
 
 
-def test_unbound_judges_take_the_options_of_the_debate() -> None:
-    """Binding a judge must have the same result as configuring it with `JudgeOptions`."""
+def test_unbound_judges_take_the_debates_options() -> None:
+    """Binding a judge must have the same effect as configuring it with `JudgeOptions`."""
     assert requests_to_role("judge", judge=create_judge(schedule="swap")) == requests_to_role("judge", judge="swap")
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(), anonymize_transcript=False))
     assert "[anna" not in str(requests_to_role("judge", judge=create_judge()))
 
 
-def test_judge_options_override_those_of_the_debate() -> None:
+def test_judge_options_override_the_debates_options() -> None:
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(anonymize_transcript=False)))
 
 
-def test_synthesizers_without_a_schema_get_the_debates() -> None:
+def test_synthesizers_without_a_schema_use_the_debates_schema() -> None:
     options: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "output_schema": DebateVerdict}
     pattern = debate(**options, synthesizer=create_synthesizer(instructions="Be brief."))
     verdict = {"verdict": "Cap.", "winner": "for", "reasoning": "So."}

@@ -62,7 +62,7 @@ def test_later_speakers_see_earlier_arguments_in_the_same_round() -> None:
 
 
 def test_debaters_see_stances_but_never_names() -> None:
-    """The transcript is tagged with stances, so that debaters respond to arguments rather than people."""
+    """The transcript is tagged with stances so that debaters respond to arguments rather than to people."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     for call in model.calls[:4]:
@@ -72,7 +72,7 @@ def test_debaters_see_stances_but_never_names() -> None:
 
 
 def test_system_message_is_the_same_for_all_debaters() -> None:
-    """Text that varies by debater or round follows the transcript, so that servers can reuse the prefix."""
+    """Text that varies by debater or round comes after the transcript so that servers can reuse the prefix."""
     model = script("A1", "B1", "A2", "B2")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     assert len({system_of(call) for call in model.calls[:4]}) == 1
@@ -97,7 +97,7 @@ def test_debater_prompts_forbid_concession() -> None:
 
 
 @pytest.mark.parametrize("value", [QUESTION, {"question": QUESTION}, DebateInput(question=QUESTION)], ids=repr)
-def test_questions_have_three_forms(value: object) -> None:
+def test_questions_can_be_given_in_three_forms(value: object) -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(value, model=script("A", "B")).output.question == QUESTION
 

@@ -176,7 +176,7 @@ UNCERTAIN = [
 
 @pytest.mark.parametrize(("question", "yes", "no"), CLAIMS)
 def test_plain_questions_become_a_claim_and_its_negation(question: str, yes: str, no: str) -> None:
-    """The sides reuse the words of the question and must be correct English."""
+    """The sides reuse the wording of the question and must be correct English."""
     assert default_sides(question) == [Debater("pro", yes), Debater("con", no)]
     assert default_sides(f"\n {question.removesuffix('?')}\t ? ") == default_sides(question)
 
@@ -257,7 +257,7 @@ def test_wh_questions_never_get_yes_and_no_sides(word: str, rest: str) -> None:
 
 @given(st.text())
 def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
-    """Data sets in which every correct answer is yes or no use these sides."""
+    """These sides are used with data sets in which every correct answer is yes or no."""
     yes, no = yes_no_sides(question + "?")
     assert (yes.name, no.name) == ("pro", "con")
     assert as_seen(yes.stance) != as_seen(no.stance)

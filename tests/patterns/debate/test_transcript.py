@@ -29,8 +29,8 @@ def test_transcripts_without_names_can_be_parsed(transcript: Entries) -> None:
 
 
 @given(entries, st.booleans(), st.data())
-def test_longer_transcripts_begin_with_the_shorter_one(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """A server can then reuse the prefix that it has already processed."""
+def test_transcripts_only_grow_at_the_end(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
+    """A server can then reuse the prefix it has already processed."""
     if transcript:
         shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
         assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))
@@ -57,7 +57,7 @@ def test_names_are_omitted_by_default(transcript: Entries) -> None:
     st.booleans(),
 )
 def test_invalid_transcripts_are_rejected(text: str, names: bool) -> None:  # noqa: FBT001
-    """A valid transcript can be parsed in only one way, and anything else raises a `ViewError`."""
+    """A valid transcript can be parsed in only one way; anything else raises a `ViewError`."""
     try:
         transcript = parse_entries(text, names=names)
     except ViewError:
@@ -91,7 +91,7 @@ def test_text_resembling_a_transcript_is_rejected(text: str, expected: str) -> N
 
 
 def test_transcripts_follow_the_documented_format() -> None:
-    """Other programs may parse transcripts, so rounds, tags, continuation lines and escapes are documented."""
+    """Other programs may parse transcripts, so their rounds, tags, continuation lines and escapes are documented."""
     transcript = [
         entry(1, "Änne, PhD", "for", "Yes.\nFor two reasons."),
         entry(1, "b", "not [really]", "No.\u2028Round 2:"),

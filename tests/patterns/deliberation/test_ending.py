@@ -38,8 +38,8 @@ def test_summary_replaces_a_missing_decision() -> None:
 
 
 @pytest.mark.parametrize("decision", [None, "Invest a quarter."])
-def test_reaching_max_rounds_does_not_settle(decision: str | None) -> None:
-    """The output's decision is taken from the last report, if there is one."""
+def test_reaching_max_rounds_does_not_settle_a_deliberation(decision: str | None) -> None:
+    """The output's decision is taken from the last report if there is one."""
     reports = iter([report(decision="Invest all."), report(decision=decision)])
     output = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")
@@ -140,7 +140,7 @@ def test_output_follows_from_the_reports(
 @given(
     st.lists(hostile_replies(), min_size=1, max_size=4), st.integers(1, 3), st.sampled_from(["fail", "skip"]), st.data()
 )
-def test_deliberations_end_whatever_the_answers(
+def test_deliberations_end_whatever_the_models_answer(
     replies: list[Any], max_rounds: int, on_failure: str, data: st.DataObject
 ) -> None:
     calls: list[str] = []
@@ -174,7 +174,7 @@ def test_deliberations_end_whatever_the_answers(
         assert isinstance(raw.to_wire(), dict)
 
 
-def test_seed_of_the_run_is_in_the_output() -> None:
-    """The seed is all that is needed to repeat a recorded run."""
+def test_seed_used_by_the_run_is_in_the_output() -> None:
+    """Nothing but the seed is needed to repeat a recorded run."""
     model = ScriptedModel("A", "B", SETTLED)
     assert deal().run_sync(TOPIC, model=model, seed=11).output.seed == 11

@@ -27,7 +27,7 @@ def run_and_record_calls(**options: Any) -> list[Any]:
 
 
 def test_instructions_follow_the_persona_in_the_system_message() -> None:
-    """The application writes the instructions, as it does the system prompt, so they may override all rules."""
+    """Like the system prompt, the instructions are written by the application, so they may override all rules."""
     assert system_of(run_and_record_calls(instructions="Be polite.")[0]).endswith(
         f"others see risk.\n\n{INSTRUCTIONS}\nBe polite."
     )

@@ -235,7 +235,7 @@ def line_kinds(page: str) -> list[str]:
 
 @given(hostile, hostile, hostile, hostile)
 @example("", "=" * 60 + "\n  FINAL DECISION", "x\nSTATUS: SETTLED", "[Bear]")
-def test_no_text_passes_for_a_line_of_the_page(topic: str, text: str, summary: str, decision: str) -> None:
+def test_no_text_can_be_mistaken_for_a_line_of_the_page(topic: str, text: str, summary: str, decision: str) -> None:
     def page(topic: str, text: str, summary: str, decision: str) -> str:
         return render_deliberation(
             output_of(
@@ -260,7 +260,7 @@ def test_text_stays_within_the_page_width(text: str) -> None:
 
 
 @given(st.text(st.characters(categories=["L", "Zs"], max_codepoint=0x24F), max_size=400))
-def test_wrapping_loses_no_word(text: str) -> None:
+def test_wrapping_loses_no_words(text: str) -> None:
     page = render_deliberation(output_of(history=[entry_of(1, BULL, text)]), title="X")
     body = page.split("." * 40)[1].split("=" * 60)[0].replace("  | ", "")
     assert "".join(body.split()) == "".join(text.split())

@@ -146,7 +146,7 @@ DECISION: one or two sentences, or none\
 
 
 def test_schema_puts_the_summary_before_the_finding() -> None:
-    """A model tends to stick to what it writes first, so it should sum up before it decides."""
+    """A model tends to stick to what it writes first, so it should summarize before it decides."""
     schema = record_calls()[2].output_schema
     assert schema is not None
     assert list(schema["properties"]) == ["summary", "status", "decision"]
@@ -163,7 +163,7 @@ def test_personas_see_only_their_own_system_prompt() -> None:
 
 
 def test_a_personas_own_entries_are_marked() -> None:
-    """A model would otherwise take its own earlier statements for someone else's."""
+    """Otherwise, a model would take its own earlier statements for someone else's."""
     bull, bear, moderator = record_calls()[3:6]
     assert "[bull (you), investor] It grows." in bull.prompt
     assert "[bull, investor] It grows." in bear.prompt
@@ -172,7 +172,7 @@ def test_a_personas_own_entries_are_marked() -> None:
 
 
 def test_long_system_prompts_are_not_repeated() -> None:
-    """The system message already contains the whole prompt, so the turn states only the persona's name."""
+    """The system message already contains the whole prompt, so the turn gives only the persona's name."""
     essay = "You are careful. " * 100
     model = ScriptedModel("A", "B", report("SETTLED"))
     deliberation(name="deal", debaters=[Persona("owl", system_prompt=essay), PERSONAS[0]]).run_sync(TOPIC, model=model)
@@ -211,7 +211,7 @@ def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
 
 
 @given(rounds(), texts, texts)
-def test_no_text_passes_for_another_speaker_or_for_the_prompt(
+def test_no_text_can_be_mistaken_for_another_speaker_or_the_prompt(
     entries: list[DeliberationEntry], summary: str, topic: str
 ) -> None:
     reports = [ModeratorReport.model_construct(summary=summary, status="CONTINUE", decision=None)]

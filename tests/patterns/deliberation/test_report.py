@@ -88,7 +88,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda case: case.id)
 def test_reports_are_parsed_in_many_forms(case: Case) -> None:
-    """The order of the parts, case, Markdown, bullets and line endings do not matter."""
+    """The order of the parts, case, Markdown, bullets and line endings make no difference."""
     assert parse_text(case.text) == (case.summary, case.status, case.decision)
 
 
@@ -179,7 +179,7 @@ def test_other_statuses_do_not_settle(status: str) -> None:
     ],
 )
 def test_quotations_in_the_summary_are_not_part_of_the_report(quotation: str) -> None:
-    """A debater may try to dictate the report, but the summary only quotes what the debater said."""
+    """A debater may try to dictate the report, but the summary merely quotes what the debater said."""
     summary, status, decision = parse_text(f"SUMMARY: Bear dictated:\n{quotation}")
     assert (status, decision) == ("CONTINUE", None)
     assert "STATUS: SETTLED" in summary
@@ -195,7 +195,7 @@ def test_contradictory_statuses_do_not_settle() -> None:
     "nothing", ["none", "None.", "N/A", "(none)", "**none**", "null", "-", "\N{EM DASH}", " \n ", "No decision yet."]
 )
 def test_decisions_equivalent_to_none_become_none(nothing: str) -> None:
-    """Instead of leaving the decision out, models write "none" or "n/a", both in text and in structured answers."""
+    """Instead of leaving out the decision, models write "none" or "n/a", in both text and structured answers."""
     assert parse_report(f"SUMMARY: x\nSTATUS: CONTINUE\nDECISION: {nothing}").decision is None
     assert ModeratorReport(summary="x", status="CONTINUE", decision=nothing).decision is None
 

@@ -37,7 +37,7 @@ def test_rounds_call_each_persona_and_the_moderator_once() -> None:
 
 
 async def test_personas_in_a_round_are_called_concurrently() -> None:
-    """All ten personas are called before the first one answers, and the moderator waits for the last."""
+    """All ten personas are called before the first one answers, and the moderator waits for the last of them."""
     count = 10
     under_way: list[str] = []
     all_are = asyncio.Event()

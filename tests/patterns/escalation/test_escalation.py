@@ -59,7 +59,7 @@ def test_equal_answers_end_an_escalation_without_a_judge() -> None:
 
 
 def test_agreement_judge_reads_both_orders() -> None:
-    """Models tend to favor one position, so the two answers trade places in a second request."""
+    """Models tend to favor one position, so the two answers swap places in a second request."""
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
@@ -87,8 +87,8 @@ def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
     assert [step.reason for step in result.output.steps] == [None, None, "last step"]
 
 
-def test_answers_may_agree_with_any_earlier_one() -> None:
-    """The latest of the earlier answers is compared first."""
+def test_answers_may_agree_with_any_earlier_answer() -> None:
+    """The most recent of the earlier answers is compared first."""
     last = generator(name="last", prompt="Answer.")
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Yes, of course.", DISAGREE, AGREE, AGREE)
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD, last]).run_sync(QUESTION, model=model)
@@ -125,7 +125,7 @@ def test_sufficient_confidence_ends_an_escalation() -> None:
 
 
 @pytest.mark.parametrize("confidence", [7, True, "high", None, float("nan")])
-def test_invalid_confidence_decides_nothing(confidence: object) -> None:
+def test_invalid_confidence_values_decide_nothing(confidence: object) -> None:
     steps: list[Any] = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
     result = escalate(name="answer", steps=steps, until=Confidence(0.5)).run_sync(QUESTION)
     assert result.output.decided_by == "last"
@@ -150,7 +150,7 @@ def test_debates_decide_if_all_ballots_agree() -> None:
 
 
 def test_councils_decide_if_the_chair_reports_no_dissent() -> None:
-    """If the chair reports a dissent, the next step runs."""
+    """If the chair reports dissent, the next step runs."""
     panel = council(name="panel", members=[{"name": "Ada"}, {"name": "Ben"}], review="none")
     block = escalate(name="careful", steps=[panel, THIRD], until="undisputed")
     opinions = ["Yes.", "Yes."]
@@ -201,7 +201,7 @@ def test_each_step_has_an_event_and_a_token_count() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
-    """If the limit is reached during a debate, the arguments so far become the output."""
+    """If the limit is reached during a debate, the arguments made so far become the output."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last.")
     result = block.run_sync(QUESTION, model=model, limits=Limits(calls=calls))
@@ -272,7 +272,7 @@ def test_last_answer_counts_if_later_steps_fail() -> None:
 
 
 def test_answers_without_a_working_judge_do_not_agree() -> None:
-    """Without a judgment, the escalation continues with the next step."""
+    """If there is no judgment, the escalation continues with the next step."""
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(
         QUESTION, model=failing_model("agreement-judge")
     )
@@ -280,7 +280,7 @@ def test_answers_without_a_working_judge_do_not_agree() -> None:
     assert [loss.role for loss in result.output.losses] == ["judge"]
 
 
-def test_failures_are_raised_without_an_answer_or_by_policy() -> None:
+def test_failures_raise_if_there_is_no_answer_or_the_policy_says_so() -> None:
     """If there is no answer yet, there is nothing to fall back on."""
     steps = [FIRST, SECOND, THIRD]
     with pytest.raises(ProviderFailed):

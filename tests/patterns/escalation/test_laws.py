@@ -91,7 +91,7 @@ def schema_model(data: st.DataObject) -> FunctionModel:
 
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
-def test_cost_is_the_steps_and_the_checks_between_them(plan: Plan, data: st.DataObject) -> None:
+def test_cost_covers_the_steps_and_the_checks_between_them(plan: Plan, data: st.DataObject) -> None:
     """Each step runs once, and each pair of answers is compared at most once in each order."""
     result = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1)
     output, last = result.output, len(result.output.steps)
@@ -141,7 +141,7 @@ HOSTILE = st.one_of(
 
 @settings(max_examples=example_count(60))
 @given(plans(), st.data())
-def test_escalations_end_whatever_the_answers(plan: Plan, data: st.DataObject) -> None:
+def test_escalations_end_whatever_the_models_answer(plan: Plan, data: st.DataObject) -> None:
     def reply(request: ModelRequest) -> Any:
         answer = data.draw(HOSTILE)
         if isinstance(answer, Exception):

@@ -53,7 +53,7 @@ def test_options_reach_the_default_speakers(form: TransitionForm) -> None:
     ids=case_id,
 )
 def test_visibility_controls_displayed_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
-    """The history must store each turn only once, even though a speaker may be called twice for it."""
+    """The history must store each turn only once, even though a speaker may be called twice for the same turn."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes, yes.", "Con"), over("No.", "Pro"))
     session = Session()
     result = morals(max_turns=2, debater_visibility=visibility).run_sync(PROPOSITION, model=model, session=session)
@@ -231,7 +231,7 @@ def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allo
 
 
 def test_tools_cannot_be_named_handoff() -> None:
-    """The name is reserved only in the form "tool"."""
+    """The name is reserved only if speakers hand over in the form "tool"."""
 
     def handoff(x: str) -> str:
         """Do something else."""

@@ -200,7 +200,7 @@ async def test_second_invalid_handover_leads_to_a_random_speaker(case: Case) -> 
 
 
 async def test_next_speaker_can_be_drawn_without_a_retry(case: Case) -> None:
-    """Drawing at random saves the second call, and the same seed draws the same speaker."""
+    """Drawing at random saves the second call, and the same seed always draws the same speaker."""
     outcomes = []
     for _ in range(2):
         result, bodies = await run_handoff(case.reply, transition=case.form, on_invalid="random")
@@ -235,7 +235,7 @@ async def test_last_marker_counts() -> None:
 
 
 async def test_first_handoff_call_counts() -> None:
-    """A reply is a single turn, however many calls it contains."""
+    """A reply is a single turn, no matter how many calls it contains."""
     reply = completion_with_calls(encode_fields(SAID, "Con"), encode_fields("Or not.", "Neutral"))
     result, bodies = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
@@ -258,7 +258,7 @@ async def test_unreadable_answers_are_provider_failures() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("policy", get_args(OnInvalid))
-async def test_valid_handovers_take_one_call(form: TransitionForm, policy: OnInvalid) -> None:
+async def test_valid_handovers_take_only_one_call(form: TransitionForm, policy: OnInvalid) -> None:
     result, (body,) = await run_handoff(GOOD[form], transition=form, on_invalid=policy)
     assert turns(result.output) == [("Pro", "Second words.", "Neutral", "speaker")]
     assert ("tools" in body, "response_format" in body) == (form == "tool", form == "structured")
@@ -335,7 +335,7 @@ async def test_first_object_with_text_counts() -> None:
 
 
 async def test_other_tools_are_called_before_the_answer() -> None:
-    """The application's tools may be called first, while a call of `handoff` ends the turn."""
+    """The application's tools may be called first, whereas a call to `handoff` ends the turn."""
     topics: list[str] = []
 
     def look_up(topic: str) -> str:

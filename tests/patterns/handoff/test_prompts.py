@@ -103,7 +103,7 @@ Answer with a JSON object. Its "response" is what you say: your answer to the st
 
 @pytest.mark.parametrize("form", FORMS)
 def test_retry_prompt_has_the_text_and_the_problem(form: TransitionForm) -> None:
-    """Up to the end of the transcript, the message is identical to the first request."""
+    """Up to the end of the transcript, the message is identical to that of the first request."""
     first = {"text": "Yes.", "tool": over("Yes.", "Pro", "tool"), "structured": over("Yes.", "Bob")}[form]
     model = ScriptedModel(first, over("x", "Con", form))
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)
@@ -145,7 +145,7 @@ def test_retry_prompt_without_text_asks_for_the_complete_turn() -> None:
 
 
 def test_long_system_prompts_are_not_repeated_in_the_turn() -> None:
-    """The turn states only the speaker's name, because the system message contains the prompt."""
+    """The turn gives only the speaker's name, because the system message contains the prompt."""
     long = {"name": "Pro", "system_prompt": "You agree. " * 60}
     model = script(("Yes.", "Con"))
     morals(debaters=[long, SPEAKERS[1]], max_turns=1).run_sync(PROPOSITION, model=model)
@@ -154,7 +154,7 @@ def test_long_system_prompts_are_not_repeated_in_the_turn() -> None:
 
 
 def test_other_braces_in_a_system_prompt_are_unchanged() -> None:
-    """The application wrote the system prompt, so braces in it need not be placeholders."""
+    """The application wrote the system prompt, so braces in it are not necessarily placeholders."""
     prompt = "Say {name} in {proposition}: {{x}} %s"
     system = _system("a\nb", replace(CON, system_prompt=prompt))
     assert system.endswith("\nSay {name} in a\n  | b: {{x}} %s")

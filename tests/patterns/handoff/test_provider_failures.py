@@ -177,7 +177,7 @@ def check_turns(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
     st.integers(1, 4),
     st.none() | termination_predicates(),
 )
-def test_handoffs_end_whatever_the_answers(
+def test_handoffs_end_whatever_the_models_answer(
     replies: list[Any], form: Any, policy: Any, on_failure: Any, max_turns: int, stop: Any
 ) -> None:
     """A turn takes at most two calls, and the current speaker is never drawn as the next one."""

@@ -89,7 +89,7 @@ def test_names_can_have_any_characters(name: str, written: object) -> None:
     ids=case_id,
 )
 def test_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
-    """A marker is either at the end of the text or on a separate line."""
+    """A marker is either at the end of the text or on a line of its own."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
 
@@ -191,10 +191,7 @@ def test_long_answers_are_parsed_in_linear_time(text: str) -> None:
 
 
 def test_names_are_matched_as_models_write_them() -> None:
-    """A name matches exactly, in any case, as the prompt shows it, or in quotes.
-
-    A part of a name never matches.
-    """
+    """A name matches exactly, in any case, as the prompt shows it, or in quotes. Part of a name never matches."""
     assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
     assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
     assert name_among("dr. no.", AWKWARD) == "Dr. No"

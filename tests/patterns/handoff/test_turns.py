@@ -65,7 +65,7 @@ def test_outline_has_no_retry_step_without_retries() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_named_speaker_is_next(form: TransitionForm) -> None:
+def test_the_named_speaker_speaks_next(form: TransitionForm) -> None:
     model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
     output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
     model.assert_complete()
