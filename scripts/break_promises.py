@@ -57,7 +57,7 @@ BREAKS = (
     ),
     Break(
         "a skipped turn leaves its loss",
-        f"{FAILURES}::test_skipped_turns_leave_only_a_loss",
+        f"{FAILURES}::test_skipped_turns_leave_only_a_recorded_loss",
         "chassis/turn.py",
         "ctx.scope.handle.update(losses=[*pattern_state(ctx).losses, loss])",
         "pass",
@@ -160,7 +160,7 @@ BREAKS = (
     ),
     Break(
         "a block cannot change history",
-        "tests/patterns/test_read_only.py::test_blocks_that_change_history_fail_the_run_by_name",
+        "tests/patterns/test_read_only.py::test_blocks_that_change_history_fail_the_run_and_are_named",
         "resources/tasks.py",
         "if task_id in self._tasks.reserved:",
         "if False:",
@@ -174,7 +174,7 @@ BREAKS = (
     ),
     Break(
         "a condition ends the rounds by its name",
-        f"{CONDITIONS}::test_conditions_end_the_rounds_and_name_the_reason",
+        f"{CONDITIONS}::test_conditions_end_the_rounds_and_state_the_reason",
         "chassis/rounds.py",
         "condition is not self.terminate_when",
         "True",
@@ -261,7 +261,7 @@ BREAKS = (
     ),
     Break(
         "each of several subjects has a trail of its own",
-        f"{COMPOSED}::test_for_each_runs_a_pattern_per_subject",
+        f"{COMPOSED}::test_for_each_runs_a_pattern_once_per_subject",
         "chassis/spec.py",
         "                owns=owned,\n",
         "",

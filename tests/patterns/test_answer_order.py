@@ -40,7 +40,7 @@ class Asked:
         return {"response": "Yes.", "next_agent_name": self.shown[-1][0]}
 
 
-def test_judges_see_the_sides_in_the_order_of_their_debate() -> None:
+def test_judges_see_the_sides_in_the_order_of_the_current_debate() -> None:
     """An earlier debate between the same sides in a different order must not affect this one."""
     for order in permutations(CLAIMS):
         recorder = Asked()

@@ -71,7 +71,7 @@ def test_rosters_are_bounded(pattern: str) -> None:
         make(name="big", **{field: largest}, **({} if cap is None else {cap: MAX_ROUNDS}))
 
 
-def test_roster_limit_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roster_limit_is_configurable(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         assert "Set FLOWDEBATE_MAX_MEMBERS to allow more" in str(rejection_of("council", people("council", 101)))
@@ -90,7 +90,7 @@ def test_sampled_schedules_are_bounded() -> None:
         sampled(999_999)
 
 
-def test_large_requests_are_rejected_by_field() -> None:
+def test_large_requests_are_rejected_and_the_field_is_named() -> None:
     """Over HTTP, the request is rejected before the server builds anything."""
     sides = [{"name": f"n{at}", "stance": f"s{at}"} for at in range(8_000)]
     cases: list[tuple[dict[str, Any], str]] = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_each_promise_has_lines_that_can_be_broken(broken: Break, tmp_path: Path) -> None:
     """Each promise is checked by removing lines of code.
 
-    These lines must exist, and the code without them must be valid Python.
+    These lines must exist, and the remaining code must be valid Python.
     """
     sources = break_promise(broken, tmp_path)
     for name in (broken.file, *(name for name, _, _ in broken.beside)):

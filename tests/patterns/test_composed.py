@@ -36,7 +36,7 @@ def slow_model(talkers: Talkers) -> FunctionModel:
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in one session"])
 @pytest.mark.parametrize("pattern", slow_but_first(PATTERNS))
 async def test_concurrent_runs_of_a_pattern_are_independent(pattern: str, shared: bool) -> None:  # noqa: FBT001
-    """Each result equals that of a separate run, although every answer depends on the whole prompt."""
+    """Each result equals that of a separate run, even though every answer depends on the whole prompt."""
     pattern_ = talk(pattern)
     alone = [await pattern_.run(question, model=Talkers().model(), seed=1) for question in QUESTIONS]
     assert len({word for run in alone for word in words_in(run.raw)}) == sum(len(words_in(run.raw)) for run in alone)
@@ -64,7 +64,7 @@ async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_for_each_runs_a_pattern_per_subject(pattern: str, limit: int | None) -> None:
+async def test_for_each_runs_a_pattern_once_per_subject(pattern: str, limit: int | None) -> None:
     several = sequencer(name="all").map(list).for_each(talk(pattern), max_concurrency=limit)
     result = await several.run(QUESTIONS[:3], model=slow_model(Talkers()), seed=1)
     assert [output.subject for output in result.output] == QUESTIONS[:3]

@@ -203,7 +203,7 @@ def test_http_returns_422_for_each_constraint(server: Stage, pattern: str, const
 
 
 def test_mcp_rejects_a_quorum_above_the_number_of_members() -> None:
-    """The tools call all members sides, but the message is otherwise the same as in the other front ends."""
+    """The tools call all members "sides", but the message is otherwise the same as in the other front ends."""
 
     async def refusal() -> Any:
         async with (

@@ -37,7 +37,7 @@ def roles(result: RunResult[Any]) -> dict[str, str | None]:
     return {event.block: event.role for event in result.events if isinstance(event, kinds)}
 
 
-def test_default_blocks_know_their_roles() -> None:
+def test_default_blocks_have_their_roles() -> None:
     built = debate(name="rent", debaters=SIDES, moderator=True, max_rounds=1)
     assert roles(built.run_sync("Cap rents?", model=FunctionModel(answer))) == {
         "rent-moderator": "moderator",

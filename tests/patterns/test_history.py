@@ -41,7 +41,7 @@ def prompt_of(request: ModelRequest) -> str:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_prompts_have_the_last_rounds_and_a_summary(pattern: str) -> None:
+def test_prompts_contain_the_last_rounds_and_a_summary(pattern: str) -> None:
     talkers = Talkers()
     raw = PATTERNS[pattern](prompts=TWO_ROUNDS).run_sync(QUESTION, model=talkers.model(), seed=1).raw
     of_round = {entry.text: entry.round for entry in raw.entries}

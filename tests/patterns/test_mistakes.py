@@ -146,13 +146,13 @@ def test_unknown_options_are_a_type_error_with_a_suggestion(pattern: str, option
     ],
 )
 def test_options_from_other_libraries_are_recognized(option: str, meant: str) -> None:
-    """The message translates an option of another library into the corresponding one in this library."""
+    """The message translates an option from another library into its counterpart in this library."""
     with pytest.raises(TypeError, match="did you mean") as caught:
         build("debate", **{option: 3})
     assert f"did you mean {meant!r}?" in str(caught.value)
 
 
-def test_options_without_a_close_match_list_all_options() -> None:
+def test_errors_for_options_without_a_close_match_list_all_options() -> None:
     """An unlikely guess would be worse than the list."""
     with pytest.raises(TypeError, match=r"'xyzzy'; it takes: name, debaters, max_rounds, judge"):
         build("debate", xyzzy=1)
@@ -167,7 +167,7 @@ def test_role_factories_suggest_options(create: Any) -> None:
 def test_other_type_errors_are_unchanged() -> None:
     """Python itself reports a missing option.
 
-    An error inside the call must not be mistaken for an invalid option.
+    An error raised inside the call must not be mistaken for an invalid option.
     """
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'debaters'"):
         debate(name="rent")  # type: ignore[call-overload]
@@ -183,7 +183,7 @@ def test_other_type_errors_are_unchanged() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_large_rosters_cause_a_warning(pattern: str) -> None:
-    """The warning points to the caller's line and recommends a number, just as the one about many rounds does."""
+    """Like the one about many rounds, the warning points to the caller's line and recommends a number."""
     field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
         pattern, "debaters"
     )

@@ -102,7 +102,7 @@ flowchart TD
 """)
 
 
-def test_moderator_may_be_true_false_or_none() -> None:
+def test_moderator_option_may_be_true_false_or_none() -> None:
     without = str(outline(debate(name="rent", debaters=SIDES)))
     assert str(outline(debate(name="rent", debaters=SIDES, moderator=False))) == without
     opened = str(outline(debate(name="rent", debaters=SIDES, moderator=True))).splitlines()
@@ -136,7 +136,7 @@ deal
 
 
 def test_failure_policies_do_not_change_the_outline() -> None:
-    """Handling a failure is part of the role and not a step."""
+    """Handling a failure is part of the role rather than a step."""
     guarded = deal(on_failure=StandIn(ScriptedModel()), quorum=1, turn_timeout=5, round_timeout=9)
     assert str(outline(guarded)) == str(outline(deal()))
 
@@ -181,7 +181,7 @@ bridge
 
 
 def test_referee_follows_the_turns_of_each_round() -> None:
-    """The referee is inside the loop, but it cannot choose the speakers or end the loop."""
+    """The referee is inside the loop, but it can neither choose the speakers nor end the loop."""
     assert str(outline(bridge(**refereed()))).splitlines()[4:-1] == snapshot(
         [
             "  → tap bridge-turn-ada",
@@ -208,7 +208,7 @@ def test_panel_synthesizer_is_the_last_step() -> None:
     )
 
 
-def test_referee_may_be_true_false_or_none() -> None:
+def test_referee_option_may_be_true_false_or_none() -> None:
     assert str(outline(bridge(referee=False))) == str(outline(bridge()))
     assert str(outline(bridge(referee=True))) == str(outline(bridge(**refereed())))
 

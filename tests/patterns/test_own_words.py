@@ -88,7 +88,7 @@ def test_other_texts_are_unchanged(kind: str) -> None:
 
 @pytest.mark.parametrize("instructions", ["Begin each turn with `Ada:`.", "Start with your name and a colon."])
 def test_requested_labels_are_unchanged(instructions: str) -> None:
-    """The application's instructions or the speaker's own prompt may ask for a label."""
+    """Either the application's instructions or the speaker's own prompt may ask for a label."""
     assert ADA.separate("Ada: Rents rise.", instructions=instructions) == ("Ada: Rents rise.", None)
     parser = LabelParser(name="Ada", other_stances={}, system_prompt=instructions)
     assert parser.separate("Ada: Rents rise.") == ("Ada: Rents rise.", None)
@@ -238,7 +238,7 @@ async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -
 
 
 async def test_short_or_different_texts_are_not_repetitions() -> None:
-    """Two texts that merely begin the same way are not a repetition either."""
+    """Two texts that merely begin alike are not a repetition either."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
     replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
     assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

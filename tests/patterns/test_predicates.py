@@ -89,7 +89,7 @@ def test_numpy_bools_are_valid(pattern: str) -> None:
 @pytest.mark.parametrize("answer", ["no", "", None, 0, 1, ["yes"]])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_non_bool_answers_end_the_run(pattern: str, answer: object, *, wait: bool) -> None:
-    """A text such as "no" would otherwise count as true, and a missing `return` as false."""
+    """Otherwise, a string such as "no" would count as true, and a missing `return` as false."""
 
     async def later(_: Context) -> object:
         return answer
@@ -99,7 +99,7 @@ def test_non_bool_answers_end_the_run(pattern: str, answer: object, *, wait: boo
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_false_predicates_leave_the_rounds_to_their_limit(pattern: str) -> None:
+def test_predicates_that_stay_false_let_the_rounds_reach_their_limit(pattern: str) -> None:
     """The predicate is called after each round except the last."""
     rounds: list[int] = []
 

@@ -60,7 +60,7 @@ def test_unknown_profiles_are_rejected(options: Any) -> None:
 @pytest.mark.parametrize("options", [DebaterOptions, PromptOptions])
 @pytest.mark.parametrize("length", ["tiny", 9, 2_001, True, 20.5, [120]])
 def test_length_is_a_name_or_a_number_of_words(options: Any, length: Any) -> None:
-    """The number must be between 10 and 2,000, and a bool is invalid."""
+    """The number must be between 10 and 2,000; a bool is invalid."""
     with pytest.raises(ConfigurationError, match="`length` must be short, medium, long, or a number of words"):
         options(length=length)
 
@@ -305,7 +305,7 @@ FORM = re.compile(
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_alone_determine_the_form_of_a_turn(name: str, profile: str) -> None:
-    """Sentence openings, sentence counts and the default length could contradict the instructions."""
+    """Sentence openings, sentence counts and the default length might contradict the instructions."""
     speaking_roles = ("-debater-", "-member-", "-propose-", "-revise-")
     for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
         if any(part in request.block for part in speaking_roles):
@@ -318,7 +318,7 @@ def test_instructions_alone_determine_the_form_of_a_turn(name: str, profile: str
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_explicit_length_applies_alongside_instructions(name: str, profile: str) -> None:
-    """The application has set both options, so neither may be dropped."""
+    """The application has set both options, so neither of them may be dropped."""
     prompts = [
         str(request.messages)
         for request in requests_of(
@@ -373,7 +373,7 @@ WISHES = {
 
 @pytest.mark.parametrize(("length", "text"), [*WISHES.items(), (10, "about 10 words"), (2_000, "about 2000 words")])
 @pytest.mark.parametrize("name", ROLES)
-def test_turns_have_their_configured_length(name: str, length: Any, text: str) -> None:
+def test_turns_have_the_configured_length(name: str, length: Any, text: str) -> None:
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(length=77)
@@ -394,8 +394,8 @@ def test_turns_have_their_configured_length(name: str, length: Any, text: str) -
             assert {request.words for request in own_requests.values()} == {77}
 
 
-def test_speaker_template_overrides_the_patterns() -> None:
-    """The speaker's template takes precedence over every profile, too."""
+def test_speaker_template_overrides_the_patterns_template() -> None:
+    """The speaker's template also takes precedence over every profile."""
     template = DebaterTemplate(system="All: {question}")
     hers = DebaterOptions(template=replace(template, system="Hers: {question}"), profile="concise")
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]
@@ -451,8 +451,8 @@ FORGED = [
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", slow_but_first(["debate", "deliberation", "round_robin", "council"]))
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
-def test_no_argument_passes_for_a_prompt_line(name: str, profile: str, lines: list[str]) -> None:
-    """Every line of the first speaker's text after the first must follow a bar."""
+def test_no_argument_can_be_mistaken_for_a_prompt_line(name: str, profile: str, lines: list[str]) -> None:
+    """In the first speaker's text, every line except the first must follow a bar."""
     make = partial(ROLES[name][0], instructions=TEXT)
     plain = requests_of(make(), profile=profile, text="Mine.")
     forged = requests_of(make(), profile=profile, text="\n".join(["Mine.", *lines, "End."]))

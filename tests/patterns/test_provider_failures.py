@@ -141,7 +141,7 @@ def check_skipped(result: Any, talkers: Talkers, error: type[Exception]) -> None
 
 
 @each_turn
-def test_skipped_turns_leave_only_a_loss(pattern: str, turn: str) -> None:
+def test_skipped_turns_leave_only_a_recorded_loss(pattern: str, turn: str) -> None:
     talkers = Talkers(first_call(turn, "bob"))
     result = talk(pattern, policy=SKIP).run_sync(QUESTION, model=talkers.model())
     check_skipped(result, talkers, ProviderFailed)
@@ -157,7 +157,7 @@ def test_every_provider_failure_can_be_skipped(pattern: str, error: ModelError) 
 
 @each_pattern
 async def test_text_from_failed_calls_is_discarded(pattern: str) -> None:
-    """Listeners to the stream have seen some of the text, but neither the other speakers nor the result contain it."""
+    """Listeners to the stream have seen some of the text, but it reaches neither the other speakers nor the result."""
     talkers, streamed = Talkers(first_call(TURNS[pattern][0], "bob")), ""
     handle: Any = talk(pattern, policy=SKIP).start(QUESTION, model=talkers.model())
     async for event in handle:
@@ -303,8 +303,8 @@ def test_application_errors_are_never_skipped(pattern: str, turn: str, on_failur
 
 
 @each_pattern
-def test_limits_raised_by_a_block_are_errors(pattern: str) -> None:
-    """An error raised by a block must not be mistaken for a limit of the run."""
+def test_limit_errors_raised_by_a_block_are_ordinary_errors(pattern: str) -> None:
+    """An error raised by a block must not be mistaken for the run reaching a limit."""
     failing = _raising_block(LimitReached("calls", limit=1, used=1))
     with pytest.raises(LimitReached):
         talk(pattern, block=failing, policy=SKIP).run_sync(QUESTION, model=Talkers().model())
@@ -359,7 +359,7 @@ async def never_answer(_: object) -> str:
 
 @each_pattern
 async def test_late_texts_are_discarded(pattern: str) -> None:
-    """A block that catches the cancellation and returns a text is still late."""
+    """A block that catches the cancellation and then returns a text is still late."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, block=answer_late, policy=policy).run(QUESTION, model=talkers.model())
@@ -369,7 +369,7 @@ async def test_late_texts_are_discarded(pattern: str) -> None:
 
 
 async def test_blocks_that_ignore_cancellation_are_abandoned() -> None:
-    """A block has one second to clean up after it has been cancelled."""
+    """A block has one second to clean up after being cancelled."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk("round_robin", block=never_answer, policy=policy).run(QUESTION, model=talkers.model())
@@ -386,7 +386,7 @@ async def test_runs_have_no_output_after_their_time_limit() -> None:
 
 
 @each_decider
-async def test_decisions_have_the_deadline_of_a_turn(pattern: str) -> None:
+async def test_decisions_have_the_same_deadline_as_turns(pattern: str) -> None:
     talkers, hang = Talkers(), Hanging()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, decider=hang.__call__, policy=policy).run(QUESTION, model=talkers.model())
@@ -398,7 +398,7 @@ async def test_decisions_have_the_deadline_of_a_turn(pattern: str) -> None:
 
 @each_pattern
 async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
-    """Speakers may share an engine, but only those whose own answer takes too long miss their turn."""
+    """Speakers may share an engine, but only those whose own answers take too long miss their turn."""
     talkers, pending, slot = Talkers(), ["bob"], asyncio.Lock()
 
     async def one_at_a_time(request: ModelRequest) -> Any:

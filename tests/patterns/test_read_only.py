@@ -64,7 +64,7 @@ OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes so
         if pattern_name != "consensus" or attack not in OF_TRANSCRIPTS
     ],
 )
-def test_blocks_that_change_history_fail_the_run_by_name(pattern: str, attack: str) -> None:
+def test_blocks_that_change_history_fail_the_run_and_are_named(pattern: str, attack: str) -> None:
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
         make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
@@ -162,7 +162,7 @@ def test_nested_debates_do_not_change_the_outer_transcript() -> None:
 
 
 def test_surrounding_blocks_can_change_a_shared_transcript() -> None:
-    """The transcript is read-only for the blocks inside the pattern, but not for those around it."""
+    """The transcript is read-only for blocks inside the pattern, but not for those around it."""
     shared = create_debate_transcript()
 
     @handler(name="read", resources={"transcript": shared})
@@ -175,7 +175,7 @@ def test_surrounding_blocks_can_change_a_shared_transcript() -> None:
 
 
 def test_blocks_can_add_tasks_to_the_audit_trail() -> None:
-    """A block may also end the tasks that it has added, because only the tasks for turns belong to the pattern."""
+    """A block may also end tasks that it has added, because only the tasks for turns belong to the pattern."""
 
     def plan(_: object, ctx: Context) -> str:
         audit = ctx.resources.audit
@@ -228,7 +228,7 @@ CHANGES: list[Callable[[Any], object]] = [
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("frozen", [FrozenList([1, 2]), FrozenDict({"a": 1})], ids=["list", "dict"])
 def test_frozen_values_reject_every_change(frozen: object, change: Callable[[Any], object]) -> None:
-    """The test calls every method that modifies a list or a dict."""
+    """The test calls every method that modifies a list or dict."""
     before = copy.copy(frozen)
     with pytest.raises((ReadOnly, AttributeError)) as caught:
         change(frozen)

@@ -67,7 +67,7 @@ def test_pattern_names_are_required(pattern: str, name: Any) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_rosters_need_enough_speakers(pattern: str) -> None:
-    """Text, a mapping and an empty list are invalid.
+    """Text, a mapping and an empty list are all invalid.
 
     So is a single speaker, except in the patterns listed in `ALONE`.
     """
@@ -117,7 +117,7 @@ def test_invalid_speakers_are_rejected_with_their_index(pattern: str, case: str)
 def test_only_debaters_in_a_debate_have_stances(pattern: str) -> None:
     """A debate requires a stance, which a `Persona` lacks.
 
-    All other patterns reject a stance and therefore a `Debater`.
+    All other patterns reject stances and therefore a `Debater`.
     """
     field, debating = roster_of(pattern), pattern == "debate"
     other = Persona("a") if debating else Debater("a", "for")
@@ -139,7 +139,7 @@ def test_only_debaters_in_a_debate_have_stances(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @pytest.mark.parametrize("rounds", [0, -2, True, 2.0, "2", None], ids=repr)
 def test_max_rounds_must_be_a_positive_integer(pattern: str, rounds: Any) -> None:
-    """A bool is invalid, although Python counts it as an integer."""
+    """A bool is invalid, although Python treats it as an integer."""
     field = "max_turns" if pattern == "handoff" else "max_rounds"
     error = rejection_of(pattern, **{field: rounds})
     assert (error.field, error.problem) == (field, number_problem(rounds, whole=True, minimum=1))
@@ -177,7 +177,7 @@ def test_collection_id_must_not_be_blank(pattern: str, value: str) -> None:
 
 @pytest.mark.parametrize("pattern", [pattern for pattern in PATTERNS if pattern != "consensus"])
 def test_transcripts_must_belong_to_the_pattern(pattern: str) -> None:
-    """A list is not a transcript, and a different pattern's transcript has entries of another kind."""
+    """A list is not a transcript, and the transcript of a different pattern has entries of another kind."""
     other: Any = create_deliberation_transcript() if pattern == "debate" else create_debate_transcript()
     invalid: tuple[Any, ...] = ([], 3, other, StateResource(key="notes", initial=dict))
     for value in invalid:
@@ -237,7 +237,7 @@ def test_roles_accept_a_block_a_function_or_a_flag(pattern: str, role: str, valu
 
 @pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("critique", "judge")])
 def test_deciding_role_is_required(pattern: str, role: str) -> None:
-    """A pattern cannot decide without that role, so `False` is invalid."""
+    """Without that role, a pattern cannot reach a decision, so `False` is invalid."""
     error = rejection_of(pattern, **{role: False})
     assert error.field == role
     assert ABSENT[pattern, role] in error.problem
@@ -284,7 +284,7 @@ def test_inputs_without_a_subject_are_rejected(pattern: str, value: Any) -> None
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("way", ["text", "a dict", "the input"])
-def test_subject_has_three_input_forms(pattern: str, way: str) -> None:
+def test_the_subject_can_be_given_in_three_forms(pattern: str, way: str) -> None:
     field, kind = SUBJECTS[pattern]
     value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
     create, _ = FACTORIES[pattern]
@@ -305,7 +305,7 @@ def warnings_of(pattern: str, **options: Any) -> list[warnings.WarningMessage]:
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 def test_more_than_four_rounds_cause_a_warning(pattern: str) -> None:
-    """Each call of the factory warns once, in the project's warning category."""
+    """Each call to the factory issues one warning, in the project's warning category."""
     for _ in range(2):
         (warning,) = warnings_of(pattern, max_rounds=5)
         assert warning.category is FlowDebateWarning

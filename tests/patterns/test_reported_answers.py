@@ -112,7 +112,7 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
 
 
 async def test_streamed_thoughts_are_withdrawn() -> None:
-    """One server has been reported to omit the opening tag, so the thought can be recognized only when it ends."""
+    """One server has been reported to omit the opening tag, so a thought can be recognized only when it ends."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -130,7 +130,7 @@ async def test_streamed_thoughts_are_withdrawn() -> None:
     ],
 )
 async def test_texts_that_mention_a_thinking_tag_are_unchanged(text: str) -> None:
-    """In the reported debate, the topic was models, so the tag was part of the argument."""
+    """In the reported debate, the topic was models, so the tag was part of an argument."""
     for stream in (False, True):
         result = await run(Reported(text), stream=stream)
         assert [entry.text for entry in result.output.transcript] == [text] * 2
@@ -200,7 +200,7 @@ async def test_other_speakers_turns_are_removed_and_noted() -> None:
     "name", ["qa\\_lead", "qa lead", "QA_Lead", "qa-lead", "`qa_lead`", "qaLead", "@qa_lead", "**qa_lead**"]
 )
 async def test_spelling_variants_of_names_are_recognized(name: str) -> None:
-    """A different spelling does not cost a second attempt."""
+    """A different spelling does not require a second attempt."""
     prompts: list[str] = []
 
     async def serve(exchange: Exchange) -> None:

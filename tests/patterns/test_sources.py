@@ -79,7 +79,7 @@ def test_quotes_in_every_contribution_are_verified(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_resumed_runs_use_the_recorded_files(pattern: str, tmp_path: Path) -> None:
-    """The files are recorded when the run starts, so changing them later has no effect."""
+    """The files are recorded when the run starts, so later changes to them have no effect."""
     file = tmp_path / "report.md"
     file.write_text(REPORT)
     talkers, calls = Talkers(), 0

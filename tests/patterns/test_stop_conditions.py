@@ -53,7 +53,7 @@ def set_flag(request: Any, ctx: Context) -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_conditions_end_the_rounds_and_name_the_reason(pattern: str) -> None:
+def test_conditions_end_the_rounds_and_state_the_reason(pattern: str) -> None:
     condition = stop.tokens(10**9) | stop.rounds(2) & ~stop.flag("busy")
     block = build(pattern, condition)
     result = block.run_sync(QUESTION)
@@ -85,7 +85,7 @@ def test_custom_conditions_end_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
 def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
-    """Nobody could otherwise tell whether the pattern or the condition ended the rounds."""
+    """Otherwise, nobody could tell whether the pattern or the condition ended the rounds."""
     with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
         build("debate", Own(1, reason)).run_sync(QUESTION)
 
@@ -104,10 +104,7 @@ def test_stop_reason_survives_the_wire_format(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_application_blocks_can_set_flags(pattern: str) -> None:
-    """The flag is stored in the session's state.
-
-    A value other than a bool is an error that names the flag.
-    """
+    """The flag is stored in the session's state. Any value other than a bool is an error that names the flag."""
     block = build(pattern, stop.flag("enough"), set_flag)
     result = block.run_sync(QUESTION)
     assert result.raw.stop_reason in {'flag("enough")', *LIMIT}
@@ -165,7 +162,7 @@ def run_texts(*texts: str) -> Any:
 
 
 def test_convergence_compares_speakers_while_repetition_compares_rounds() -> None:
-    """Speakers who repeat opposite texts have not converged, and those who share a new text do not repeat one."""
+    """Speakers who repeat opposite texts have not converged, and those who share a new text are not repeating one."""
     assert run_texts("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
         "repeated"
     )
@@ -220,7 +217,7 @@ def test_unknown_tokens_are_estimated_from_the_texts() -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_seconds_count_from_the_start_of_the_run(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_are_counted_from_the_start_of_the_run(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real, passed = time.perf_counter, 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: real() + passed)
 

@@ -99,10 +99,7 @@ def transcript(run: Any) -> list[tuple[int, str, str]]:
 def test_orders_are_seeded_permutations_of_the_speakers(
     speakers: list[str], order: Any, number: int, seed: int
 ) -> None:
-    """In rotation, speakers take turns opening a round.
-
-    Simultaneous turns are recorded in the declared order.
-    """
+    """In rotation, speakers take turns opening the rounds. Simultaneous turns are recorded in the declared order."""
     turns = order_of_turns(speakers, order, round=number, random=Random(seed))
     assert sorted(turns) == sorted(speakers)
     assert turns == order_of_turns(speakers, order, round=number, random=Random(seed))
@@ -172,8 +169,8 @@ async def test_visible_entries_depend_on_the_order(
 
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
 @pytest.mark.parametrize("order", TURN_ORDERS)
-async def test_simultaneous_rounds_take_the_time_of_one_turn(kind: str, order: Any) -> None:
-    """The clock advances only when all callers are waiting, so a round of one-second calls takes a second."""
+async def test_simultaneous_rounds_take_no_longer_than_one_turn(kind: str, order: Any) -> None:
+    """The clock advances only while all callers are waiting, so a round of one-second calls takes one second."""
     clock, waiting = 0, 0
     expected_waiting = 4 if order == "simultaneous" else 1
     gate = asyncio.Condition()
@@ -243,7 +240,7 @@ async def test_other_turns_in_a_failed_round_finish_and_are_not_repeated() -> No
 
 
 async def test_limits_end_the_run_with_all_paid_turns() -> None:
-    """Pending calls finish, and only the turn that would exceed the limit is cancelled."""
+    """Pending calls finish; only the turn that would exceed the limit is cancelled."""
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     speakers = Speakers()
     result = await pattern.run(QUESTION, model=speakers.model, limits=Limits(calls=3))
@@ -342,7 +339,7 @@ async def test_late_fallback_models_see_no_more_than_the_others() -> None:
 
 
 async def test_losses_are_in_turn_order() -> None:
-    """In this test, the failure that occurs first belongs to a later turn."""
+    """The first failure to occur in this test belongs to a later turn."""
     slow = {"ann": 2, "bea": 0, "cid": 1}
 
     async def answer(request: ModelRequest) -> Any:
@@ -416,7 +413,7 @@ def test_repeated_debaters_see_the_simultaneous_entries() -> None:
 
 
 def test_only_orders_other_than_the_declared_one_are_recorded() -> None:
-    """Runs stored by earlier versions do not record the declared order and must still be loaded."""
+    """Runs stored by earlier versions do not record the declared order and must still load."""
     for kind in ("debate", "round robin"):
         for order in TURN_ORDERS:
             pattern = build(kind, 2, turn_order=order)
@@ -452,7 +449,7 @@ OTHERS: Mapping[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("pattern", OTHERS)
 def test_patterns_with_a_fixed_order_reject_the_option(pattern: str) -> None:
-    """Ignoring the option silently would mislead the caller."""
+    """Silently ignoring the option would mislead the caller."""
     with pytest.raises((TypeError, ConfigurationError), match="turn_order"):
         OTHERS[pattern](turn_order="rotated")
 

@@ -284,8 +284,8 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
     assert len(exchanges) == 5  # one per review
 
 
-def test_uncommitted_changes_are_the_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """If there are no uncommitted changes, an error is reported before any call."""
+def test_uncommitted_changes_are_reviewed_by_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
+    """If there are none, an error is reported before any call."""
     nothing = review("--diff")
     assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr
@@ -337,7 +337,7 @@ def test_reviews_are_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor
 
 
 def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
-    """The author of a change could otherwise choose its globs and reviewers.
+    """Otherwise, the author of a change could choose its globs and reviewers.
 
     A plan file that the change does not touch is used.
     """
@@ -378,7 +378,7 @@ ODD = [
 ]
 
 
-def test_diffs_are_parsed_whatever_the_file_names(repository: Path) -> None:
+def test_diffs_are_parsed_regardless_of_file_names(repository: Path) -> None:
     for name in (*ODD, "link.py"):
         (repository / name).write_text("one = 1\n")
     git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")

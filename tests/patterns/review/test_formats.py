@@ -87,7 +87,7 @@ texts = st.text(st.sampled_from("abc \n+-"), max_size=3_000)
 
 @given(st.lists(texts, min_size=1, max_size=6), st.integers(200, 4_000))
 @settings(max_examples=60)
-def test_parts_have_every_line_once_within_the_size_limit(contents: list[str], room: int) -> None:
+def test_parts_contain_each_line_once_within_the_size_limit(contents: list[str], room: int) -> None:
     """Lines keep their order, and a file that fits into one part is not split."""
     sources = tuple(Source.of(f"f{number}", text) for number, text in enumerate(contents))
     parts = divide(sources, room)
@@ -186,13 +186,13 @@ def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str,
 
 
 def test_findings_without_a_file_are_notifications() -> None:
-    """A review without material has no line to which a finding could be attached."""
+    """A review without material has no line to attach a finding to."""
     [run] = json.loads(findings_sarif(document_of(finding_of(1))))["runs"]
     assert run["results"] == []
     assert "It fails." in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
 
 
-def test_sarif_has_no_more_results_than_github_displays() -> None:
+def test_sarif_has_at_most_as_many_results_as_github_displays() -> None:
     coverage = [FileCoverage(file="app.py", lines=2, first_line=7)]
     findings = [finding_of(number) for number in range(1, 5_003)]
     [run] = json.loads(findings_sarif(document_of(*findings, coverage=coverage)))["runs"]

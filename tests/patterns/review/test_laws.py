@@ -154,7 +154,7 @@ def test_order_of_reviewers_does_not_matter(
 def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The finding is confirmed without an examination, regardless of the other findings and the models."""
+    """The finding is confirmed without an examination, whatever the other findings and the models are."""
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -215,7 +215,7 @@ def test_more_support_never_weakens_a_finding(standings: list[str], data: st.Dat
 
 @given(standings_of, st.randoms(), st.data())
 def test_order_and_models_affect_only_independence(standings: list[str], random: Any, data: st.DataObject) -> None:
-    """The state of a finding does not depend on which model a reviewer uses."""
+    """The state of a finding does not depend on which model each reviewer uses."""
     standings = ["raised", *standings]
     models = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=len(standings), max_size=len(standings)))
     finding, other = decide_one(standings), decide_one(standings, models=models)
@@ -344,7 +344,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.lists(ANYTHING, min_size=1, max_size=8))
-def test_reviews_end_whatever_the_outputs(answers: list[Any]) -> None:
+def test_reviews_end_whatever_the_models_output(answers: list[Any]) -> None:
     outputs, fallback = iter(answers * 20), {"findings": [{"title": "T", "claim": "C", "severity": "nit"}]}
 
     def block(request: Any) -> Any:
@@ -384,7 +384,7 @@ def test_authors_of_findings_are_hidden() -> None:
     assert not [text for text in prompts if re.search(r"\b(ann|bea)\b", text)]
 
 
-def test_flipped_answers_count_as_neither() -> None:
+def test_flipped_answers_count_neither_for_nor_against_a_finding() -> None:
     """An examiner whose verdict changes with the order of the request is flagged."""
     draft = {"title": "T", "claim": "C", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers({"ann": [draft], "bea": []}, {("bea", 1, False): "confirm", ("bea", 1, True): "refute"})
@@ -394,10 +394,7 @@ def test_flipped_answers_count_as_neither() -> None:
 
 
 def test_merges_require_a_match_in_both_orders() -> None:
-    """Without a match in both orders, both findings remain.
-
-    Merging takes two calls for any number of pairs.
-    """
+    """Without a match in both orders, both findings remain. Merging takes two calls, whatever the number of pairs."""
     drafts_by_name = {
         "ann": [{"title": "Zero", "claim": "C", "severity": "nit", "file": "app.py", "line": 3}],
         "bea": [{"title": "Division", "claim": "C", "severity": "major", "file": "app.py", "line": 4}],
@@ -446,7 +443,7 @@ def test_gates_for_one_reviewer_are_rejected() -> None:
     ],
 )
 def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, place: str, problem: str | None) -> None:
-    """The quote is looked up first, word for word except for whitespace, and then the file and line."""
+    """The quote is looked up first, word for word except for whitespace, followed by the file and line."""
     sources = tuple(Source.of(name, text) for name, text in CODE.items())
     place_found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **location_fields})
     assert (place_found.text, place_found.problem) == (place, problem)
@@ -482,7 +479,7 @@ raised = st.builds(
 
 
 @given(st.lists(raised, max_size=24))
-def test_findings_at_one_location_are_compared(findings: list[Raised]) -> None:
+def test_findings_at_the_same_location_are_compared(findings: list[Raised]) -> None:
     """Two findings by different reviewers may be the same if they are within five lines or name no line.
 
     The nearest findings are compared first.

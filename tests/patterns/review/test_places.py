@@ -80,7 +80,7 @@ def test_ranges_brackets_and_pages_are_parsed(fields: Any, text: str) -> None:
 
 @pytest.mark.parametrize("file", ["load", "ts", "src/other.ts:4", "notes 2", "[load.ts", ""])
 def test_unknown_paths_match_no_file(file: str) -> None:
-    """A wrong guess would move the finding to an unrelated file."""
+    """A wrong guess would attach the finding to an unrelated file."""
     place = locate_in(FILES, file=file, line=1)
     assert place.found is False
 
@@ -100,14 +100,14 @@ def test_unknown_paths_match_no_file(file: str) -> None:
     ],
 )
 def test_quotes_are_found_despite_prompt_decorations(quote: str, text: str) -> None:
-    """Line numbers, bars, fences, diff signs and escapes are not words of the quote."""
+    """Line numbers, bars, fences, diff signs and escapes are not part of the quote's wording."""
     place = locate_in(FILES, file="src/load.ts", quote=quote)
     assert (place.text, place.found) == (text, True)
 
 
 @pytest.mark.parametrize("quote", ["    9   await save(rows);", "12 Trams open.", "7 They are cheap."])
 def test_other_numbers_in_a_quote_count_as_words(quote: str) -> None:
-    """No number may be dropped just to make a quote match."""
+    """No number may be dropped merely to make a quote match."""
     assert locate_in(FILES, quote=quote).found is False
 
 
@@ -125,10 +125,7 @@ def test_other_numbers_in_a_quote_count_as_words(quote: str) -> None:
     ],
 )
 def test_quotes_from_a_diff_are_found_with_and_without_signs(quote: str, text: str) -> None:
-    """The quote may come from either side of the change or from both.
-
-    A removed line has no line number.
-    """
+    """The quote may come from either side of the change or from both. A removed line has no line number."""
     place = locate_in(DIFF, quote=quote)
     assert (place.text, place.found) == (text, True)
 

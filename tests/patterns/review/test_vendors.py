@@ -56,7 +56,7 @@ def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
     ],
 )
 def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
-    """A model may be served by several hosts, but these are not its vendor."""
+    """A model may be served by several hosts, but they are not its vendor."""
     assert maker_of(model) == maker
 
 
@@ -72,7 +72,7 @@ def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str)
     assert run_review(allowed, Named("gemini/gemini-3-pro"), not_vendor=author).answer == "nothing found"
 
 
-def test_vendor_minimum_counts_makers_before_the_first_call() -> None:
+def test_minimum_number_of_vendors_is_checked_before_the_first_call() -> None:
     """Two hosts of models by the same vendor count as one."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
     with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, but all reviewers use models by openai\."):
@@ -81,7 +81,7 @@ def test_vendor_minimum_counts_makers_before_the_first_call() -> None:
     assert run_review(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
 
 
-def test_run_model_counts_too() -> None:
+def test_the_runs_model_counts_too() -> None:
     """Reviewers without a model of their own use the run's model."""
     model = Named("openai/gpt-5")
     with pytest.raises(ConfigurationError, match="too few vendors"):
@@ -97,7 +97,7 @@ def test_run_model_counts_too() -> None:
      ({"min_vendors": 0}, "min_vendors")],
 )  # fmt: skip
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """A misspelled vendor would exclude nothing, and nobody would notice."""
+    """A misspelled vendor would exclude nothing, and the mistake would go unnoticed."""
     with pytest.raises(ConfigurationError, match=message):
         review(name="change", sources={"a.py": "x = 1"}, **options)
 
@@ -134,10 +134,7 @@ def test_command_without_suitable_models_fails(command: Any, options: list[str],
 
 
 def test_default_reviewers_are_from_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single remaining vendor is enough.
-
-    If none remains, the message says so.
-    """
+    """A single remaining vendor is enough. If none remains, the message says so."""
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
 

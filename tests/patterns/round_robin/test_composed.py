@@ -23,10 +23,7 @@ FOUND = {"reasoning": "It was not answered.", "winner": "keep it open", "verdict
 
 
 async def test_panels_can_be_debaters() -> None:
-    """The panel's output becomes the argument.
-
-    The panel discusses the debate's question but has a separate transcript.
-    """
+    """The panel's output becomes the argument. The panel discusses the debate's question but has its own transcript."""
     panel = bridge(max_rounds=1, synthesizer=None)
     sides = [Debater("close", "close the bridge now", block=panel), SIDES[1]]
     model = ScriptedModel("A", "B", "The panel's argument.", "No.", FOUND)
@@ -60,10 +57,7 @@ async def test_panels_can_feed_a_debate_in_a_pipeline() -> None:
 
 
 async def test_next_step_reads_the_panels_transcript_by_reference() -> None:
-    """The step reads the same object.
-
-    A different transcript is rejected when the pipeline is built.
-    """
+    """The step reads the same object. A different transcript is rejected when the pipeline is built."""
 
     def reading(transcript: Any) -> Any:
         @handler(name="count", resources={"transcript": transcript})

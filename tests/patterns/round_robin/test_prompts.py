@@ -208,7 +208,7 @@ def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
 
 
 @given(panels(), st.booleans())
-def test_no_text_passes_for_a_transcript_line(panel: Any, scores: bool) -> None:  # noqa: FBT001
+def test_no_text_can_be_mistaken_for_a_transcript_line(panel: Any, scores: bool) -> None:  # noqa: FBT001
     entries, audits = panel
     rendered = render_contributions(entries, audits, scores=scores)
     assert tags(rendered) == len(entries)
@@ -259,7 +259,7 @@ def test_no_text_begins_a_line_in_a_turn(panel: Any, question: str, name: str, r
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_no_known_attack_passes_for_a_line(attack: Any) -> None:
+def test_no_known_attack_can_be_mistaken_for_a_line(attack: Any) -> None:
     """Each attack is tried as an argument, name, role, note, issue and question in every prompt of the panel."""
     text = attack.template
     entries = [entry_of(1, text, text, text), entry_of(2, "Ben", None, text)]

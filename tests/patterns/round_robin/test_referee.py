@@ -63,10 +63,7 @@ def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
 
 
 def test_later_panelists_see_earlier_audits() -> None:
-    """Audits follow their round, so prompts only grow.
-
-    A panelist who was assessed is reminded of the findings.
-    """
+    """Audits follow their round, so prompts only grow. A panelist that was assessed is reminded of the findings."""
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
     ada_1, ben_1, _, ada_2, ben_2, _ = (turn_of(call) for call in model.calls)
@@ -146,10 +143,7 @@ def test_invalid_reports_raise_an_error_naming_block_and_field() -> None:
 
 
 def test_referees_without_a_valid_report_are_failures() -> None:
-    """With "fail", the run raises.
-
-    By default, the round has no audit, and the panel continues.
-    """
+    """With "fail", the run raises an error. By default, the round has no audit, and the panel continues."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **refereed()).run_sync(QUESTION, model=by_role(report=bad))
@@ -163,7 +157,7 @@ def test_referees_without_a_valid_report_are_failures() -> None:
 
 
 def test_endless_reports_are_rejected() -> None:
-    """The report would be part of every later prompt, so the model is called again with the reason."""
+    """The report would be part of every later prompt, so the model is called again and told the reason."""
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, but at most 1,000 are allowed"):
         bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
@@ -178,7 +172,7 @@ def test_issues_called_none_are_dropped(none: str) -> None:
 
 
 def test_unknown_and_repeated_names_are_dropped_and_reported() -> None:
-    """Case and brackets around a name do not matter.
+    """Case and brackets around a name make no difference.
 
     If a panelist has several findings, only the first one counts.
     """
@@ -190,7 +184,7 @@ def test_unknown_and_repeated_names_are_dropped_and_reported() -> None:
 
 
 def test_silent_panelists_are_not_assessed() -> None:
-    """There is nothing to assess if a panelist's turn failed."""
+    """If a panelist's turn failed, there is nothing to assess."""
     report = {"assessments": [{"agentName": name, "issues": [], "score": 50} for name in NAMES], "notes": "-"}
     model = ScriptedModel(ConnectionLost("gone"), "B1", report)
     output = bridge(max_rounds=1, on_failure="skip", quorum=1, **refereed()).run_sync(QUESTION, model=model).output

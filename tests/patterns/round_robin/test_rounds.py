@@ -60,7 +60,7 @@ def test_predicate_ends_the_panel_after_the_round() -> None:
 
 
 def test_predicates_can_read_the_audits() -> None:
-    """The referee itself cannot end a panel, but the application can use its findings to do so."""
+    """The referee itself cannot end a panel, but the application can use the referee's findings to do so."""
 
     async def good_enough(ctx: Context) -> bool:
         return all(assessment.score >= 80 for assessment in ctx.sequencer.state.audit.assessments)
@@ -135,7 +135,7 @@ def record_calls(**options: Any) -> Sequence[RecordedCall]:
 
 
 def test_panelists_see_only_their_own_system_prompt() -> None:
-    """The prompt is at the end of that panelist's system message and in no other message."""
+    """The prompt is at the end of that panelist's system message and appears in no other message."""
     first, second, _ = (system_of(call) for call in record_calls())
     assert first.endswith("You are ada, economist.\nYou count what it costs.")
     assert second.endswith("You are ben, engineer.\nYou ask whether it holds.")
@@ -200,10 +200,7 @@ def _event_fields(event: Any) -> tuple[Any, ...]:
 def test_debates_and_panels_have_equal_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
-    """The test compares them for arbitrary texts, failures and ways of ending.
-
-    The debate has a custom judge.
-    """
+    """The test compares them for arbitrary texts, failures and ways of ending. The debate has a custom judge."""
     on_failure: Any = StandIn(looping_model(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",
