@@ -201,7 +201,7 @@ async def _read_outcome(store: Store, name: str, questions: Sequence[LabeledQues
     from flowdebate.service.runs import state_of
     from flowdebate.ui.statuses import status_text
 
-    # Read from the store, because interrupted runs are not items of the batch but still have to be counted.
+    # Read from the store, because interrupted runs are not items in the batch but must still be counted.
     items: list[BenefitItem] = []
     left_out, without_verdict = Counter[str](), Counter[str]()
     failed = 0

@@ -129,7 +129,7 @@ def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunRep
             RequestedTurn(
                 place=request.place,
                 role=request.block,
-                shown=request.to_read,  # fenced when the request was created
+                shown=request.to_read,  # already fenced when the request was created
                 expects=request.expects,
                 answer_schema=request.answer_schema,
                 problem=fence(request.problem),

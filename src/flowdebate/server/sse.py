@@ -151,7 +151,7 @@ class Readers:
                 except TimeoutError:
                     chunk, was_over = ping, False
                 else:
-                    was_over = following.is_over  # the run may end while the reader takes its chunk
+                    was_over = following.is_over  # read first, because the run may end while the reader takes its chunk
                     chunk = following.take(reader)
                 if is_valid is not None and clock() - checked > _CHECKED:
                     if not await is_valid():

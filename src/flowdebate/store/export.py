@@ -106,7 +106,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
     part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     written = 0
     try:
-        # Write to a temporary file first, so that `path` never contains half an export.
+        # Write to a temporary file first, so that `path` never contains a partial export.
         await asyncio.to_thread(lambda: os.close(open_private(part, os.O_WRONLY | os.O_EXCL)))
         for run_id in run_ids:
             lines = [f"{line}\n" async for line in export_run(store, run_id)]

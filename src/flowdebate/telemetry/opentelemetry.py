@@ -471,7 +471,7 @@ class _RunTrace(_Current, Observer):
         verdict = reached.verdict
         judging, winner = verdict.judging, verdict.winner
         sides = dict(self._sides)
-        if judging is not None and winner in judging.scores:  # in the sides' declared order
+        if judging is not None and winner in judging.scores:  # in the order in which the sides were declared
             sides = {side: number for number, side in enumerate(judging.scores, start=1)}
         label = "none" if winner is None else f"side {sides[winner]}" if winner in sides else "other"
         flipped = judging is not None and judging.flipped

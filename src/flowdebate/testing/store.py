@@ -412,7 +412,7 @@ class StoreConformance:
         """Check that a write completes however often it is cancelled, and that later writes follow it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
-        await asyncio.sleep(0)  # let each write start, because paid answers are being recorded
+        await asyncio.sleep(0)  # let each write start: they record answers that have been paid for
         for task in tasks:
             task.cancel()
             task.cancel()

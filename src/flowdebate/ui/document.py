@@ -442,7 +442,7 @@ def read_document(path: str) -> Document:
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
     """Convert `value`, either a document or a bare raw output, to a document; raise BadFile for an invalid field."""
     try:
-        if "raw" not in value:  # a bare raw output does not name its pattern
+        if "raw" not in value:  # raw output alone does not name its pattern
             return _kind(_nearest(value)).of_raw(value)
         info = find_pattern(value.get("pattern"))
         if info is None:

@@ -297,7 +297,7 @@ def _at_address(plan: Plan) -> Plan:
 def _are_listed(options: PlanOptions) -> bool:
     """Return whether the speakers are a list of models, with the first one as the default."""
     entries = getattr(options, options.ROSTER)
-    at_address = options.base_url is not None  # FLOWDEBATE_MODEL is on another server
+    at_address = options.base_url is not None  # FLOWDEBATE_MODEL refers to a model on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
 
 

@@ -341,7 +341,9 @@ class Workers:
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
-            if stored.owned or stored.status != "queued":  # the delivery in progress has noticed the run
+            if (
+                stored.owned or stored.status != "queued"
+            ):  # the delivery that was ending has picked up the run after all
                 return
             await asyncio.sleep(_PAUSE)
 

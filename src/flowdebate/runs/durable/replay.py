@@ -155,7 +155,7 @@ class Follower:
         calls = _calls_of(handle, run)
         if stored.status in _ENDED:
             events.append(_finish(stored, run, handle.events))
-        if not stored.owned:  # if a process owns the run, it continues where its journal ends
+        if not stored.owned:  # an owned run continues beyond the end of its journal
             self.close()
         return News(anew=anew, events=events, calls=calls)
 
@@ -201,7 +201,7 @@ def _start_replay(
 
 def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
     """Emit the events at the end of the journal that only the executing process knows about."""
-    # events that concurrent branches have emitted so far
+    # release the events that concurrent branches have emitted so far
     for path in () if stored.owned else [*run.records.held_events]:
         run.records.release(path)
     for place in [*journal.parked]:  # if the run continued here, it would count these calls itself

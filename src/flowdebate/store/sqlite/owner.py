@@ -196,7 +196,7 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
                 _, key, *attempt = json.loads(line)
             except ValueError:  # the disk filled up in the middle of this line
                 continue
-            if key is None:  # this line shows that the run is being tracked anew
+            if key is None:  # from this line on, the run is tracked anew
                 steps = {}
             else:
                 steps[key] = Attempt(*attempt)

@@ -51,7 +51,7 @@ class LivePage:
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
         live: type[Live] = Live if document is None else PATTERNS[document.pattern].load_page().live
         self._live = live(document=document)
-        self._live.clock = time.time  # the clock that browsers also use
+        self._live.clock = time.time  # the same clock that browsers use
         self._names = {} if document is None else parties_of(document)
         self._link = link
         self._manual = manual
