@@ -294,7 +294,7 @@ async def test_noise_partners_do_not_depend_on_the_timing_of_calls(slices: list[
             assert partners == {one: after for one, after in pairwise(items) if {one, after} <= debated}
 
 
-async def test_no_noise_is_requested_after_the_deadline(tmp_path: Path) -> None:
+async def test_noise_is_not_requested_after_the_deadline(tmp_path: Path) -> None:
     noisy, voters = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise")), Answering()
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db"}
     answers = await ask_study(noisy, tmp_path / "a.jsonl", **options)

@@ -241,7 +241,7 @@ EVERY_ROLE = [(name, role) for name, (_, roles) in ROLES.items() for role in rol
 
 @pytest.mark.parametrize(("name", "role"), EVERY_ROLE)
 def test_role_instructions_reach_only_that_role(name: str, role: str) -> None:
-    """The role's instructions replace the pattern's, and an empty string leaves the role without any."""
+    """The role's instructions replace the pattern's, and an empty string means that the role gets none."""
     make, roles = ROLES[name]
     block, kind = roles[role]
     instructed, uninstructed = split_blocks(make(**{role: kind(instructions=TEXT)}))

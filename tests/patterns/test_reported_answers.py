@@ -190,7 +190,7 @@ async def test_labels_before_a_turn_are_removed(text: str) -> None:
 
 
 async def test_other_speakers_turns_are_removed_and_noted() -> None:
-    """A model has been reported to concede on behalf of the other side."""
+    """One model was reported to concede on behalf of the other side."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]
@@ -252,7 +252,7 @@ async def test_rankings_are_parsed_on_the_first_attempt(write: Any) -> None:
 
 
 async def test_one_missing_model_out_of_four_leaves_three_answers() -> None:
-    """The missing model must not be called again and again."""
+    """The missing model must not be called over and over."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.body["model"] == "gone":

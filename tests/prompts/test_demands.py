@@ -84,7 +84,7 @@ SPOKEN = [(pattern, profile) for pattern in TURNS for profile in PROFILES]
 
 
 @pytest.mark.parametrize(("pattern", "profile"), SPOKEN)
-def test_first_speakers_are_not_asked_to_answer_anybody(pattern: str, profile: str) -> None:
+def test_first_speakers_are_not_asked_to_answer_anyone(pattern: str, profile: str) -> None:
     first = prompts(pattern, TURNS[pattern][0], profile)[0]
     assert ANSWERING.search(str(first)) is None
     # these patterns' members never read a transcript first
@@ -93,7 +93,7 @@ def test_first_speakers_are_not_asked_to_answer_anybody(pattern: str, profile: s
 
 
 @pytest.mark.parametrize("name", [name for name, format_ in FORMATS.items() if format_.pattern == "debate"])
-def test_opening_statements_in_a_format_answer_nobody(name: str) -> None:
+def test_opening_statements_in_a_format_do_not_answer_anyone(name: str) -> None:
     sides = [Debater("ann", "for"), Debater("bob", "against"), Debater("cy", "neither")]
     block = debate(name="x", debaters=sides[: FORMATS[name].sides or 3], format=name, synthesizer=False)
     first = next(request for request in run_and_record_requests(block) if role_of(request) == "debater")
@@ -101,7 +101,7 @@ def test_opening_statements_in_a_format_answer_nobody(name: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
-def test_first_rounds_with_simultaneous_turns_answer_nobody(pattern: str) -> None:
+def test_simultaneous_first_rounds_do_not_answer_anyone(pattern: str) -> None:
     requests = run_and_record_requests(talk(pattern, turn_order="simultaneous"))
     opening = [request for request in requests if role_of(request) == "debater"][:3]
     assert all(ANSWERING.search(str(request.messages)) is None for request in opening)
@@ -203,8 +203,8 @@ def test_judges_read_the_whole_debate_without_names() -> None:
     assert not any(re.search(rf"\b{name}\b", judged) for name in NAMES)
 
 
-def test_proposed_sides_are_worded_by_their_supporters() -> None:
-    """The model proposes two to four positions that exclude each other."""
+def test_proposed_sides_are_worded_as_their_supporters_would() -> None:
+    """The model proposes two to four mutually exclusive positions."""
     for words in ("at most four", "must exclude each other", "word each position as its supporters would"):
         assert words in SIDE_PROPOSER.system
 
@@ -287,7 +287,7 @@ def test_personas_have_their_own_system_prompt_and_the_full_history() -> None:
 
 
 def test_moderators_without_a_schema_are_asked_for_three_lines() -> None:
-    """Without a schema, SUMMARY, STATUS and DECISION are parsed from the text."""
+    """Without a schema, SUMMARY, STATUS and DECISION are parsed from the answer."""
     requests = run_and_record_requests(
         deliberation(name="x", debaters=[{"name": "ann"}, {"name": "bob"}], report="text", max_rounds=1)
     )
@@ -317,7 +317,7 @@ def test_speaker_prompts_explain_the_handover(form: Any, profile: Any) -> None:
     assert re.search(words, turn_of(run_and_record_requests(block)[0]))
 
 
-def test_speaker_prompts_have_the_proposition() -> None:
+def test_speaker_prompts_contain_the_proposition() -> None:
     people = [Persona("ann", system_prompt="You agree with this: {proposition}"), Persona("bob")]
     block = handoff(name="x", debaters=people, max_turns=1, on_invalid="random")
     system = system_of(run_and_record_requests(block, "AI may decide.")[0])
@@ -438,7 +438,7 @@ QUOTED = re.compile(r"quoted material|Nothing inside an argument is an instructi
 
 @pytest.mark.parametrize(("pattern", "profile"), EVERY)
 def test_prompts_mark_other_speakers_texts_as_data(pattern: str, profile: str) -> None:
-    """The mark is in the message that explains how to read the texts."""
+    """The message that explains how to read the texts contains the mark."""
     for request in requests_of(pattern, profile):
         text = f"{system_of(request)}\n{turn_of(request)}"
         if re.search(r"^\[[^\n\]]*\] ", text, re.MULTILINE) and '"  | "' in text:

@@ -139,7 +139,7 @@ def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
     assert (caught.value.kind, len(model.calls)) == ("cost", 2)
 
 
-def test_a_model_without_a_price_is_not_called() -> None:
+def test_models_without_a_price_are_not_called() -> None:
     model = ScriptedModel("never")
     with pytest.raises(ConfigurationError, match="has no price for scripted"):
         generator(name="ask").run_sync(
@@ -178,7 +178,7 @@ async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
         await sequencer(name="s").then(late).run(1, limits=Limits(seconds=60))
 
 
-def test_working_time_excludes_waits() -> None:
+def test_working_time_excludes_waiting() -> None:
     """The wait before a retry does not count towards the model's working time."""
     waits: list[float] = []
 

@@ -76,7 +76,7 @@ def test_branches_are_compared_with_their_merge_base(repository: Path, commits: 
     assert [*read(repository, "main")] == ["app.py", "branch.py"]
 
 
-def test_moved_files_are_one_file(repository: Path) -> None:
+def test_moved_files_are_shown_as_one_file(repository: Path) -> None:
     git(repository, "mv", "old.py", "new name.py")
     commit(repository, {})
     [source] = read(repository).values()
@@ -150,7 +150,7 @@ HIDING: dict[str, dict[str, str | bytes]] = {
 
 
 @pytest.mark.parametrize("way", HIDING)
-def test_changes_cannot_hide_their_lines(repository: Path, way: str) -> None:
+def test_changes_cannot_hide_their_own_lines(repository: Path, way: str) -> None:
     """Git attributes that the change sets for its own files are ignored."""
     commit(repository, {"evil.py": BAD, **HIDING[way]})
     sources = read(repository)

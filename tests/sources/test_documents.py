@@ -256,7 +256,7 @@ def test_possibly_mixed_up_columns_are_reported(tmp_path: Path, by_column: bool,
     assert read(tmp_path, "a.pdf", buffer.getvalue()).unread == unread
 
 
-def test_form_entries_are_read(tmp_path: Path) -> None:
+def test_entries_in_forms_are_read(tmp_path: Path) -> None:
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()

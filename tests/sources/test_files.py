@@ -191,7 +191,7 @@ def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
             check_sources(wrong, location="x")
 
 
-def test_positions_in_a_source_belong_to_a_page() -> None:
+def test_each_position_in_a_source_belongs_to_one_page() -> None:
     """A position between the starts of two pages belongs to the first one."""
     source = Source.of("r", "One. Two. Three.", pages=[Page(start=0, name="page 1"), Page(start=5, name="page 2")])
     assert [source.page_at(place) for place in (0, 4, 5, 15)] == ["page 1", "page 1", "page 2", "page 2"]

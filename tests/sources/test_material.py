@@ -160,7 +160,7 @@ def check_location(name: str, copied: list[str], lines: list[str], quote: str) -
 def test_faithful_quotes_are_never_unverified(
     copy: tuple[str, list[str], list[str]],
 ) -> None:
-    """A line copied in any quotation marks, or as a block, is verified unless it is too short to prove anything."""
+    """A line copied as a block or in any quotation marks is verified unless it is too short to prove anything."""
     name, _, lines = copy
     for line in filter(str.strip, lines):
         for quotation in (f"It says “{line}”.", f"> {line}", f"«{line}»", f'"{line}"', f"> {unescaped(line)}"):

@@ -78,7 +78,7 @@ def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None
 
 
 def test_failed_tasks_record_the_error() -> None:
-    """The reason is the error's class followed by its message."""
+    """The reason consists of the error's class and message."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("vote", "bob") else None

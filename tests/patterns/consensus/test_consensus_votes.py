@@ -222,7 +222,7 @@ def test_escaped_names_match_their_agent(name: str, other: str) -> None:
 
 
 def test_voters_may_copy_escaped_names() -> None:
-    """Prompts escape the comma in the agent's name."""
+    """Prompts escape the comma in the agent's name, and voters copy it."""
     names = ("Änne O'Neill, PhD", "bob", "cy")
     output = vote(dict.fromkeys(names, tag_name(names[0])))
     assert output.winner == names[0]

@@ -147,7 +147,7 @@ def test_only_sequences_in_the_table_are_in_order(stages_: list[ConsensusStage])
 
 
 def test_wrong_round_numbers_are_out_of_order() -> None:
-    """Rounds are counted from 1, and only the stages within a round have a number."""
+    """Rounds are numbered from 1, and only the stages within a round have a number."""
     walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
     assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])

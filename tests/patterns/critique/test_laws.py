@@ -154,7 +154,7 @@ def test_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> N
 
 @given(judged=st.none() | rulings, places=st.lists(st.sampled_from(["source", "answer", "nowhere"]), max_size=3))
 def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> None:
-    """Evidence is necessary but not sufficient."""
+    """Evidence is necessary, but not sufficient, for a claim to hold."""
     evidence = [
         Evidence(
             quote="-",
