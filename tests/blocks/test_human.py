@@ -163,7 +163,7 @@ def test_invalid_options_are_rejected() -> None:
     assert str(outline(human(name="ann"))) == "ann"
 
 
-async def test_people_inside_a_tool_or_function_suspend_the_run() -> None:
+async def test_human_requests_inside_a_tool_or_function_suspend_the_run() -> None:
     expert = generator(name="desk", prompt="Ask ann.", tools=[human(name="ann")], model="intent/chat")
     pipeline = sequencer(name="p").then(expert).rescue(lambda error: f"rescued {error}")
     assert expert.resources, "a run without a store is refused before it begins"

@@ -126,7 +126,7 @@ def test_controlling_for_length_removes_the_length_effect() -> None:
     assert lay_out(audited) is not None
 
 
-def test_ballots_have_the_features_of_each_side() -> None:
+def test_ballots_record_the_features_of_each_side() -> None:
     texts = {"yes": "# So\n- **it** is\n", "no": "x" * 64}
     ballots = [
         JudgeBallot(order=["no", "yes"], model="m", winner="yes"),

@@ -113,7 +113,7 @@ def test_priors_rank_all_systems() -> None:
         rank_games(games, prior=0)
 
 
-def test_problems_name_infinite_strengths() -> None:
+def test_infinite_strengths_are_reported_as_problems() -> None:
     """Strengths are infinite if there are only ties, if one system always won, or if the first place always won."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)

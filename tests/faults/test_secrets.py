@@ -106,7 +106,9 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: i
 
 @pytest.mark.parametrize("scenario", [_refuses_with_it, _breaks_with_it, _declines_with_it])
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_key_echoed_by_a_server_is_in_no_error(scenario: Any, transport: Any, debug_logs: io.StringIO) -> None:
+async def test_keys_echoed_by_a_server_do_not_appear_in_errors(
+    scenario: Any, transport: Any, debug_logs: io.StringIO
+) -> None:
     """The traceback and the stored run must not contain the key either."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
@@ -193,7 +195,7 @@ async def test_secrets_echoed_by_a_server_appear_nowhere_in_a_run(
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 @pytest.mark.parametrize("place", PLACES)
-async def test_secrets_echoed_by_a_server_are_in_no_error(
+async def test_secrets_echoed_by_a_server_do_not_appear_in_errors(
     place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
     """The traceback and the stored run must not contain the secrets either."""
@@ -209,7 +211,7 @@ async def test_secrets_echoed_by_a_server_are_in_no_error(
 
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
-async def test_a_short_secret_in_a_query_is_in_no_log(transport: Any, debug_logs: io.StringIO) -> None:
+async def test_a_short_secret_in_a_query_does_not_appear_in_logs(transport: Any, debug_logs: io.StringIO) -> None:
     """The client library httpx2 logs the URL of every request."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=f"{server.base_url}?key=42", transport=transport)

@@ -48,7 +48,7 @@ def group_deltas(frames: list[Any]) -> list[tuple[str, str]]:
     return entries
 
 
-def test_http_watchers_see_no_announced_thinking(thinker: tuple[Endpoint, str]) -> None:
+def test_http_listeners_do_not_see_announced_thinking(thinker: tuple[Endpoint, str]) -> None:
     _, name = thinker
     model = {"debater": f"openai/{name}", "default": "openai/up-default"}
     pattern = debate(

@@ -32,7 +32,7 @@ def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
 
 
 @pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
-def test_lower_rated_winners_gain_more_without_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
+def test_lower_rated_winners_gain_more_if_there_is_no_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
     """An agent rated 1400 has beaten one rated 1600.
 
     With consensus, it gets two thirds of the points, and without consensus, it gets all of them.

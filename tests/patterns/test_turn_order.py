@@ -398,7 +398,7 @@ def test_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expect
     ]
 
 
-def test_repeated_debaters_see_the_simultaneous_entries() -> None:
+def test_debaters_with_two_turns_see_the_simultaneous_entries() -> None:
     speakers = Speakers()
     pattern = build(
         "debate", 3, turn_order="simultaneous", moderator=lambda _: decision("bea", "ann", "bea", "cid", done=True)
@@ -429,7 +429,7 @@ def test_only_orders_other_than_the_declared_one_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["at once", "", None, 2, ["rotated"]])
-def test_invalid_orders_are_rejected_with_the_valid_ones(wrong: Any) -> None:
+def test_errors_for_invalid_orders_list_the_valid_ones(wrong: Any) -> None:
     for kind in ("debate", "round robin"):
         with pytest.raises(
             ConfigurationError,

@@ -56,7 +56,7 @@ async def test_invalid_arguments_are_rejected_with_and_without_a_loop() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-async def test_exit_exceptions_reach_the_caller_from_the_thread(kind: type[BaseException]) -> None:
+async def test_exit_exceptions_in_the_thread_reach_the_caller(kind: type[BaseException]) -> None:
     async def end(_: object) -> None:
         raise kind
 

@@ -42,7 +42,7 @@ def test_calls_beyond_the_script_are_an_error() -> None:
     assert caught.value.block == "ask"
 
 
-def test_unused_replies_fail_assert_complete() -> None:
+def test_assert_complete_fails_if_replies_are_unused() -> None:
     model = ScriptedModel("one", "two", "three")
     ASK.run_sync("a", model=model)
     with pytest.raises(ScriptError, match="2 of 3 replies of the script were not used; the next is 'two'"):
@@ -72,7 +72,7 @@ def test_replies_to_letter_requests_need_log_probabilities() -> None:
         vote.run_sync("?", model=ScriptedModel({"A": None, "B": "1"}))
 
 
-def test_exception_replies_are_raised_unchanged() -> None:
+def test_exceptions_used_as_replies_are_raised_unchanged() -> None:
     failure = OSError("down")
 
     def fail(_: ModelRequest) -> str:

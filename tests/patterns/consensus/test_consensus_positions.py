@@ -93,7 +93,7 @@ def test_last_line_can_state_the_position(written: str, text: str, position: str
 
 
 @given(st.text())
-def test_extracting_a_position_loses_no_text(written: str) -> None:
+def test_no_text_is_lost_when_a_position_is_extracted(written: str) -> None:
     text, position = split_position(written)
     assert written.startswith(text)
     assert position is None or (position in written[len(text) :] and text.strip())

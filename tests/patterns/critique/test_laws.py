@@ -141,7 +141,7 @@ def test_evidence_matches_a_plain_search(quote: str, answer: str, source: str) -
 
 
 @given(st.lists(st.tuples(rulings, quotes), min_size=1, max_size=3))
-def test_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> None:
+def test_only_the_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str]]]) -> None:
     [claim] = collect_claims({"ann": [ClaimDraft(claim="cat", kind="false")]}, "snow")
     form: Any = rulings_on(("C1",))
     given_rulings = [

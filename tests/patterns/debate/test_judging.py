@@ -228,7 +228,7 @@ def _steady_judge(winner: str) -> FunctionModel:
     return model
 
 
-def test_panels_have_a_ballot_per_model_and_view() -> None:
+def test_panels_have_one_ballot_per_model_and_view() -> None:
     """Two models and two orders result in four ballots, and the verdict reports their effective number."""
     options = _panel(
         _steady_judge("for"), _steady_judge("for"), _steady_judge("against"), schedule="swap", decided_by="vote"
@@ -274,7 +274,7 @@ def test_unusable_ballots_are_excluded_and_recorded() -> None:
 
 
 @given(votes=st.lists(st.sampled_from(["for", "against"]), min_size=1, max_size=7), seed=st.integers(0, 9))
-def test_curtailed_votes_have_the_winner_of_the_full_vote(votes: list[str], seed: int) -> None:
+def test_curtailed_votes_have_the_same_winner_as_the_full_vote(votes: list[str], seed: int) -> None:
     results = [
         _run_debate(
             _biased_judge(0), judge=_panel(*map(_steady_judge, votes), decided_by="vote", curtail=curtail), seed=seed

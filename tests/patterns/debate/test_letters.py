@@ -261,7 +261,7 @@ def test_panels_of_one_match_their_judge(given_to: list[list[float]]) -> None:
 
 
 @given(panels)
-def test_panel_winner_leads(given_to: list[list[float]]) -> None:
+def test_panel_winner_has_the_highest_score(given_to: list[list[float]]) -> None:
     decision = decide_by_log_odds(panel_of(given_to))
     assert decision.winner in (None, leader_of(decision.scores))
 

@@ -82,7 +82,7 @@ def answers(judge: Any) -> Callable[[ModelRequest], Any]:
     return answer
 
 
-def test_mirror_reverses_the_order_and_is_in_the_output() -> None:
+def test_mirror_reverses_the_order_and_appears_in_the_output() -> None:
     """A mirrored debate costs twice as much as a single one and has a joint verdict in addition to its two verdicts."""
     plain = rent(mirror=False).run_sync(QUESTION, model=model(lambda _: "for"))
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"))

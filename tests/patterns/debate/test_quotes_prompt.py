@@ -75,7 +75,7 @@ def test_quotes_inside_verified_ones_are_not_counted() -> None:
     assert render_quotes(verify_quotes(outer, REPORT)).startswith('(quotes: 1 verified in "report", 1 not found: ')
 
 
-def test_repeated_quotes_count_once() -> None:
+def test_repeated_quotes_are_counted_once() -> None:
     """Quotes that differ only in case are the same quote."""
     argument = '"Rents fell by 1.5 per cent", “RENTS FELL by 1.5 per cent”, "no such words here", "no such words here"'
     assert (

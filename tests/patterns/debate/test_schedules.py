@@ -52,7 +52,7 @@ def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: in
 
 
 @given(sides, seeds)
-def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
+def test_the_swap_schedule_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
     """Two sides have no other orders, and a single side has only one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
@@ -61,7 +61,7 @@ def test_swap_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
 
 
 @given(st.integers(1, 4), seeds)
-def test_full_is_every_order(count: int, seed: int) -> None:
+def test_the_full_schedule_contains_every_order(count: int, seed: int) -> None:
     names = [str(number) for number in range(count)]
     views = Schedule(kind="full").views(names, random=Random(seed))
     assert sorted(view.order for view in views) == sorted(permutations(names))

@@ -225,7 +225,7 @@ async def test_invalid_handovers_can_raise_and_keep_the_text(case: Case) -> None
     assert raw.status == "failed"
 
 
-async def test_last_marker_counts() -> None:
+async def test_only_the_last_marker_counts() -> None:
     """Only the last marker is removed; earlier ones stay in the text."""
     result, bodies = await run_handoff(
         completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text"
@@ -323,7 +323,7 @@ async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) ->
         assert len(bodies) == 1
 
 
-async def test_first_object_with_text_counts() -> None:
+async def test_only_the_first_object_with_text_counts() -> None:
     """Braces in prose, unrelated objects and broken JSON are ignored."""
     first, second = encode_fields(SAID, "Con"), encode_fields("Or not.", "Neutral")
     for text in (f'{{so}} {{"a": 1}} {first} or {second}', f"<tools></tools>{first}{second}"):

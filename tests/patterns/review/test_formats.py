@@ -87,7 +87,7 @@ texts = st.text(st.sampled_from("abc \n+-"), max_size=3_000)
 
 @given(st.lists(texts, min_size=1, max_size=6), st.integers(200, 4_000))
 @settings(max_examples=60)
-def test_parts_contain_each_line_once_within_the_size_limit(contents: list[str], room: int) -> None:
+def test_parts_respect_the_size_limit_and_contain_each_line_once(contents: list[str], room: int) -> None:
     """Lines keep their order, and a file that fits into one part is not split."""
     sources = tuple(Source.of(f"f{number}", text) for number, text in enumerate(contents))
     parts = divide(sources, room)

@@ -162,7 +162,7 @@ async def test_an_answer_is_not_reused_for_another_request() -> None:
     assert changed.calls == 0
 
 
-async def test_a_call_in_flight_can_be_an_error() -> None:
+async def test_calls_in_flight_can_be_treated_as_errors() -> None:
     store = MemoryStore()
     await interrupt_run(rent_debate(), store, stop=4)
     model = Counting()
