@@ -93,7 +93,7 @@ BREAKS = (
     ),
     Break(
         "a lost decision costs only itself",
-        f"{FAILURES}::test_failed_decisions_affect_nothing_else",
+        f"{FAILURES}::test_failed_decisions_do_not_affect_anything_else",
         "chassis/spec.py",
         "guarded(block, self.policy_of(role), recover, closes=role.closes)",
         "block",

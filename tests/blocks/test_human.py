@@ -123,7 +123,7 @@ async def test_expected_answer_has_a_line_per_field() -> None:
     ],
     ids=["data", "json", "the one field that is needed", "the model itself"],
 )
-async def test_answers_can_have_several_forms(answer: Any) -> None:
+async def test_answers_can_be_given_in_several_forms(answer: Any) -> None:
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     assert (await block.run("a paper")).output == Finding(grade="good")
 

@@ -117,7 +117,7 @@ def test_place_test_for_single_wins_is_binomial(sides: int, items: int, data: st
     assert place_test(every) == pytest.approx(min(expected, 1.0))
 
 
-def test_last_word_is_in_the_command_output_and_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_word_appears_in_the_command_output_and_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     import sys
 
     from flowdebate.cli.terminal.page import Page

@@ -61,7 +61,7 @@ def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, dat
 
 
 @given(names, st.data())
-def test_winners_without_consensus_lose_nothing(agents: list[str], data: st.DataObject) -> None:
+def test_winners_lose_nothing_if_there_is_no_consensus(agents: list[str], data: st.DataObject) -> None:
     """Nobody else gains anything, and with consensus the others lose less."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))

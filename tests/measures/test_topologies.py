@@ -98,7 +98,9 @@ def test_round_robin_reviews_each_pair_once_over_all_rounds(agents: list[str]) -
 
 
 @given(names, rounds, rounds, shares, seeds)
-def test_sparse_is_the_same_in_every_round(agents: list[str], one: int, other: int, sparsity: float, seed: int) -> None:
+def test_the_sparse_topology_is_the_same_in_every_round(
+    agents: list[str], one: int, other: int, sparsity: float, seed: int
+) -> None:
     random = Random(seed)
     before = random.getstate()
     result = edges("sparse", agents, round=one, random=random, sparsity=sparsity)

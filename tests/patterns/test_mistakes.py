@@ -123,7 +123,7 @@ def test_role_settings_must_be_model_settings() -> None:
         ("on_failure", "'failures=FailurePolicy(on_failure=…)'"),
     ],
 )
-def test_unknown_options_are_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
+def test_unknown_options_raise_a_type_error_with_a_suggestion(pattern: str, option: str, meant: str) -> None:
     with pytest.raises(TypeError) as caught:
         build(pattern, **{option: 0})
     assert str(caught.value) == f"{pattern}() got an unexpected keyword argument {option!r}; did you mean {meant}?"

@@ -221,7 +221,7 @@ def test_fewer_speakers_than_the_quorum_end_the_run(pattern: str) -> None:
 
 @each_decider
 @pytest.mark.parametrize("on_failure", ["skip", "stand-in"])
-def test_failed_decisions_affect_nothing_else(pattern: str, on_failure: str) -> None:
+def test_failed_decisions_do_not_affect_anything_else(pattern: str, on_failure: str) -> None:
     role, instead = DECIDERS[pattern]
     other = Talkers()
     policy = SKIP if on_failure == "skip" else FailurePolicy(on_failure=StandIn(other.model("other")), quorum=1)

@@ -112,7 +112,7 @@ def test_files_ignored_by_the_enclosing_repository_are_not_read(folder: Path) ->
         ("nul\0.txt", None, "cannot be read"),
     ],
 )
-def test_invalid_source_files_are_named_with_the_reason(
+def test_errors_for_invalid_source_files_state_the_name_and_reason(
     tmp_path: Path, name: str, content: bytes | None, why: str
 ) -> None:
     """The file is rejected before anything else happens.

@@ -227,7 +227,7 @@ def test_text_between_names_is_unchanged(case: tuple[Aliases, str]) -> None:
 
 
 @given(st.lists(st.text(anything, max_size=8), max_size=8), st.text(max_size=40), st.integers())
-def test_aliases_are_distinct_and_share_no_word_with_the_debate(names: list[str], question: str, seed: int) -> None:
+def test_aliases_are_distinct_and_share_no_words_with_the_debate(names: list[str], question: str, seed: int) -> None:
     """An alias that shared a word with a name, the question or the earlier text could be mistaken for it."""
     aliases = make_aliases(names, question=question, used=["Speaker 47 said it."], random=Random(seed))
     all_aliases = [aliases.of(name) for name in set(names)]

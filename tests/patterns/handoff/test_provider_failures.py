@@ -79,7 +79,7 @@ def test_failed_retries_keep_the_text(on_failure: Any) -> None:
     assert [event.instead for event in events(result, RoleFailed)] == ["drawn"]
 
 
-def test_fail_policy_keeps_the_text() -> None:
+def test_the_fail_policy_keeps_the_text() -> None:
     with pytest.raises(Refused) as caught:
         morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Bob"), Refused("no")))
     assert caught.value.run is not None

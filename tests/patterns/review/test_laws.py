@@ -422,7 +422,7 @@ def test_invalid_gates_are_rejected(gate: Any) -> None:
         review(name="x", reviewers=[{"name": "ann"}, {"name": "bea"}], gate=gate)
 
 
-def test_gates_for_one_reviewer_are_rejected() -> None:
+def test_gates_for_a_single_reviewer_are_rejected() -> None:
     """A single reviewer cannot confirm anything."""
     with pytest.raises(FlowDebateError, match="who confirms nothing alone"):
         review(name="x", reviewers=[{"name": "ann"}], gate="no confirmed blocker")

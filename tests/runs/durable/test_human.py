@@ -185,7 +185,7 @@ async def test_the_result_does_not_depend_on_the_order_of_answers(data: st.DataO
     assert await held(drawn=True) == await held(drawn=False)
 
 
-async def test_a_review_is_in_the_audit_trail() -> None:
+async def test_human_reviews_are_in_the_audit_trail() -> None:
     pattern, store = debate(name="rent", debaters=make_sides(ann=human(name="ann")), max_rounds=1), MemoryStore()
     first = await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     assert [task.status for task in first.tasks.list()] == ["awaiting_review"]

@@ -73,7 +73,7 @@ async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds:
     assert counted.answers == 3
 
 
-async def test_without_the_option_a_used_id_is_an_error() -> None:
+async def test_using_an_existing_id_without_the_option_is_an_error() -> None:
     store, counted = MemoryStore(), Counted()
     await rent_debate().run(QUESTION, model=counted.model, store=store, run_id="city-1")
     with pytest.raises(RunExists):
