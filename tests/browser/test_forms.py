@@ -106,7 +106,7 @@ def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
         assert page.locator(".seats textarea").first.evaluate("field => field === document.activeElement")
         page = visit(stage.url).open("/new")
         page.get_by_label("Question").fill("Which database?")
-        page.get_by_text("The model proposes them when you begin").wait_for()
+        page.get_by_text("The model proposes them when you start").wait_for()
         page.get_by_role("button", name="Start the debate").click()
         page.get_by_text("What the judge saw").wait_for()
         assert page.get_by_text("MySQL is simpler").count()

@@ -228,7 +228,7 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         (["check", "openai/gpt-5-mini"], 1, "there is no API key: set OPENAI_API_KEY"),
-        (["check"], 3, "no model is set up"),
+        (["check"], 3, "no model is configured"),
         (["check", "m", "--base-url", "http://127.0.0.1:9/v1"], 1, "127.0.0.1:9"),
         (
             ["check", "--base-url", "http://127.0.0.1:9/v1"],

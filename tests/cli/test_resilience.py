@@ -51,7 +51,7 @@ def test_a_debate_can_continue_without_a_failed_turn(tmp_path: Path) -> None:
     with Stage(broken={2}) as stage:
         failed = run_command(stage, *options)
     assert failed.exit_code == 1
-    assert 'only "free rents" answered in round 1, but the quorum is 2' in failed.stderr
+    assert 'only "free rents" answered in round 2, but the quorum is 2' in failed.stderr
     sides = (*SIDES, "--debater", "third=tax rents")
     with Stage(broken={4}, turns=(("One.",),)) as stage:
         result = run_command(stage, *sides, *options[4:], "--json", "--markdown", str(report))

@@ -236,7 +236,7 @@ def test_invalid_row_is_named_before_any_call(study_folder: Path) -> None:
         result = run_study(school, "facts.toml", "--limit", "1")
         assert not school.bodies
     assert result.exit_code == 2
-    assert f"facts.jsonl: question {len(FACTS) + 1}: `debaters[1].stance` must equal" in result.stderr
+    assert f"facts.jsonl: question {len(FACTS) + 1}: `debaters[1].stance` must either equal" in result.stderr
 
 
 def test_report_has_only_the_requested_sections(study_folder: Path) -> None:

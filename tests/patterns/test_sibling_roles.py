@@ -114,5 +114,5 @@ def test_running_an_unbound_block_is_an_error(way: str) -> None:
     _, _, make_options = WAYS[way]
     (value,) = make_options().values()
     block = value if not isinstance(value, list) else value[0].block
-    with pytest.raises(ConfigurationError, match="or left to the pattern"):
+    with pytest.raises(ConfigurationError, match="unless the pattern fills it in"):
         block.run_sync("?")

@@ -307,7 +307,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     "curtail": ({"curtail": True, "on_flip": "tie"}, "`curtail` cannot be combined with `on_flip` tie"),
     "labels": ({"labels": ["A", ""]}, "a list with one label per side"),
     "correlation": ({"correlation": 1.5}, "between 0 and 1"),
-    "ask": ({"ask": print}, "requires on_flip human"),
+    "ask": ({"ask": print}, "requires `on_flip` human"),
 }
 
 

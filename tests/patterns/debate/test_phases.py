@@ -226,8 +226,8 @@ def test_turn_events_have_their_phase() -> None:
 @pytest.mark.parametrize(
     ("phases", "message"),
     [
-        ([], r"`phases` must be 1 to 100 phases"),
-        ("opening", r"`phases` must be 1 to 100 phases"),
+        ([], r"`phases` must contain 1 to 100 phases"),
+        ("opening", r"`phases` must contain 1 to 100 phases"),
         ([3], r"`phases\[0\]` must be a Phase, the name of a phase, or a dict with the keys"),
         ([{"name": "a", "round": 2}], r"`phases\[0\]` must be a Phase"),
         ([{"name": "a", "rounds": 0}], r"`phases\[0\].rounds` must be between 1 and 1,000 \(got 0\)"),

@@ -170,7 +170,7 @@ def test_unbound_blocks_elsewhere_are_an_error(make: Any) -> None:
     Unbound blocks may not be used standalone, in a sequencer or in another role.
     """
     for use in (lambda: make().run_sync("?"), lambda: sequencer(name="all").then(make())):
-        with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*left to the pattern"):
+        with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*unless the pattern fills it in"):
             use()
 
 
