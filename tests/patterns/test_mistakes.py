@@ -191,7 +191,7 @@ def test_large_rosters_cause_a_warning(pattern: str) -> None:
     crowd: list[dict[str, str]] = [{"name": f"p{number}", **stance} for number in range(12)]
     if stance:
         crowd[0]["stance"] = "against"
-    with pytest.warns(FlowDebateWarning, match=f"12 {field}: .* use at most 10") as caught:
+    with pytest.warns(FlowDebateWarning, match=f"12 {field} use many tokens: .* use at most 10") as caught:
         build(pattern, **{field: crowd})
     assert caught[0].filename == __file__
     build(pattern, **{field: crowd[:8]})

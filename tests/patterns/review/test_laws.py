@@ -424,7 +424,7 @@ def test_invalid_gates_are_rejected(gate: Any) -> None:
 
 def test_gates_for_a_single_reviewer_are_rejected() -> None:
     """A single reviewer cannot confirm anything."""
-    with pytest.raises(FlowDebateError, match="who confirms nothing alone"):
+    with pytest.raises(FlowDebateError, match="cannot require `confirmed` with a single reviewer"):
         review(name="x", reviewers=[{"name": "ann"}], gate="no confirmed blocker")
 
 

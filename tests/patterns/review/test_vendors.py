@@ -66,7 +66,7 @@ def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
 @pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
 def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str) -> None:
     allowed, excluded = Named("openai/gpt-5"), Named(reviewer)
-    with pytest.raises(ConfigurationError, match=re.escape(f"R1 has {reviewer}, a model by anthropic")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"R1 uses {reviewer}, a model by anthropic")):
         run_review(allowed, excluded, not_vendor=author)
     assert (allowed.calls, excluded.calls) == (0, 0)
     assert run_review(allowed, Named("gemini/gemini-3-pro"), not_vendor=author).answer == "nothing found"
@@ -86,7 +86,7 @@ def test_the_runs_model_counts_too() -> None:
     model = Named("openai/gpt-5")
     with pytest.raises(ConfigurationError, match="too few vendors"):
         run_review(run_model=model, min_vendors=2)
-    with pytest.raises(ConfigurationError, match="R0 has openai/gpt-5"):
+    with pytest.raises(ConfigurationError, match="R0 uses openai/gpt-5"):
         run_review(run_model=model, not_vendor="openai")
     assert model.calls == 0
 
@@ -121,7 +121,7 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     ("options", "message"),
     [
         (["--model", "openai/gpt-5", "--min-vendors", "2"], "all reviewers use models by openai"),
-        (["--reviewer", "A=gpt-5", "--reviewer", "B=claude-opus-4-1", "--not-vendor", "claude-sonnet-4-5"], "B has"),
+        (["--reviewer", "A=gpt-5", "--reviewer", "B=claude-opus-4-1", "--not-vendor", "claude-sonnet-4-5"], "B uses"),
         (["--min-vendors", "4"], "models by"),
         (["--not-vendor", "opnai"], "Did you mean openai"),
     ],

@@ -326,7 +326,7 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
     from flowdebate.ui.options import COMMAND
 
     match error:
-        case ConflictingOptions():
+        case ConflictingOptions() | ConfigurationError(whole_message=str()):
             return str(error).removeprefix(f"{COMMAND}: ")
         case ConfigurationError() if str(error).startswith(f"{COMMAND}: "):
             received = "" if error.given is None else f" (got {error.given})"
