@@ -313,7 +313,7 @@ def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna")
     work.tasks.fail("it", "no answer")
-    with pytest.raises(IllegalTransition, match="it is pending, and must be in_progress or awaiting_review"):
+    with pytest.raises(IllegalTransition, match="it is pending, but must be in_progress or awaiting_review"):
         work.tasks.complete("it", "late", by="anna")
     claimed = work.tasks.claim(by="ben")
     late: list[Callable[[], Task]] = [
@@ -502,7 +502,7 @@ def test_collections_need_a_name(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["", None, 3])
 def test_resources_need_a_key(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"`key` (must not be blank|is required|must be text)"):
+    with pytest.raises(ConfigurationError, match=r"`key` must be non-empty text"):
         create_task_collection("rent", key=wrong)
 
 

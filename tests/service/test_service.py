@@ -659,7 +659,7 @@ async def test_an_abandoned_run_is_not_awaited() -> None:
         ("debate", 5, {}, "question"),
         ("debate", "Should we ship?", {"roundz": 1}, "options"),
         ("debate", "Should we ship?", {"max_rounds": 0}, "max_rounds"),
-        ("debate", "Which database?", {"humans": ["pro"]}, "name them"),
+        ("debate", "Which database?", {"humans": ["pro"]}, "define them with --debater"),
     ],
 )
 async def test_invalid_requests_are_rejected_before_anything_is_stored(
