@@ -122,7 +122,7 @@ def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape,
 
 @given(SHAPES, ANSWERS)
 def test_the_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
-    """The order affects only which of several reasons is named."""
+    """The order only affects which of several reasons is reported."""
     assert (evaluate(build_condition(shape), true) is None) == (evaluate(build_condition(mirror(shape)), true) is None)
 
 

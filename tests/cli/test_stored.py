@@ -333,7 +333,7 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
         cases = {
             ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it anyway."),
             ("resume", "dead-1"): (1, "30 times in a row", "resumed with --retry-dead-letter"),
-            ("resume", "dead"): (2, "2 runs begin with dead: dead-1, dead-2", "Type more"),
+            ("resume", "dead"): (2, "2 run IDs begin with dead: dead-1, dead-2", "Type more"),
             ("resume", "cha"): (2, "the first 4 characters", "cha"),
             ("resume", "nobody"): (2, "there is no run nobody", "flowdebate runs lists"),
             ("resume", "a\udcffbcd"): (2, "RUN must be the ID of a run", ""),

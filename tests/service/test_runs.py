@@ -91,5 +91,5 @@ async def test_a_run_is_found_by_an_id_prefix_anywhere_in_the_store() -> None:
     store = await filled_store(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))
     assert (await find_run(store, "older")).header.run_id == "older-than-all"
-    with pytest.raises(ConfigurationError, match="More than 5 runs begin with run-00: run-0098, run-0099"):
+    with pytest.raises(ConfigurationError, match="More than 5 run IDs begin with run-00: run-0098, run-0099"):
         await find_run(store, "run-00")

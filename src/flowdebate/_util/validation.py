@@ -137,7 +137,7 @@ def check_seconds(
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
-    """Check that the vote weight for `name` is a positive number, small enough to add up.
+    """Check that the vote weight for `name` is a positive number small enough that sums cannot overflow.
 
     Raise ConfigurationError otherwise.
 

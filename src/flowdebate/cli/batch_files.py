@@ -342,7 +342,7 @@ class JsonOut(Out):
 
 
 class CsvOut(JsonOut):
-    """Writer of CSV files with a header row."""
+    """CSV writer that adds a header row."""
 
     def __init__(self, path: Path, batch_id: str, columns: Mapping[str, Any]) -> None:
         super().__init__(path, batch_id)

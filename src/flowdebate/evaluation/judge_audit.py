@@ -639,7 +639,7 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
 
 
 def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, centered: bool) -> tuple[float, float]:
-    """Compute the 95% interval of the mean correlation from percentiles of bootstrap samples of items."""
+    """Compute the 95% confidence interval for the mean correlation from percentiles of bootstrap samples of items."""
     import numpy as np
 
     # Resample items rather than verdicts, because verdicts on the same item are not independent.

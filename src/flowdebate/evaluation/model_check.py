@@ -128,7 +128,7 @@ class _Part:
 
     title: str
     key: str
-    """Name of the part in the list of omitted parts."""
+    """Name under which the part is listed if it is omitted."""
     is_in: Callable[[dict[str, Any]], bool]
     """Predicate that detects the part in a request body."""
     advice: str = ""

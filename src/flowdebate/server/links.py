@@ -145,7 +145,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
     """Follow the run behind a public link as it happens; with `page`, get fragments of its page. Needs no token."""
     share, stored = await share_of(front, code)
     if share.shows != "run":
-        raise HTTPException(HTTPStatus.NOT_FOUND, "This link is not for a run.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not point to a run.")
 
     async def is_valid() -> bool:
         try:

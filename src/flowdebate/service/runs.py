@@ -231,7 +231,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
     if len(runs) > 1:
         count = f"{len(runs)}" if len(runs) <= _NAMED else f"More than {_NAMED}"
         ids = ", ".join(run.header.run_id for run in runs[:_NAMED]) + (", …" if len(runs) > _NAMED else "")
-        raise misuse("RUN", name, f"{count} runs begin with {name}: {ids}. Type more characters of the ID.")
+        raise misuse("RUN", name, f"{count} run IDs begin with {name}: {ids}. Type more characters of the ID.")
     return await store.run(runs[0].header.run_id)
 
 
@@ -241,7 +241,7 @@ async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -
         which = (
             "A run ID cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
         )
-        raise misuse("RUN", name, f"{which} flowdebate runs lists the stored runs.")
+        raise misuse("RUN", name, f"{which} To list stored runs: flowdebate runs")
     if name is not None:
         return await find_run(store, name)
     for run in await store.runs(limit=1):

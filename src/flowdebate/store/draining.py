@@ -1,4 +1,4 @@
-"""Draining store: lets a process end its runs without losing calls in flight."""
+"""Store that can be drained, so that a process can end its runs without losing calls in progress."""
 
 from __future__ import annotations
 

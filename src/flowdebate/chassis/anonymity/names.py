@@ -190,7 +190,7 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
     """List the spellings of a model such as `"openai/gpt-5-mini"`: in full, without its provider, up to its number."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
-        return  # settings, which do not identify a model
+        return  # these are settings, which do not identify a model
     part = re.sub(r"\.(?:gguf|safetensors|bin)\Z", "", model.rsplit("/", 1)[-1], flags=re.IGNORECASE)
     pieces = re.findall(r"\d+|[^\W\d_]+", fold(part))
     yield from ((name, "any") for name, tells in ((model, provider != model), (part, len(pieces) > 1)) if tells)

@@ -61,7 +61,7 @@ def resume(  # noqa: PLR0913 - the options of the command
         which = (
             "A run ID cannot be combined with --last." if last else "Say which run: flowdebate resume RUN, or --last."
         )
-        raise misuse("RUN", run, f"{which} flowdebate runs lists the stored runs.")
+        raise misuse("RUN", run, f"{which} To list stored runs: flowdebate runs")
     if model and not allow_changes:
         raise misuse("--model", model, "A different --model changes the run: add --allow-changes.")
     _resume(

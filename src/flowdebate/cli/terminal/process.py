@@ -349,6 +349,6 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
         case ModelUnavailable():
             return str(error).replace("or pass model=…", "or name one with --model")
         case RunNotFound():
-            return f"{error}. flowdebate runs lists the stored runs."
+            return f"{error}. To list stored runs: flowdebate runs"
         case _:
             return str(error)

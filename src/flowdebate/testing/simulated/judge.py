@@ -83,9 +83,9 @@ class SimView:
 
 
 def read_view(request: ModelRequest) -> SimView:
-    """Read the view in a judge's request; raise MalformedResponse if the request is not a judge's.
+    """Read the view from a judge's request; raise MalformedResponse if it is another kind of request.
 
-    Slots are in reading order, with sides without arguments last.
+    Slots are in reading order; sides with no arguments come last.
     """
     if request.choices:
         return _read_letters(str(request.messages[-1]["content"]), tuple(request.choices))
