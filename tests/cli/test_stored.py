@@ -335,7 +335,7 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
             ("resume", "dead-1"): (1, "30 times in a row", "resumed with --retry-dead-letter"),
             ("resume", "dead"): (2, "2 run IDs begin with dead: dead-1, dead-2", "Type more"),
             ("resume", "cha"): (2, "the first 4 characters", "cha"),
-            ("resume", "nobody"): (2, "there is no run nobody", "flowdebate runs lists"),
+            ("resume", "nobody"): (2, "there is no run nobody", "flowdebate runs"),
             ("resume", "a\udcffbcd"): (2, "RUN must be the ID of a run", ""),
             ("resume", "dead-2", "--model", "other"): (2, "A different --model", "add --allow-changes"),
             ("resume", "dead-2", "--last"): (2, "A run ID cannot be combined with --last.", "flowdebate runs"),
