@@ -143,7 +143,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         self.got = got
         names = list(choices)
         self.problem: str = problem or message or f"must be {join_choices(names)}"
-        """What is wrong with the field: a sentence without its subject."""
+        """Problem with the field: a sentence without its subject."""
         if not hint and names:
             listed = join_choices(names)
             hint = did_you_mean(got, names) if isinstance(got, str) else ""

@@ -51,7 +51,7 @@ def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_p
 
 @dataclass(frozen=True)
 class Reach:
-    """What this program reads or connects to when a plan contains such a string; declared by the string's type."""
+    """Resource that a string in a plan can reach, such as a file or a server; declared by the string's type."""
 
     of: Literal["nothing", "file", "server", "model"]
 

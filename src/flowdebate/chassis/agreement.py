@@ -31,7 +31,7 @@ class AnswerPair:
 
     @property
     def swapped(self) -> AnswerPair:
-        """The same pair in the opposite order."""
+        """Answer pair in the opposite order."""
         return AnswerPair(question=self.question, first=self.second, second=self.first)
 
     @property

@@ -100,7 +100,10 @@ class Places(WireModel):
 
     @property
     def separable(self) -> bool:
-        """Whether a preference for a place can be told apart from one for a side (and, for labels, one for a slot)."""
+        """True if a preference for a place can be told apart from one for a side.
+
+        For labels, it must also be possible to tell it apart from a preference for a slot.
+        """
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
     @property
@@ -131,7 +134,7 @@ class LastWord(WireModel):
 
     @property
     def separable(self) -> bool:
-        """Whether a preference for the last word can be told apart from a preference for a side."""
+        """True if a preference for the last word can be told apart from a preference for a side."""
         return self.items == 1 or self.orders > 1
 
 
@@ -194,9 +197,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     rho: Figure | None = None
     """Mean pairwise correlation between models over items; None for a single model or for too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """What `rho` is based on: errors if the truth is known, otherwise scores, which also correlate if one side is
-    better.
-    """
+    """Basis of `rho`: errors if the truth is known, otherwise scores, which also correlate if one side is better."""
     effective_n: float | None = None
     """Number of independent judges that would provide the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None

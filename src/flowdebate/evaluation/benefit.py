@@ -26,7 +26,7 @@ NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
 """Outcome of a comparison: better than the baseline, worse, no gain of at least `min_gain`, or inconclusive."""
 Missing = Literal["wrong", "left out"]
-"""How debates without a verdict are counted."""
+"""Ways to count debates without a verdict."""
 
 
 class MethodResult(WireModel):
@@ -102,7 +102,7 @@ class BenefitReport(InNotebooks, WireModel):
     failed: int = 0
     """Number of counted questions whose debate ended without a verdict."""
     missing: Missing = "wrong"
-    """How failed debates are counted."""
+    """Way in which failed debates are counted."""
     without_truth: int = 0
     """Number of questions omitted because their correct answer is unknown."""
     confidence: float

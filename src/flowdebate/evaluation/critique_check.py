@@ -52,7 +52,7 @@ class CheckedAnswer(WireModel):
 
 
 class MethodRates(WireModel):
-    """How well a method distinguishes correct answers from wrong ones."""
+    """Accuracy of a method in telling correct answers from wrong ones."""
 
     accuracy: Figure
     """Share of answers on which the decision matches the label."""

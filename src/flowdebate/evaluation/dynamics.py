@@ -24,7 +24,7 @@ _WHERE = "dynamics()"
 
 
 class Dynamics(InNotebooks, WireModel):
-    """How answers changed during runs.
+    """Changes of answers during runs.
 
     Intervals account for the fact that voices in the same run are not independent.
     """

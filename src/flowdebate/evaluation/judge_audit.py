@@ -192,7 +192,7 @@ class CountedJudges:
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     """Each side's share minus its share in an even verdict, keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """How far the right side's share falls short of 1, where the right side is known, keyed by pair of models."""
+    """Distances of the right side's share from 1, for items whose right side is known, keyed by pair of models."""
     is_known: bool = False
     """True if the right side of any item is known."""
     items: int = 0

@@ -82,7 +82,7 @@ class Calibration(WireModel):
 
     @property
     def helps(self) -> bool:
-        """Whether the calibration improves predictions on held-out items."""
+        """True if the calibration improves predictions on held-out items."""
         return self.calibrated_loss < self.loss
 
     def shares(self, shares: dict[str, float]) -> dict[str, float]:

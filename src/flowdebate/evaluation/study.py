@@ -404,7 +404,7 @@ class Study:
 
 
 class Registration(WireModel):
-    """What a study fixes before its first answer."""
+    """Decisions that a study records before its first answer."""
 
     at: float
     """Time of registration, in seconds since 1970."""

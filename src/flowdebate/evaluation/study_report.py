@@ -130,7 +130,7 @@ class StudyReport(InNotebooks, WireModel):
     failed: int
     """Number of debates that ended without a verdict."""
     missing: Missing
-    """How failed debates are counted."""
+    """Way in which failed debates are counted."""
     confidence: float
     min_gain: float
     methods: list[StudyMethod]
@@ -146,7 +146,7 @@ class StudyReport(InNotebooks, WireModel):
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge by confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """How answers change from a single call to each design's debate, and from the judge's first ballot to the last."""
+    """Changes of answers from a single call to each design's debate, and from the judge's first ballot to the last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the side read first of two, keyed by design and for noise.
 

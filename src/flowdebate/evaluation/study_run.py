@@ -90,7 +90,7 @@ class StudyAnswer(WireModel):
     """SHA-256 hash of the transcript."""
     seed: int
     at: float
-    """When the question was answered, in seconds since 1970."""
+    """Time of the answer, in seconds since 1970."""
     seconds: float
 
     @property

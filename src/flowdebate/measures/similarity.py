@@ -183,7 +183,7 @@ MAX_COPIED_SHARE = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
-    """How much of a turn copies an earlier turn."""
+    """Extent to which a turn copies an earlier turn."""
 
     excess: float
     """Ratio to the allowed maximum; above 1, the turn counts as a copy."""

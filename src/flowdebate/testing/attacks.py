@@ -32,9 +32,7 @@ result, a field to fill in, a link or an element, a terminal command, unusual ch
 """
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance", "material"]
-"""Where an attack is placed: a model's answer, the name of a debater or position, or a source, diff or
-compared text.
-"""
+"""Location of an attack: a model's answer, the name of a debater or position, or a source, diff or compared text."""
 
 _FIELD = re.compile("«(own|other|question)»")
 

@@ -44,7 +44,7 @@ class Entry:
     about: str
     text: str
     flag: Flag | None = None
-    """What is wrong with the contribution, as described in `FLAGS`."""
+    """Problem with the contribution, as described in `FLAGS`."""
     quotes: tuple[Quoted, ...] = ()
     """Quotes from the debate's sources."""
     does: str = ""
@@ -69,7 +69,7 @@ class Fact:
     exact: bool = False
     """True for code, which HTML pages show verbatim."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """How HTML shows the text without its label: as paragraphs, or as the heading of a new round."""
+    """Form in which HTML shows the text without its label: as paragraphs, or as the heading of a new round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,12 @@ State: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a status is worded and displayed."""
+    """Wording and display of a status."""
 
     words: str
     """Description of the status, for use in a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
-    """How a page displays the status."""
+    """Form in which a page displays the status."""
     mark: str = ""
     """Label for the status on a page, if different from `words`."""
     ending: str = ""

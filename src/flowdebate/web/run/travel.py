@@ -131,7 +131,7 @@ class Piece:
     """A part of a text."""
 
     kind: Kind
-    """Whether the piece is in both texts, only in the first, or only in the second."""
+    """Kind of the piece: in both texts, only in the first, or only in the second."""
     text: str
 
 
