@@ -1,4 +1,7 @@
-"""Block: a named step with resources that turns an input into an output, can be run on its own, and can be drawn."""
+"""Block: a named step that turns an input into an output.
+
+A block declares its resources, can run on its own, and can be drawn as an outline.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class Outline:
     """Line of an outline, together with the lines nested below it."""
 
     text: str
-    """The step: a block's name, or a verb and its object."""
+    """Text of the line: a block's name, or a verb and its object."""
     kind: str = "block"
     """"handler", "generator", "router", "sequencer", or the name of a builder method, for example "then"."""
     children: Sequence[Outline] = ()
@@ -161,7 +164,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """
 
     keeps: str | None = None
-    """Substring of step keys; a fork reuses matching steps even if their requests differ."""
+    """Substring of step keys: a fork reuses every step whose key contains it, even if the step's request differs."""
     with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
     """Function that adapts a pattern to continue a finished run; None if the pattern does not support this."""
 
@@ -187,7 +190,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
-        """Return this block in `role`, for blocks passed to a pattern.
+        """Assign `role` to a block that was passed to a pattern, and return the result.
 
         The block itself is not modified, because the application may use it in another role or pattern.
         """
@@ -202,10 +205,10 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Return the block's outline."""
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
-        """List the seats for models inside the block; the seats in blocks run by a function are unknown."""
+        """List the places in this block where a model is called; blocks called from inside a function are not found."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
-        for log in values:  # the loop appends to this list
+        for log in values:  # this list grows while the loop runs
             kind: type = type(log)
             if _is_kind_of_block(kind):
                 inner_seats += log.seats(around)
@@ -220,11 +223,12 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         try:
             return await self.act(value, ctx)
         except Exception as error:
-            if isinstance(error, ReadOnly):  # raised by a resource, which may not know which block called it
+            if isinstance(error, ReadOnly):  # the resource that raised the error may not know which block called it
                 error.block = error.block or self.name
             notes = getattr(error, "__notes__", None)
             if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
-                add_note(error, f"in block {self.name!r} (at {ctx.path})")  # only the innermost block adds a note
+                # blocks further out do not add a second note
+                add_note(error, f"in block {self.name!r} (at {ctx.path})")
             raise
 
     async def run(  # noqa: PLR0913 - keyword-only options with defaults
@@ -244,17 +248,17 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Run the block to completion.
 
         `model` is the default model (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping of both intents);
-        `override_model`, for tests, replaces every model. `seed` makes all random draws repeatable; `limits` bounds
-        calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, or a `Store`; None means
+        `override_model` replaces every model and is meant for tests. `seed` makes all random draws repeatable; `limits`
+        bounds calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, or a `Store`; None means
         FLOWDEBATE_STORE, False means no store) the run is durable: every answer is committed before it is used, and
         `resume(run_id)` continues after a crash. If the store already contains a run `run_id`, RunExists is raised.
         With `if_exists="resume"` this call instead resumes that run, or returns its result if it is complete, and
-        raises RunChanged if it was started with another question, pattern, model or seed. RunConflict is raised while
-        another process is executing the run; `if_exists="wait"` waits for that process and then returns the run's
-        result, or takes over the run. `observe` observes the run, its agents, calls and tools while they are active,
-        for tracing: see docs/telemetry.md. Exceptions in the application's code are raised unchanged; the library's own
-        exceptions are `flowdebate.errors.FlowDebateError`, whose `run` holds the transcript, events and raw output so
-        far.
+        raises RunChanged if it was started with a different question, pattern, model or seed. RunConflict is raised
+        while another process is executing the run; `if_exists="wait"` waits for that process and then returns the run's
+        result, or takes over the run. `observe` is an observer of the run, its agents, calls and tools, for tracing:
+        see docs/telemetry.md. Exceptions from the application's code are raised unchanged; the library's own exceptions
+        derive from `flowdebate.errors.FlowDebateError`, and their `run` attribute contains the transcript, events and
+        raw output so far.
         """
         run = make_run(
             self,
@@ -317,7 +321,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         Recorded answers are replayed without new calls, so a complete run makes no calls. `model`, `limits` and
         `session` default to their values when the run was first started; model objects must be passed again, and limits
-        may differ. A call that was started but has no recorded result is repeated, or raises RunUncertain with
+        may differ. A call that was started but has no recorded result is retried, or raises RunUncertain with
         `on_uncertain="raise"`. Raises RunChanged if the block or the models differ from the stored ones, unless
         `allow_changes` is set; JournalMismatch if a recorded answer belongs to another request; RunNotFound;
         RunConflict while another process is executing the run; DeadLetter if the run has repeatedly crashed its
@@ -343,11 +347,13 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         replaces answers, keyed by the paths of their steps; `at` requests new answers from that step on. This block may
         differ from the stored run's original block, except in its name: with another judge, only the judge is called.
         `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes and may
-        still be in progress. The fork is a durable run in the same store, under `fork_id`; it can be resumed like any
-        other. Side effects of tools and of `ctx.step` are taken from the stored run until the first difference, and
-        executed after it. Stop conditions are evaluated again. Raises RunNotFound, any error that `run` raises, and
-        ConfigurationError for a run of another block, and for an unknown path or an unusable answer in `edits`; the
-        edits are replayed before anything is stored.
+        still be in progress.
+
+        The fork is a durable run in the same store, under `fork_id`; it can be resumed like any other. Up to the first
+        difference, tools and `ctx.step` return the results recorded in the stored run; after it, they are executed
+        again. Stop conditions are always evaluated again. Raises RunNotFound, any error that `run` raises, and
+        ConfigurationError if the run belongs to another block or if `edits` contains an unknown path or an unusable
+        answer; the edits are replayed before anything is stored.
         """
         check_outside(self)
         run, value = await self._load_fork(run_id, **options)
@@ -365,11 +371,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     async def continue_run(
         self, run_id: str, *, rounds: int = 1, ask: str | None = None, **options: Unpack[ForkOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """Continue a finished debate for `rounds` more rounds, in a fork that pays only for new answers.
+        """Continue a finished debate for `rounds` more rounds, in a fork that calls models only for new answers.
 
-        `ask` is a reader's question, which the debaters answer in the first new round. Earlier entries are reused
-        unchanged; judges and other deciders are called again. Raises ConfigurationError for an unfinished run or a
-        pattern that cannot be continued, and any error that `fork` raises.
+        `ask` is a reader's question, to be answered by the debaters in the first new round. Earlier contributions are
+        reused unchanged; judges and other deciders are called again. Raises ConfigurationError for an unfinished run or
+        a pattern that cannot be continued, and any error that `fork` raises.
         """
         from flowdebate.runs.durable.fork import plan_continuation_of
 
@@ -431,7 +437,7 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """Wrapper that puts `inner` in `role`, without copying it: a custom block may count its calls in an attribute."""
+    """Wrapper that assigns `role` to `inner` without copying it: a custom block may count its calls in an attribute."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)

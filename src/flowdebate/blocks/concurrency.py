@@ -20,9 +20,9 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
 
     The first failure cancels the other calls and is raised unchanged. If several calls fail at the same moment, the
     earliest call's failure is raised, with a note for each of the others. Cancelling the caller cancels all calls and
-    waits for them. A call that cancels itself also cancels the caller, because it has no result. If calls are suspended
-    for humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is raised. With
-    `finish`, the others also finish if one fails.
+    waits for them. A call that cancels itself has no result, so it cancels the caller too. If calls are suspended for
+    humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is raised. If `finish` is
+    set, a failure does not cancel the other calls either.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
@@ -68,7 +68,7 @@ def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Excep
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()
-    # a failure never replaces a BaseException
+    # a BaseException takes precedence over the failures
     return _merge_failures(failures) if other_failures.split(Exception)[1] is None else other_failures
 
 

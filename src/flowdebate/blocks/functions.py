@@ -82,7 +82,7 @@ def _of_value(function: Function) -> Invocation:
     def call(value: object, _: Context) -> object:
         return function(value)
 
-    # lets `decision` recognize whose function it is
+    # tells `decision` whether the function belongs to this library
     call.__module__ = getattr(function, "__module__", None) or ""
     return call
 
@@ -96,10 +96,10 @@ async def decision(
     read: Callable[[Any], T],
     returns: object,
 ) -> T:
-    """Call `function` and convert its result with `read`, for a decision that the run's next step depends on.
+    """Call `function` and convert its result with `read`, for a decision that determines the run's next step.
 
-    A decision made by application code is recorded as a step of the run at `place`, so that a resumed run keeps it.
-    This library's own functions need no record, because they depend only on recorded data.
+    A decision made by application code is recorded as a step of the run at `place`, so that resuming the run does not
+    change it. This library's own functions depend only on recorded data, so their decisions are not recorded.
     """
     if str(getattr(function, "__module__", "")).startswith("flowdebate."):
         return read(await result_of(function(value, ctx)))
@@ -160,7 +160,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` lists blocks equivalent to those run by the function, for `seats`."""
+    """A block that calls a function. For `seats`, `runs` lists equivalents of the blocks that the function calls."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ def check_resources(resources: Mapping[str, Resource] | None, *, location: str) 
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
-    """A named bundle of tools, instructions and context, for the `uses` of a block or a pattern.
+    """A named bundle of tools, instructions and context that a block or pattern lists in `uses`.
 
     >>> def look_up(word: str) -> str:
     ...     return "A word."
@@ -288,8 +288,8 @@ class Capability:
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
     """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
-    """Check of the named block's model, made before a run's first call. It raises an error if the model cannot handle
-    the capability's additions.
+    """Function `check(model, block_name)`, called before a run's first call. It raises an error if the block's model
+    does not support what the capability adds.
     """
 
 
@@ -303,7 +303,7 @@ class Tool:
     arguments: type[BaseModel]
     """Model for validating the arguments; if a field has an alias, the alias is the argument's name."""
     block: Block[Any, Any] | None = None
-    """Block run by the tool; the block that offers the tool also gets this block's resources."""
+    """Block run by the tool; its resources are made available to the block that offers the tool."""
 
     async def answer(self, arguments: str, ctx: Context) -> str:
         """Return the text for the model: the tool's result, or the problems with its arguments.
@@ -319,7 +319,7 @@ class Tool:
         return clean_text(result_text(await self._called(values, ctx)))  # lone surrogates cannot be sent to providers
 
     async def value(self, arguments: str, ctx: Context) -> object:
-        """Return the result of a call that serves as the answer; raise SchemaViolation for invalid arguments."""
+        """Return the result of a call to the answer tool; raise SchemaViolation for invalid arguments."""
         try:
             values = self._checked(arguments)
         except ValidationError as error:
@@ -464,7 +464,7 @@ class _BlockArguments(BaseModel):
 
 
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
-    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # names accepted by providers
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # providers accept only such names
         raise ConfigurationError(
             location, "tools", name, "must have names with at most 64 letters, digits, underscores and hyphens"
         )

@@ -147,7 +147,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return a copy of this block whose answers must have the form `form(input, ctx)`."""
+        """Return a copy of this block that requires the form returned by `form(input, ctx)` for each text answer."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
@@ -175,7 +175,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return a copy of this block with a `reading` that selects the part of each text answer to keep."""
+        """Return a copy of this block that keeps only the part of each text answer selected by `reading`."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed
@@ -236,7 +236,7 @@ class Generator(Block[Any, OutT]):
 
     def _text_listener(self, ctx: Context, path: str) -> Callable[[str], None] | None:
         if self.output is not None or self.choices or not self.visibility.client or not ctx.run.records.listeners:
-            return None  # the model does not need to stream
+            return None  # nobody is listening, so the model does not need to stream
 
         def emit_delta(text: str) -> None:
             ctx.run.notify(TextDelta(block=self.name, role=ctx.role, text=text, path=path, at=ctx.now()))
@@ -244,7 +244,10 @@ class Generator(Block[Any, OutT]):
         return emit_delta if self._reading is None else self._reading.listen(emit_delta)
 
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
-        """Return the message with the result of `call`; `place` identifies the call, because models choose the ids."""
+        """Return a message containing the result of `call`.
+
+        The path of the call ends with `place`, not with its ID, because the model chooses the IDs.
+        """
         tool = self.tools.get(call.name)
         if tool is None:
             result = f"Error: there is no tool {call.name!r}; available: {', '.join(self.tools) or 'none'}"
@@ -258,7 +261,8 @@ class Generator(Block[Any, OutT]):
                         answered(text)
                 return text
 
-            result = await ctx.run.step(inner.path, execute)  # a resumed run must not repeat the tool's effects
+            # recorded, so that resuming the run does not repeat the tool's side effects
+            result = await ctx.run.step(inner.path, execute)
         if self.visibility.client:
             ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
         return {"role": "tool", "tool_call_id": call.id, "content": result}
@@ -277,7 +281,7 @@ class Reading(Protocol):
         """Return the part of `text` to keep, as `Trimmed` if it is cut; `text` is the answer to `messages`."""
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
-        """Return a listener for a streamed answer that forwards only the part to keep to `listener`."""
+        """Wrap `listener` so that it receives only the part to keep of a streamed answer."""
 
 
 class AnswerForm(TypedDict, total=False):
@@ -291,8 +295,8 @@ class AnswerForm(TypedDict, total=False):
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
 """Function of `(input, ctx)` that returns a pure function to render a message later, or None to render it now."""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
-"""Function that reviews the answer to a block's messages; it returns the accepted answer, and whether that is the first
-of two answers.
+"""Function that reviews the answer to a block's messages. It returns the accepted answer, and True if a second answer
+was requested but the first one was accepted.
 """
 
 
@@ -392,14 +396,15 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     """Create a block that requests streamed text from a language model or, with `output_schema`, a validated value.
 
     The messages are, in this order: the system message (`prompt`, then the instructions of `uses`, then
-    `instructions`), `context` and the context of `uses`, `history` (True for the session's), and `user` (default: the
-    input as text). A slot is a value or a function of `(input, ctx)`. The model may call `tools`, in at most
-    `max_tool_rounds` rounds (then `ToolLoopExceeded`). `answer_tool` is offered with the other tools, and a call to it
-    is the answer: the block's output is this tool's result, or `SchemaViolation` is raised for invalid arguments. Calls
-    before it in the same response are executed; calls after it are not. `model` is a `Model`, `"provider/model"`,
-    `"local"`, or an intent resolved by the run; None means `"intent/chat"`. `transform(output, response, ctx)` computes
-    the block's output from the model's. With `choices` ("A", "B") the model answers with one of them, and
-    `response.logprobs` contains the log-probability of each, or is None if the model returns none.
+    `instructions`), `context` and the context of `uses`, `history` (True for the session's history), and `user` (by
+    default, the input as text). Each of these slots is a value or a function of `(input, ctx)`. The model may call
+    `tools` in at most `max_tool_rounds` rounds, after which `ToolLoopExceeded` is raised. `answer_tool` is offered with
+    the other tools, and a call to it is the answer: the block's output is this tool's result, or `SchemaViolation` is
+    raised for invalid arguments. Calls before it in the same response are executed; calls after it are not. `model` is
+    a `Model`, `"provider/model"`, `"local"`, or an intent resolved by the run; None means `"intent/chat"`.
+    `transform(output, response, ctx)` computes the block's output from the model's. With `choices` ("A", "B") the model
+    answers with one of them, and `response.logprobs` contains the log-probability of each, or is None if the model
+    returns none.
 
     Raises the model's errors: see `flowdebate.errors.ModelError`.
     """

@@ -88,7 +88,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
-        """Append `then` with a `condition`; if the condition does not hold, the value stays unchanged."""
+        """Append a `then` step that runs only if `condition` holds; otherwise, the value stays unchanged."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -96,7 +96,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Tap(block=self._block(block, "tap")))
 
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
-        """Append `tap` with a `condition`."""
+        """Append a `tap` step that runs only if `condition` holds."""
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
 
     def map(self, function: Function) -> Sequencer[InT, Any, RawT]:
@@ -112,8 +112,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, dict[str, Any]]:
         """Run all `branches` on the value concurrently; the new value is a dict of outputs, by key (or block name).
 
-        The first failure cancels the other branches. With `finish`, they finish instead, so that answers already paid
-        for are recorded.
+        By default, the first failure cancels the other branches. If `finish` is set, they run to the end, so that
+        answers already paid for are recorded.
         """
         if not isinstance(branches, Mapping):
             blocks = [self._block(branch, "parallel") for branch in branches]
@@ -158,7 +158,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         over: Function | None = None,
         max_concurrency: int | None = None,
     ) -> Sequencer[InT, OutT, RawT]:
-        """Append `for_each`, but discard the outputs."""
+        """Run `block` on each item as `for_each` does, but discard the outputs."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
@@ -281,7 +281,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return current
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
-        """Run the next rescue for `error`; return its index, its pass, and its output.
+        """Run the next rescue that handles `error`; return the rescue's index, the pass it belongs to, and its output.
 
         Raises the error if no rescue handles it.
         """
@@ -290,7 +290,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             if isinstance(step, Rescue) and isinstance(error, step.on):
                 loop = self._loops[number]
                 if loop is None or loop is not self._loops[index]:
-                    passes = 1  # a rescue outside the loop ends the loop; one inside it belongs to the same pass
+                    passes = 1  # a rescue outside the loop leaves it; one inside it runs in the same pass
                 try:
                     block = step.block
                     return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))
@@ -323,7 +323,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             return ctx.run.open_shared(resource, ctx.path)
         if resource in self._setup.isolated:
             around = ctx.scope.opened.get(resource)
-            if around is None:  # changes reach the session through the enclosing handle, so it has to be open as well
+            if around is None:  # changes are passed on through the enclosing handle, so it must be open too
                 around = ctx.run.open_shared(resource, ctx.path)
             assert isinstance(around, StateHandle)  # noqa: S101 - only state resources are isolated
             handle: object = ctx.run.open_within(resource, around, ctx.path)
@@ -349,7 +349,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=escape_path_segment(key))))
 
     def _free(self, wish: str) -> str:
-        """Return `wish`, or `wish~2` and so on if a step or loop already has this name, because paths contain names."""
+        """Return `wish`, with "~2" or a higher number appended if the name is taken; paths require unique names."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }
@@ -428,11 +428,11 @@ def sequencer(
     `state()` is called each time the sequencer runs, and creates the value that its blocks share as
     `ctx.sequencer.state`; without `state`, its blocks see the enclosing sequencer's state. The resources declared by
     its blocks are collected; `resources` declares more. Resources in `owns` are opened anew for each run of the
-    sequencer and hidden from enclosing blocks. Resources in `isolates` are opened anew as well, but their changes reach
-    the enclosing blocks. `accepts` converts the input for the first step. `model` is the default for all inner blocks
-    without a model: one model, or one per intent. With `protected`, as in all patterns, inner blocks can read the state
-    (a dict or a frozen pydantic model) and newly opened resources, but only steps that write to `ctx.scope.handle` and
-    `ctx.scope` can change them.
+    sequencer and hidden from enclosing blocks. Resources in `isolates` are opened anew as well, but changes to them are
+    passed on to the enclosing blocks. `accepts` converts the input for the first step. `model` is the default for inner
+    blocks that have no model of their own: one model, or one per intent. With `protected`, as in all patterns, inner
+    blocks can read the state (a dict or a frozen pydantic model) and newly opened resources, but changes are possible
+    only in steps that write through `ctx.scope.handle` and `ctx.scope`.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'

@@ -165,11 +165,11 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the recorded sources of the pattern enclosing `place`, without their text if the run has a plan."""
+    """Return the sources recorded for the pattern enclosing `place`; their text is missing if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
-            with suppress(ValidationError):  # the row records another kind of decision
+            with suppress(ValidationError):  # raised if the row records some other decision
                 sources[row.key] = TypeAdapter(list[Source]).validate_json(row.body)
     nearest = max(sources, key=lambda key: (len(commonpath([key, place])), bool(sources[key])))
     return tuple(source for source in sources[nearest] if source.left_out is None)
@@ -185,7 +185,7 @@ def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> li
 
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
-    """Raise NotAwaited if the last answer is submitted again for the waiting block, since it must not count twice."""
+    """Raise NotAwaited if the previous answer is submitted again to a block that is waiting for a new one."""
     requests = list_requests(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:
@@ -208,9 +208,9 @@ async def submit_answer(
 
     `answer` is text or, if the request has a schema, data or its JSON. If the run is waiting for several answers,
     `block` (a name) or `place` selects one. Only the first answer to a request counts. `by` is recorded as the answer's
-    author, for answers not given by a person. Raises OutputError, naming each invalid field; NotAwaited if the run is
-    not waiting for such an answer, or already has it; RunNotFound; RunConflict while another process is executing the
-    run.
+    author, and is meant for answers that do not come from a person. Raises OutputError, naming each invalid field;
+    NotAwaited if the run is not waiting for such an answer, or already has it; RunNotFound; RunConflict while another
+    process is executing the run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)  # otherwise, the run would stay locked until this process exits

@@ -31,7 +31,7 @@ Ask = Callable[[HumanRequest], Any]
 
 @dataclass(frozen=True, slots=True)
 class StoreRequirement:
-    """Resource for humans who answer later; it rejects a run without a store before the run begins."""
+    """Resource that makes a run fail before it begins if it has no store, because the human answers later."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
@@ -67,10 +67,10 @@ class Human(Block[Any, Any]):
     def with_answer_schema(
         self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
     ) -> Self:
-        """Return this human for a role whose answers fit `schema` (None for text).
+        """Return a copy of this human for a role with the answer schema `schema`; None means that any text is accepted.
 
-        An explicit output schema takes precedence. `who` describes the role to the human; None adds nothing. `sources`
-        lists the sources that the human may quote.
+        An explicit output schema takes precedence. `who` describes the role to the human; None leaves the description
+        as it is. `sources` lists the sources that the human may quote.
         """
         fitted = copy.copy(self)
         if self.output is None and schema is not None:
@@ -80,7 +80,7 @@ class Human(Block[Any, Any]):
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
-        """Return this human as a blind reader, who sees `entries(ctx)` instead of the transcript, and no names."""
+        """Return a copy of this human that sees `entries(ctx)`, without authors' names, instead of the transcript."""
         fitted = copy.copy(self)
         fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted
@@ -94,7 +94,7 @@ class Human(Block[Any, Any]):
     async def act(self, value: object, ctx: Context, /) -> object:
         spec = self.output
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
-            spec = ask_for()  # the input determines the form of the answer, for example a ballot
+            spec = ask_for()  # some inputs determine the answer's form, for example that of a ballot
         check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))
@@ -152,7 +152,8 @@ class Human(Block[Any, Any]):
             task=render_task(value),
         )
         transcript_text = None
-        if transcript is not None and not getattr(value, "is_complete", False):  # a complete input needs no transcript
+        # a complete input already contains everything the human needs
+        if transcript is not None and not getattr(value, "is_complete", False):
             blind = self._blind
             transcript_text = (
                 render_contributions(transcript.state.entries)
@@ -210,11 +211,12 @@ def human(
     ask: Ask | None = None,
     context: TextSlot | None = None,
 ) -> Human:
-    """Create a block that asks a human, for any role in any pattern; its output is text, or fits `output_schema`.
+    """Create a block that asks a human and can take any role in any pattern.
 
-    The human sees `prompt`, the question, `context`, the transcript so far, and the expected form of the answer.
-    `prompt` and `context` are text, or functions of `(input, ctx)` or `(input)`. In a role that requires more than
-    text, such as judge, the answer has the role's fields unless there is an `output_schema`.
+    The output is text, or an instance of `output_schema` if there is one. The human sees `prompt`, the question,
+    `context`, the transcript so far, and the expected form of the answer. `prompt` and `context` are text, or functions
+    of `(input, ctx)` or `(input)`. In a role that requires more than text, such as judge, the human fills in the fields
+    of that role, unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
     durable run records the answer and never requests it again. Without `ask`, the run is suspended: calls in flight
@@ -222,8 +224,8 @@ def human(
     the answers, `resume(run_id)` continues the run, in any process. Time spent suspended does not count toward
     timeouts.
 
-    Raises ConfigurationError for a run without a store if there is no `ask`, and OutputError for an invalid answer from
-    `ask`.
+    A run raises ConfigurationError if there is neither `ask` nor a store, and OutputError if `ask` returns an invalid
+    answer.
 
     >>> ann = human(name="ann", ask=lambda request: "Homes first.")
     >>> ann.run_sync("Should rents be capped?").output

@@ -113,7 +113,7 @@ class RequestParts:
 def parse_request(text: str) -> RequestParts:
     """Parse a request rendered by `render_request` into its parts; any other text becomes a single paragraph."""
     who, question, sections = "", "", list[Section]()
-    # untrusted text contains no empty line, because each of its further lines begins with a bar
+    # untrusted text cannot contain an empty line, because all its lines after the first begin with a bar
     first, *parts = text.split("\n\n")
     if re.fullmatch("You are .+", first):
         who = unescaped(first)
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """Render the input's own addition to a request (`task_for_human()`), such as text to judge, if it has one."""
+    """Return the text that the input itself adds to a request, such as a text to judge; None if it adds nothing."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 

@@ -27,9 +27,9 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr) and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
-    An empty line or the end of the input ends a text answer; each field takes one line. If an answer is invalid, the
-    reason is shown and the request is repeated. Ctrl-C cancels the run. Raises OutputError if the input ends before an
-    answer.
+    A text answer ends at an empty line or at end of file; each field takes one line. If an answer is invalid, the
+    reason is shown and the human is asked again. Ctrl-C cancels the run. Raises OutputError at end of file if nothing
+    has been answered.
     """
     try:
         typed = sys.stdin.fileno()
