@@ -13,10 +13,10 @@ from flowdebate.evaluation.statistics import two_sided_z
 
 
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
-    """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 agreement by chance.
+    """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 what chance would produce.
 
-    Return None if there are no items, or if both raters always give the same rating, because chance alone then explains
-    their agreement.
+    Return None if there are no items, or if both raters give every item one and the same rating, because chance alone
+    would explain such agreement.
 
     >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
     (0.5, None)
@@ -60,7 +60,7 @@ def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | None:
-    """Compute the agreement beyond chance of any number of raters, for nominal ratings (Krippendorff 2011).
+    """Compute agreement beyond chance among any number of raters, for nominal ratings (Krippendorff 2011).
 
     `ratings` has one row per rater and one rating per item; None marks a missing rating. Return None if no item has two
     ratings, or if all ratings are the same.
@@ -95,12 +95,13 @@ class CorrectedRate(NamedTuple):
 def corrected_rate(
     judged: Sequence[float], human: Sequence[float | None], *, confidence: float = 0.95
 ) -> CorrectedRate:
-    """Estimate a judge's rate over all items, corrected with human labels for some of them (None if unlabeled).
+    """Estimate a rate over all items from a judge's ratings, corrected by human labels for some items.
 
-    The estimate is the judge's mean plus the mean difference between humans and the judge on the labeled items. If the
-    labeled items were drawn at random, it is unbiased regardless of the judge's errors (prediction-powered inference,
-    Angelopoulos et al. 2023, arXiv 2301.09633). With few labels the interval is too narrow, so use at least 20. Raise
-    ConfigurationError for fewer than two labeled or two unlabeled items.
+    `human` has None for each unlabeled item. The estimate is the judge's mean on the unlabeled items plus the mean
+    difference between humans and the judge on the labeled ones. If the labeled items were drawn at random, it is
+    unbiased regardless of the judge's errors (prediction-powered inference, Angelopoulos et al. 2023, arXiv
+    2301.09633). With few labels the interval is too narrow, so use at least 20. Raise ConfigurationError for fewer than
+    two labeled or two unlabeled items.
 
     >>> found = corrected_rate([1, 1, 1, 1] * 25, [1, 0, 1, 1] * 10 + [None] * 60)
     >>> [round(part, 2) for part in found]

@@ -26,8 +26,9 @@ LIMITS = (
     "the text, or for the side that spoke last in the debate, unless the speaking order is known and varies: see the "
     "last word."
 )
-SATURATED = 0.99  # minimum share for one side to count as having the whole ballot
-# minimum saturation at which scores count as all-or-nothing; two orders then gain only .007 of .208 over one order
+SATURATED = 0.99  # minimum share for a ballot to count as entirely in favor of one side
+# Minimum saturation at which scores count as all-or-nothing. At this value, judging in two orders instead of one
+# improves accuracy by only .007, compared with .208 for graded scores.
 _BLUNT = 0.8
 _FEW = 10  # minimum number of ballots, or of debates with votes, for reporting a share
 PlaceKind = Literal["slot", "label", "turn"]
@@ -77,11 +78,11 @@ class Places(WireModel):
     items: int
     """Number of items with at least one such verdict. Items are independent, but verdicts on the same item are not."""
     leaning: int
-    """Number of items in which the first and the last place won different numbers of times. With two places, the test
-    uses only these items.
+    """Number of items on which the first and the last place did not win equally often. With two places, the test uses
+    only these items.
     """
     first: int
-    """Number of `leaning` items in which the first place won more often."""
+    """Number of `leaning` items on which the first place won more often."""
     arrangements: int
     """Number of distinct side orders or label assignments, counted up to about 1,000. At least two are needed to detect
     a bias.
@@ -120,7 +121,7 @@ class LastWord(WireModel):
     """Number of verdicts for a side."""
     rate: float
     even: float
-    """Expected rate for a judge not influenced by the last word; one half with two sides."""
+    """Expected rate for a judge not influenced by the last word; one half if there are two sides."""
     low: float | None = None
     high: float | None = None
     items: int
@@ -139,7 +140,7 @@ class LastWord(WireModel):
 
 
 class JudgeFigures(WireModel):
-    """Figures on one judge, computed from its ballots."""
+    """Figures for one judge, computed from its ballots."""
 
     items: int
     """Number of items judged."""
@@ -165,15 +166,17 @@ class JudgeFigures(WireModel):
     position_consistency: Figure | None = None
     """PC: among items judged in several orders, the share with the same verdict in every order."""
     preference_fairness: Figure | None = None
-    """PF: from -1 if all verdicts favored the first slot (primacy) to +1 if they favored the last slot (recency)."""
+    """PF: ranges from -1 if every verdict favored the first slot (primacy) to +1 if every verdict favored the last
+    (recency).
+    """
     flip_probability: Figure | None = None
-    """Share of pairs of orders for the same item that led to different verdicts."""
+    """Probability that two orders of the same item lead to different verdicts."""
     saturation: Figure | None = None
     """Share of scored ballots that give one side at least .99. Letter ballots are excluded, because their log-odds are
     graded.
     """
     slot_log_odds: Figure | None = None
-    """Lead of the first slot over the last one on letter ballots, for items judged in balanced orders."""
+    """Mean log-odds by which letter ballots favor the first slot over the last, for items judged in balanced orders."""
 
     @property
     def tested(self) -> list[Places | LastWord]:
@@ -197,12 +200,14 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     rho: Figure | None = None
     """Mean pairwise correlation between models over items; None for a single model or for too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Basis of `rho`: errors if the truth is known, otherwise scores, which also correlate if one side is better."""
+    """Basis of `rho`: errors if the truth is known, otherwise scores. Scores are also correlated if one side is simply
+    better.
+    """
     effective_n: float | None = None
     """Number of independent judges that would provide the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
-    """Bounds of the 95% interval for `effective_n`, computed from the interval for `rho`."""
+    """Bounds of the 95% confidence interval for `effective_n`, computed from the one for `rho`."""
     tests: int = 0
     """Number of tests for which `p_holm` is adjusted."""
     seed: int | None = None
@@ -287,7 +292,7 @@ class ReaderAgreement(InNotebooks, WireModel):
 
 @dataclass(slots=True)
 class VoteCounts:
-    """Running counts of the votes on debates."""
+    """Running totals of reader votes over several debates."""
 
     debates: int = 0
     """Number of debates with votes."""
@@ -331,14 +336,14 @@ class VoteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit(InNotebooks):
-    """Judge audit of a single run. One debate shows little; for many debates, use `flowdebate eval audit`."""
+    """Judge audit of a single run. One debate shows little; to audit many, use `flowdebate eval audit`."""
 
     judge: JudgeAudit
-    """Figures from the judge's ballots; None for a custom judge."""
+    """Figures from the judge's ballots; a custom judge leaves none."""
     leaks: LeakReport | None = None
-    """Number of times that aliases replaced names in arguments; None if names were not hidden."""
+    """Report on the names that aliases replaced in arguments; None if nothing was replaced."""
     same_family: tuple[tuple[str, str], ...] = ()
-    """Pairs of a judge's and a debater's model from the same family."""
+    """Pairs of a judge model and a debater model from the same family."""
 
     @property
     def findings(self) -> list[str]:
@@ -398,7 +403,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
         if not small:
             yield f"{_name(places, favored)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
-        # The preference was found anyway; the size merely says that a weaker preference could have been missed.
+        # This preference was found even with few items; they may only be too few to find a weaker one.
         yield f"favors {_name(places, favored)}: {numbers}" + (
             f"; too few for a weaker one: {size}, {enough}" if small else ""
         )

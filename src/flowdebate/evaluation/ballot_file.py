@@ -92,7 +92,7 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Contents of a ballot file, with conversions to the input of audits, judge quality measures and rankings."""
+    """Contents of a ballot file, with methods that convert them for audits, judge quality measures and rankings."""
 
     ballots: Sequence[BallotRow]
 

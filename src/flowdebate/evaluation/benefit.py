@@ -63,20 +63,22 @@ class PairedComparison(WireModel):
     """Numbers of correct answers, by the debate and by the baseline."""
     better: int
     worse: int
-    """Numbers of discordant pairs: questions on which the debate scored higher and lower than the baseline."""
+    """Numbers of discordant pairs: questions on which the debate scored higher than the baseline, and on which it
+    scored lower.
+    """
     difference: float
     low: float
     high: float
     """Debate accuracy minus baseline accuracy, with the bounds of Newcombe's interval for paired proportions."""
     worst: float
     best: float
-    """Lowest and highest possible difference, assuming that only the baseline or only the debate was right on every
-    question whose debate failed.
+    """Bounds of the difference if all questions whose debate failed are counted in favor of the baseline (`worst`) or
+    of the debate (`best`).
     """
     clusters: int
     """Number of independent groups of questions."""
     p: float
-    """P-value of the exact two-sided sign-flip test over clusters; the same as McNemar's exact test if each cluster has
+    """P-value of the exact two-sided sign-flip test over clusters, which is McNemar's exact test if each cluster has
     one question.
     """
     p_holm: float
@@ -138,13 +140,13 @@ def benefit_report(
     adjusted for the number of baselines by Holm's method:
 
     - "helped", "harmed": the debate was right significantly more often, or less often, at `confidence`;
-    - "none_worth_it": neither, and an interval adjusted for the number of baselines (Bonferroni) excludes a gain in
-      accuracy of `min_gain` or more;
-    - "too_few": none of these.
+    - "none_worth_it": neither, but a confidence interval adjusted for the number of baselines (Bonferroni) rules out a
+      gain in accuracy of `min_gain` or more;
+    - "too_few": none of the above.
 
     `report.finding` is "helped" if the debate helped against every baseline, "harmed" or "none_worth_it" if that is the
-    finding against any baseline, and otherwise "too_few". First drafts are only compared if at least three of them
-    voted. Raise ConfigurationError if no item can be compared.
+    finding against any baseline, and otherwise "too_few". The first drafts' vote is compared only
+    if at least three drafts took part. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     labeled = [item for item in items if item.truth is not None]
@@ -196,7 +198,7 @@ _PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helpe
 
 
 def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
-    """Return the baselines with answers, including the drafts' vote only if it can differ from a single call."""
+    """Return the baselines with answers, including the first drafts if their vote can differ from a single call."""
     return [
         name
         for name in NAMES

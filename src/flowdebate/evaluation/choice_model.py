@@ -1,4 +1,4 @@
-"""Conditional logit model of choices, with a test for separation, and intervals that hold with few clusters."""
+"""Conditional logit model of choices, with a test for separation, and confidence intervals valid for few clusters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _CONVERGED = 1e-11
 _DOUBTFUL = 10.0
-"""Log-odds between two options above which a coefficient might be infinite."""
+"""Difference in log-odds between two options above which a coefficient may be diverging."""
 _NO_VARIANCE = 1e-7
 """Threshold below which standard errors are mere rounding noise."""
 _MIN_DEGREES_OF_FREEDOM = 1.5
-"""Minimum degrees of freedom for an interval, because two clusters are often similar by chance."""
+"""Minimum degrees of freedom for an interval; two clusters are not enough, because they are often similar by chance."""
 _SOLE = 0.999
-"""Leverage above which a single cluster holds all the information about a direction."""
+"""Leverage above which a direction is considered to depend on a single cluster."""
 
 
 class ChoiceFit(NamedTuple):
@@ -33,7 +33,7 @@ class ChoiceFit(NamedTuple):
     clusters: int
 
     def interval(self, index: int, *, confidence: float) -> tuple[float | None, float | None]:
-        """Return the bounds of a coefficient's interval (Student's t); both are None if there is no standard error."""
+        """Return a coefficient's confidence bounds (Student's t); both are None if it has no standard error."""
         value, error = self.coefficients[index], self.errors[index]
         if error is None:
             return None, None
@@ -62,20 +62,20 @@ def fit_choices(
 ) -> ChoiceFit | None:
     """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
-    `options` is an array over choices, options and columns; `shares` contains the share that each choice gives to each
-    option. Only differences between the first `strengths` columns are identified, so their coefficients have a mean of
-    0. `prior` is the standard deviation of a normal prior on all coefficients. `times` is the number of identical
+    `options` is an array indexed by choice, option and column; `shares` contains the share that each choice gives to
+    each option. The first `strengths` columns are identified only up to a constant, so their coefficients are centered
+    on 0. `prior` is the standard deviation of a normal prior on all coefficients. `times` is the number of identical
     clusters that each of `clusters` represents; None means one each.
 
-    Standard errors are robust to clustering, with the correction by Bell and McCaffrey (2002) for few clusters. Degrees
-    of freedom are the effective number of clusters minus one, where the effective number is the entropy-based count of
-    the clusters that contribute to a coefficient: a system with games on three questions has two, no matter how many
-    questions the other systems played on. Without a prior, return None if a coefficient would be infinite (tested
+    Standard errors are cluster-robust, with Bell and McCaffrey's (2002) correction for few clusters. The degrees of
+    freedom are one less than the effective number of clusters that contribute to a coefficient, computed from the
+    entropy of their contributions: a system with games on three questions has two degrees of freedom, no matter how
+    many questions the other systems played on. Without a prior, return None if a coefficient would be infinite (tested
     exactly by linear programming when in doubt) or if columns are collinear.
     """
     import numpy as np
 
-    # The strengths add up to zero, so use an orthonormal basis of the distinguishable directions.
+    # The strengths add up to zero, so use an orthonormal basis of the identifiable directions.
     width = options.shape[2]
     contrasts = np.linalg.svd(np.eye(strengths) - 1 / strengths)[0][:, : strengths - 1]
     basis = np.zeros((width, width - 1))
@@ -89,8 +89,8 @@ def fit_choices(
     place = np.array([places[cluster] for cluster in clusters])
     number = np.array([1 if times is None else times[name] for name in names], dtype=float)
     coefficients = np.zeros(width - 1)
-    # If the optimum is infinite, the steps do not shrink. Importing the exact test takes 24 MB, so it runs only in
-    # doubtful cases.
+    # If the optimum is infinite, the steps do not shrink. Importing what the exact test needs takes 24 MB of memory, so
+    # it runs only in doubtful cases.
     is_finite = prior is not None
     for _ in range(500):
         worth = columns @ coefficients
@@ -119,7 +119,7 @@ def fit_choices(
 
 
 def _identified(columns: Floats) -> bool:
-    """Return whether every direction of the coefficients affects some choice."""
+    """Return whether the coefficients are identified: a change in any direction affects some choice."""
     import numpy as np
 
     centered = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])
@@ -127,7 +127,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Return whether some direction makes all choices more likely, so that the best coefficients are infinite."""
+    """Return whether the data are separated, making the maximum-likelihood coefficients infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 

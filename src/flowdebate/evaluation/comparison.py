@@ -68,7 +68,7 @@ TEMPLATE = JudgeTemplate(
 
 
 class ComparedTexts(ArguedDebate):
-    """Texts to compare; their stances are "Text 1", "Text 2" and so on, whoever wrote them."""
+    """Texts to compare; regardless of their authors, their stances are "Text 1", "Text 2" and so on."""
 
     reference: str | None = None
     """Reference answer known to be correct."""
@@ -155,7 +155,7 @@ def create_comparison(
 def _judge_options(
     judges: Sequence[Model | str], criteria: Mapping[str, float] | None, orders: ScheduleLike
 ) -> JudgeOptions:
-    """Build the judge's options; errors use the names of the options of `compare`."""
+    """Build the judge's options; errors refer to them by their names in `compare`."""
     try:
         options = JudgeOptions(
             answer_form="scores",
@@ -189,10 +189,10 @@ class ComparedSide(WireModel):
     share: float
     """Share of the scores on all ballots; all texts' shares add up to 1."""
     low: float
-    """Bounds of the 95% interval (Wilson) for similar judges, with each judge as one observation."""
+    """Bounds of Wilson's 95% confidence interval for the share among similar judges; each judge is one observation."""
     high: float
     first: int
-    """Number of ballots that put only this text in first place."""
+    """Number of ballots on which this text alone came first."""
     characters: int
     """Length of the text in characters."""
     criteria: dict[str, float] | None = None
@@ -222,7 +222,7 @@ class Comparison(InNotebooks, WireModel):
     sides: list[ComparedSide]
     judges: list[JudgeSummary]
     kappa: float | None
-    """Fleiss' kappa for the judges over the orders; None if undefined or if there is only one judge."""
+    """Fleiss' kappa among the judges, with each order as an item; None if undefined or if there is only one judge."""
     alpha: float | None
     """Krippendorff's alpha for the same ratings; None if undefined or if there is only one judge."""
     verdict: str
@@ -336,16 +336,17 @@ async def compare(
     reference: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Comparison:
-    """Let judges choose the best answer to `question` among named `texts`, and measure the judges' reliability.
+    """Let judges choose the best answer to `question` from named `texts`, and measure the judges' reliability.
 
-    The judges work like a debate's default judge. They read the texts in each order, with labels in place of names.
+    The judges work like a debate's default judge. They read the texts in each of the `orders`, with labels
+    instead of names.
 
     - `judges`: one or more models; None for the run's model.
     - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`; each text is scored on each criterion, and shares are
       weighted accordingly.
     - `orders`: "all" (for up to four texts), "cyclic" (each text takes each position once), or another judge schedule.
     - `reference`: a correct answer to show the judges.
-    - `options`: options of `Block.run()`, such as `seed` and `store`.
+    - `options`: further options, such as `seed` and `store`, passed to `Block.run()`.
 
     Raise ConfigurationError before any call for fewer than two texts, blank texts, or invalid options.
     """

@@ -55,7 +55,7 @@ class ComparedSystem(WireModel):
     rate: Figure
     """Wins as a share of rows, with Wilson's interval."""
     share: float
-    """Mean share of the system's texts."""
+    """Mean share won by the system's texts."""
     characters: float
     """Mean length of the system's texts in characters."""
     criteria: dict[str, float] | None = None
@@ -66,7 +66,7 @@ class OrdersAgainstTruth(WireModel):
     """Accuracy of a judge in each order, and in rows where all orders lead to the same verdict."""
 
     rows: int
-    """Number of rows with a known right text on which the judge cast a ballot."""
+    """Number of rows whose correct text is known and on which the judge cast a ballot."""
     orders: dict[str, Figure]
     """Share of correct ballots for each order; "2 1" means that the row's second text was read first."""
     one_order: Figure
@@ -75,10 +75,10 @@ class OrdersAgainstTruth(WireModel):
     The interval treats each row as one observation.
     """
     decided: Figure
-    """Coverage, the share of rows with the same winner in all orders."""
+    """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """Among rows with the same winner in all orders, the share won by the right text; None if there are no
-    such rows.
+    """Among rows with the same winner in all orders, the share won by the correct text; None if there are
+    no such rows.
     """
 
 
@@ -86,9 +86,9 @@ class VerdictsAgainstTruth(WireModel):
     """Accuracy of all judges' combined verdicts."""
 
     rows: int
-    """Number of compared rows with a known right text."""
+    """Number of compared rows whose correct text is known."""
     decided: Figure
-    """Coverage, the share of rows with a winner."""
+    """Coverage: the share of rows with a winner."""
     right: Figure | None
     """Share of correct winners among rows with a winner; None if there are no such rows."""
     credit: Figure
@@ -109,13 +109,13 @@ class ComparingJudge(WireModel):
     even: float | None
     """Expected `first_place` if the judge has no position bias."""
     towards_first: Figure | None
-    """Among rows in which either the first or the last place won more often than the other, the share in which the
-    first did.
+    """Share of rows in which the first place won more often than the last; rows in which they won equally often are
+    excluded.
     """
     favours: Literal["first", "last"] | None
     """Place favored more often than chance would explain (exact sign test, adjusted for the number of judges)."""
     truth: OrdersAgainstTruth | None = None
-    """The judge's accuracy; None if no row has a known right text."""
+    """The judge's accuracy; None if the correct text is not known for any row."""
 
 
 class ComparisonTable(InNotebooks, WireModel):
@@ -133,11 +133,11 @@ class ComparisonTable(InNotebooks, WireModel):
     longer: Figure | None
     """Share of decided rows won by the longest text."""
     ranking: Ranking | None
-    """Ranking if there are three or more systems; None for two systems or without scipy."""
+    """Ranking if there are three or more systems; None for two systems or if scipy is not installed."""
     p: float | None = None
     """P-value of the exact sign test over rows with a winner; None unless there are exactly two systems."""
     truth: VerdictsAgainstTruth | None = None
-    """The winners' accuracy; None if the right text is not known in any row."""
+    """The winners' accuracy; None if the correct text is not known for any row."""
     failed: dict[int, str]
     """Errors of failed rows, keyed by row index."""
     findings: list[str]
@@ -166,15 +166,15 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     - `rows`: each has a "question", optionally a "reference", and texts keyed by system. If a text is None or
       missing, the row compares the others.
     - `sides`: the texts' keys; None for all keys except "question", "reference", "id" and `truth`.
-    - `truth`: the key for the name of the right system; its value is None in rows where it is unknown. Judges do not
-      see it. The table reports how often they were right, in a single order and when all orders agree.
+    - `truth`: the key for the name of the system with the correct text (None in rows where it is unknown). Judges do
+      not see it. The table reports how often they were right, both in a single order and when all orders agree.
     - `store`: with a store (a path, for instance), repeating the call after an interruption continues without paying
-      for anything twice; another `seed` starts afresh. `batch_id` is the batch's name in the store; None derives it
+      for anything twice; a different `seed` starts over. `batch_id` is the batch's name in the store; None derives it
       from all arguments.
     - `limits` apply to each row; `progress(…)` is called after each row.
 
-    A failed row is listed in `failed` and retried by the next call. Invalid arguments raise ConfigurationError, which
-    names the row, before any call.
+    A failed row is listed in `failed` and retried by the next call. Before any call, raise ConfigurationError for
+    invalid arguments, naming the row.
     """
     block = create_comparison(judges=check_judges(judges), criteria=criteria, orders=orders)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Sequence) or not rows:
@@ -216,7 +216,7 @@ def _read_row(index: int, row: object, sides: Sequence[str] | None, truth: str |
 
 
 def _read_truth(row: Mapping[str, Any], key: str) -> str | None:
-    """Read the name of the right system; a number is also a valid name."""
+    """Read the name of the system with the correct text; a number is also a valid name."""
     value = row[key]
     return None if value is None else str(value)
 
@@ -227,7 +227,7 @@ def tabulate(
     failed: Mapping[int, str] | None = None,
     truth: Sequence[str | None] | None = None,
 ) -> ComparisonTable:
-    """Summarize comparisons, one per row (None if it failed); `truth` names each row's right text, if known.
+    """Summarize comparisons, one per row (None if it failed); `truth` names each row's correct text, if known.
 
     Rows are assumed to be independent.
     """

@@ -45,7 +45,7 @@ class ContentChoice(WireModel):
 
 
 class ControlledSystem(WireModel):
-    """A system's raw win rate, and its win rate at equal content features."""
+    """A system's raw win rate, and its win rate with all content features held equal."""
 
     system: str
     ballots: int
@@ -105,7 +105,7 @@ def content_choices(
 
 
 def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, confidence: float = 0.95) -> ContentAudit:
-    """Explain `choices` by the sides' authors and by all columns at the same time. Needs scipy.
+    """Regress `choices` on the sides' authors and on all columns at once. Needs scipy.
 
     A path refers to a ballot file (`read_ballots`).
 
@@ -174,8 +174,8 @@ def _controlled_systems(
     strengths: Mapping[str, tuple[float, float | None, float | None]],
     clusters: int,
 ) -> list[ControlledSystem]:
-    """Convert each system's strength and interval to a rate at equal columns, sorted with the highest rate first."""
-    # Strengths have a mean of 0, so the mean of the other systems is lower by this factor.
+    """Convert each system's strength and interval to a win rate with all columns held equal, highest first."""
+    # Strengths have a mean of 0, so a system's lead over the mean of the others is its own strength times this factor.
     apart = len(strengths) / max(len(strengths) - 1, 1)
     systems = []
     for name, strength in strengths.items():

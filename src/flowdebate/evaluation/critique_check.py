@@ -1,4 +1,4 @@
-"""Check on labeled answers whether a critic helps its judge."""
+"""Test of whether a critic helps its judge, on labeled answers."""
 
 from __future__ import annotations
 
@@ -162,9 +162,9 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     min_gain: float = 0.05,
     **options: Unpack[EvaluationBatch],
 ) -> CritiqueCheck:
-    """Check on labeled answers whether a critic finds more faults than the judge does alone.
+    """Test, on labeled answers, whether a critic finds more faults than the judge does alone.
 
-    Each answer is criticized without being revised, and is also judged without a critique, which takes up to 3 model
+    Each answer is criticized but not revised, and is also judged without a critique. In all, this takes up to 3 model
     calls.
 
     - `critics`, `judge`, `model`: as for `critique()`.
@@ -172,7 +172,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     - `question`, `answer`: a key in the row, or a function of the row.
     - `truth`: key or function for the label: True or "right", False or "wrong", or the list of faults, which is empty
       for a correct answer.
-    - `cluster`: key or function for a group of dependent rows; None for the question.
+    - `cluster`: key or function for a group of dependent rows; None groups rows by question.
     - `confidence`, `min_gain`: confidence level of the interval, and the smallest gain in accuracy worth the
       calls.
     - `options`: options of `Block.batch`. With `store` and `batch_id`, an interrupted check continues where it stopped.
@@ -181,7 +181,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     decision.
     """
     check_scipy(_LOCATION)
-    model = options.pop("model", None)  # an option of the pattern, because roles may use models from different vendors
+    model = options.pop("model", None)  # for the pattern, whose roles may use models from different vendors
     check_share(_LOCATION, ends=False, confidence=confidence, min_gain=min_gain)
     readers = {"question": reader(question), "answer": reader(answer)}
     label = reader(truth)
@@ -290,7 +290,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block that decides on an answer twice: by a critique, and by the judge alone."""
+    """Create the block that judges an answer in two ways: with a critique, and by the judge alone."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique
@@ -298,7 +298,7 @@ def _create_check(
     def state_claim(_: object) -> list[ClaimDraft]:
         return [ClaimDraft(claim=_WRONG_ANSWER, kind="false")]
 
-    # A model cannot be assigned to critics here, because this critic is a function.
+    # The critic's model is removed, because the critic is a function here.
     alone = {key: value for key, value in model.items() if key != "critic"} if isinstance(model, Mapping) else model
     shared: dict[str, Any] = {"answer": answer, "judge": judge, "sources": sources, "revise": False}
     checks = {

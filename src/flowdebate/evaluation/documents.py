@@ -145,7 +145,7 @@ def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
 
 
 def lay_out_critique_check(check: CritiqueCheck) -> Summary:
-    """Format the decisions on labeled answers, by a critique and by its judge alone, and a recommendation."""
+    """Format a critique check: accuracy with the critic and by the judge alone, and a recommendation."""
 
     def cell(figure: Figure | None) -> str:
         return "none" if figure is None else f"{figure.value:.0%} ({figure.low:.0%} to {figure.high:.0%})"
