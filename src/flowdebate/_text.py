@@ -1,4 +1,4 @@
-"""Handling of external text: rendering on one readable line for messages, cleaning, redaction, and folding."""
+"""Helpers for external text: rendering it on one line for messages, cleaning, redacting and folding."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "short_repr")
 
 _MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
-"""Maximum lengths, in characters, of an external value, of a list of problems, and of a key in a field's path, within
-an error message.
+"""Maximum lengths, in characters, within an error message: of an external value, of a list of problems, and of a key in
+a field's path.
 """
 _DEEPEST_VALUE = 100
-"""Maximum nesting of a value rendered with its `repr`; deeper values are rendered without their inner levels."""
+"""Maximum nesting depth for rendering a value with its `repr`; the inner levels of deeper values are omitted."""
 
 
 def short_repr(value: object) -> str:
@@ -58,7 +58,7 @@ def typed(value: object) -> str:
 
 
 def join_choices(values: Iterable[object], *, most: int | None = 8, word: str = "or") -> str:
-    """Join up to `most` of a field's valid values, quoting values of several words.
+    """Join up to `most` of a field's valid values, quoting those that contain spaces or commas.
 
     >>> join_choices(["pro", "con"]), join_choices(["cap rents", "free rents", "b"])
     ('pro or con', '"cap rents", "free rents" or b')
@@ -187,7 +187,7 @@ def pickles(value: object) -> bool:
 
 
 def listed(problems: Iterable[tuple[str, str]]) -> str:
-    """List `problems` on one printable line of readable length, because a model may invent any number of them."""
+    """Join `problems` into one printable line, truncated because a model may invent any number of them."""
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -277,8 +277,9 @@ def rephrase_problem(problem: str) -> str:
 
 
 _MAX_SERVER_TEXT_LENGTH = 500  # maximum length in characters of server text quoted in an error message
-_LOOKED_AT = 20_000  # maximum number of characters searched for keys, because error pages can be megabytes long
-_MIN_SECRET_LENGTH = 6  # minimum length of a key; shorter values are placeholders and also occur in ordinary words
+_LOOKED_AT = 20_000  # search only this many characters for keys, because error pages can be megabytes long
+# minimum length of a key to redact; shorter values are placeholders, which also occur in ordinary words
+_MIN_SECRET_LENGTH = 6
 _REDACTED = "[redacted]"
 # API keys, even those whose middle the server has masked.
 _KEYS = (
@@ -300,7 +301,7 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | 
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff: float = 0.6) -> str:
-    """Return a question about the choice most similar to `word`, or "" if no choice is similar.
+    """Suggest the choice most similar to `word` as a question; return "" if no choice is similar.
 
     >>> did_you_mean("debte", ["council", "debate"])
     'Did you mean debate?'
@@ -432,20 +433,20 @@ def without_keys(text: str) -> str:
 
 
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
-    r"""Format a server's own `text` for an error message: one printable line of at most 500 characters, without keys.
+    r"""Format text from a server for an error message: one printable line, at most 500 characters, keys redacted.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
     """
     text = without_keys(redact(text[:_LOOKED_AT], secrets))
     excerpt = text[: _MAX_SERVER_TEXT_LENGTH + 1]
-    if not excerpt.isprintable():  # an escape sequence is longer than the character
+    if not excerpt.isprintable():  # escaping may make the excerpt too long again
         excerpt = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in excerpt)
     return excerpt if len(excerpt) <= _MAX_SERVER_TEXT_LENGTH else f"{excerpt[: _MAX_SERVER_TEXT_LENGTH - 1]}…"
 
 
 def hide_credentials(address: str) -> str:
-    """Render an address in any format, without anything that might be a user name, password or query.
+    """Render an address in any format, leaving out anything that might be a user name, password or query.
 
     >>> hide_credentials("postgresql+psycopg://ann:s3/cr#t@db/app"), hide_credentials("host=db password=s3cret")
     ('postgresql+psycopg://db/app', 'host=… password=…')
@@ -474,7 +475,7 @@ _SAME = (
 
 
 def _is_accent(char: str) -> bool:
-    """Return whether `char` is an accent, or a vowel sign that is rarely written in Hebrew and Arabic."""
+    """Return whether `char` is an accent, or one of the vowel signs usually omitted in Hebrew and Arabic."""
     kind = combining(char)
     return 10 <= kind <= 35 or kind >= 200  # noqa: PLR2004 - canonical combining classes
 
@@ -502,7 +503,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 def fold(text: str) -> str:
-    r"""Fold `text` to lower case and compatibility form (NFKC), without accents and invisible characters.
+    r"""Fold `text` to lowercase and compatibility form (NFKC), removing accents and invisible characters.
 
     >>> fold("\uff2ao\u200bsé’s")
     "jose's"
@@ -511,7 +512,7 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Return, for each character of `fold(text)`, its index in `text`; None if no index changes."""
+    """Return the index in `text` of each character of `fold(text)`; None if folding moves no characters."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 

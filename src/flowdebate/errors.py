@@ -104,7 +104,7 @@ class FlowDebateError(Exception):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle any error: an unpicklable attribute becomes its text, and an unpicklable `run` becomes None."""
+        """Pickle any error, replacing an unpicklable attribute with its text and an unpicklable `run` with None."""
         facts, run = vars(self).copy(), self.run
         try:
             self.run = None  # avoids a cycle, because a run may refer to the error that ended it
@@ -119,7 +119,8 @@ class ConfigurationError(FlowDebateError, ValueError):
     """Invalid options, so the block or run cannot be built; raised before anything runs.
 
     `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, for use in a
-    suggestion; without a `problem`, they also describe it. `message` replaces the entire sentence.
+    suggestion; if there is no `problem`, the message is derived from them as well. `message` replaces the entire
+    sentence.
 
     >>> print(ConfigurationError("debate 'rent'", "max_rounds", 0, "must be at least 1"))
     debate 'rent': `max_rounds` must be at least 1 (got 0)
@@ -229,7 +230,7 @@ class ModelError(FlowDebateError):
     """
 
     transient: bool = False
-    """True if another attempt may succeed, either later or when the model is told the reason; a `Retry` repeats only
+    """True if another attempt may succeed, either later or when the model is told the reason; a `Retry` retries only
     such calls.
     """
     retry_after: float | None = None
@@ -543,7 +544,7 @@ class ReadOnly(FlowDebateError):
 
 
 class LimitReached(FlowDebateError):
-    """A limit of the run is used up: the next call would exceed it. `kind` is the field of `Limits`.
+    """A limit of the run is used up: the next call would exceed it. `kind` is the name of its field in `Limits`.
 
     >>> str(LimitReached("calls", limit=10, used=10))
     'the limit of the run is reached: calls=10 (10 used)'
@@ -661,7 +662,7 @@ class PromiseBroken(FlowDebateError, AssertionError):
 
 
 class ViewError(FlowDebateError):
-    """A string cannot be parsed as a rendered transcript, because no renderer can have written it."""
+    """A string cannot be parsed as a rendered transcript, because no renderer could have produced it."""
 
     def __init__(self, got: str, expected: str) -> None:
         self.got = got
@@ -779,7 +780,7 @@ class NotRecordable(StoreError):
 class NotAwaited(StoreError):
     """The run is not waiting for this answer.
 
-    `open` lists the paths at which it is waiting, and `problem` states the reason.
+    `open` lists the paths at which it is waiting, and `problem` states why the answer was rejected.
     """
 
     def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
@@ -807,7 +808,7 @@ class TaskError(FlowDebateError):
 
 
 class TaskNotFound(TaskError):
-    """No task with this id."""
+    """The collection has no task with this id."""
 
     def __init__(self, collection_id: str, task_id: str) -> None:
         self.collection_id = collection_id

@@ -12,7 +12,7 @@ async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError 
     Use this for calls that decide who owns a run: a caller that stopped waiting would not know which run to release.
     """
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():  # a shield withstands only one cancellation, and a timeout causes a second
+    while not task.done():  # `asyncio.shield` survives only one cancellation, and a timeout causes a second
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:

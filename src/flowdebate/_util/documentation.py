@@ -10,9 +10,9 @@ from typing import NamedTuple
 ADDRESS = ""
 """Public URL of the documentation, with a trailing slash; empty until it is published."""
 ONE_MODEL = "models#one-model-everywhere"
-"""Location of the section on runs with one model in all roles."""
+"""Location of the section on using one model for all roles."""
 AGENT_CLIS = "models#agent-clis"
-"""Location of the section on agent programs as models."""
+"""Location of the section on using agent programs as models."""
 _NAME = re.compile(r"[a-z0-9_-]+")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -50,7 +50,7 @@ def cite(place: str, *, address: str = ADDRESS) -> str:
 
 @cache
 def titles_of(place: str) -> Titles:
-    """Return the titles at a location; derive them from its address if the pages are not installed."""
+    """Return the titles for a location, derived from its address if the pages are not installed."""
     page, _, section = place.partition("#")
     headings = headings_of(read_page(page) or "")
     titles = {slug(heading): heading for heading in reversed(headings)}

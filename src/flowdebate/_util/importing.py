@@ -1,4 +1,4 @@
-"""Lazy imports: objects by name, a lock for libraries with import cycles, and rendering in notebooks."""
+"""Lazy imports: loading objects by name, a lock for libraries with import cycles, and rendering in notebooks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
-    """Load the `kind` named by `spec`, or create it by calling the function with that name.
+    """Load the object named by `spec`; if it is not a `kind`, call it to create one.
 
-    The module may be a file, such as "path/to/file.py"; modules are then looked up in its folder first. An invalid
-    `spec` raises ConfigurationError.
+    `spec` may refer to a file instead of a module, as in "path/to/file.py:agent"; the file's folder then comes first on
+    the import path. An invalid `spec` raises ConfigurationError.
     """
     module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
     problem = f"must be MODULE:OBJECT or FILE.py:OBJECT, naming a {kind.__name__} or a function that returns one"
@@ -49,7 +49,7 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 class InNotebooks:
     """Base class for results, handles, documents and evaluation reports, which notebooks show as a page.
 
-    IPython requests HTML and Markdown. Both are rendered by higher-level packages, which are only then loaded by name.
+    IPython requests HTML and Markdown. Only then are the higher-level packages that render them imported, by name.
     """
 
     __slots__ = ()

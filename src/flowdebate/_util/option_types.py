@@ -1,4 +1,4 @@
-"""Option types, each with a single check and description, for Python, plan files, the command line, HTTP and MCP."""
+"""Option types, each with one check and one description for Python, plan files, the command line, HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def rejected(problem: str) -> PydanticCustomError:
-    """Create a validator's error, whose message is shown unchanged."""
+    """Create an error for a validator to raise; its message is shown unchanged."""
     return PydanticCustomError("rejected", "{problem}", {"problem": problem})
 
 
 def explained(problem: str | Callable[[object], str]) -> WrapValidator:
-    """Explain rejected values of a type with `problem` instead of pydantic's message."""
+    """Report invalid values of a type with `problem` instead of pydantic's message."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -51,7 +51,7 @@ def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_p
 
 @dataclass(frozen=True)
 class Reach:
-    """Resource that a string in a plan can reach, such as a file or a server; declared by the string's type."""
+    """Resource that a string in a plan gives access to, such as a file or a server; declared by the string's type."""
 
     of: Literal["nothing", "file", "server", "model"]
 
@@ -103,7 +103,7 @@ Flag = Annotated[bool, explained("must be true or false")]
 Whole = Annotated[int, number(whole=True)]
 Count = Annotated[int, Field(ge=1), number(whole=True, minimum=1)]
 Quorum = Count
-"""Number of panel members, or of sides in a debate, whose answers are required for a result; the others may fail."""
+"""Number of panel members, or of sides in a debate, that must answer for there to be a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, number(above=0)]
 Money = Annotated[_Positive, number(above=0)]
@@ -148,7 +148,7 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
 
 
 def choices_of(error: ErrorDetails) -> list[str]:
-    """Return the values of a `Literal` that rejected a value."""
+    """Return the values accepted by the `Literal` that rejected a value."""
     return re.findall(r"'([^']*)'", error["ctx"]["expected"]) if error["type"] == "literal_error" else []
 
 

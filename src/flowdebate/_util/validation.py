@@ -1,4 +1,4 @@
-"""Validation common to all options: counts, times, shares and optional libraries."""
+"""Checks for all kinds of options: counts, times, shares and optional libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wire formats (snake_case in Python, camelCase on the wire): frozen values, and base classes for models and events."""
+"""Wire formats (snake_case in Python, camelCase on the wire): frozen values, base classes of models and events."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from flowdebate.errors import ReadOnly
 
 
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
-    """Return a literal type for `values`, which schemas list in this order.
+    """Return a literal type for `values` that preserves their order in schemas.
 
     `typing` considers literals equal regardless of order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None`
-    if the latter was created first, and schemas sent to models would depend on the process's earlier runs. This type
-    keeps the order.
+    if the latter was created first, and schemas sent to models would depend on what the process had run before. This
+    type keeps the order.
     """
     choices = tuple(values)
     return Annotated[Literal[choices], choices]
@@ -39,7 +39,7 @@ class WireModel(BaseModel):
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the model, changing some fields; equivalent to pydantic's method in a third of the time."""
+        """Copy the model, changing some fields; equivalent to pydantic's method, but three times as fast."""
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         copy = object.__new__(type(self))
@@ -63,8 +63,8 @@ _set = object.__setattr__  # frozen models reject ordinary assignment
 
 
 def share_fields_set(model: WireModel) -> None:
-    """Let `model` share its set of explicitly set fields with models whose sets are equal; saves 0.7 KB each."""
-    # a frozen model's set never grows, and pydantic copies the set before modifying a copied model
+    """Replace the set of the model's explicit fields with one shared by models with equal sets, saving 0.7 KB each."""
+    # safe to share: a frozen model's set never grows, and pydantic copies it before modifying a copied model
     if model.model_config.get("frozen"):
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
 
@@ -75,7 +75,7 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Return a new list as a field's default; pydantic would spend milliseconds on the docs of `list` itself."""
+    """Return a new list, as a `default_factory`; given `list` itself, pydantic would spend milliseconds on its docs."""
     return []
 
 
@@ -98,13 +98,15 @@ class BaseEvent:
     repeats_speech: ClassVar[bool] = False
     """True if the event merely repeats text that the run's readers already have, so chats omit it."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Field whose value also appears in the raw output, and the output's field, which holds one such value or a list of
-    them.
+    """Names of two fields: the event's, and the one in which the raw output contains the same value, alone or in a
+    list.
     """
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)
-    """Seconds since the epoch, by the run's clock. In a stored run it does not advance between two steps."""
+    """Seconds since the epoch, according to the run's clock. A stored run's clock does not advance between
+    two steps.
+    """
 
     def to_wire(self) -> dict[str, Any]:
         """Convert the event to JSON data: its `kind`, followed by its fields with camelCase keys."""
@@ -123,7 +125,7 @@ class BlockEvent(BaseEvent):
     """An event emitted by a block. Emitting it also sets the block's `role`."""
 
     role: str | None = field(default=None, compare=False, repr=False, metadata=SPARSE)
-    """Role of the block in its pattern, such as "judge"; None, and then not written, for a block without a role."""
+    """Role of the block in its pattern, such as "judge"; None (and omitted from JSON) if the block has no role."""
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
@@ -158,7 +160,7 @@ class FrozenDict(dict[str, Any]):
 
 
 def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
-    """Return `value` with all its lists and dicts, including those in models, frozen; parts already frozen are shared.
+    """Return `value` with all its lists and dicts frozen, including those in models; parts already frozen are shared.
 
     >>> freeze([1, {"a": [2]}])
     [1, {'a': [2]}]
@@ -180,7 +182,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
 
 
 def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
-    """Build a frozen list from `items` and `further`; items of a frozen list are not examined again.
+    """Build a frozen list from `items` followed by `further`; `items` is not examined again if it is already frozen.
 
     >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]
@@ -189,5 +191,5 @@ def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
     return FrozenList([*before, *map(freeze, further)])
 
 
-# Types of nearly all fields; these need no further checks.
+# Types whose values need no freezing, including those of nearly all fields.
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

@@ -71,7 +71,7 @@ class AgreementTemplate(Template):
 
 
 AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
-"""Prompt for comparing two answers, short enough for small models as well."""
+"""Prompt for comparing two answers, short enough even for small models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

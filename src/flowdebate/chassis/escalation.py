@@ -402,7 +402,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Check of a step against a rule. It returns the reason to end the escalation, or None to continue."""
+    """Check that applies a rule to a step. It returns the reason for ending the escalation, or None to continue."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")

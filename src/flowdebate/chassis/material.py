@@ -41,7 +41,7 @@ typical context of a hosted model.
 """
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
 _MAX_NAMED = 50
-"""Maximum number of sources listed by name in prompts with passages; the passages name their own sources."""
+"""Maximum number of sources listed by name in prompts that show passages, because passages name their own sources."""
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Heading for the passages shown in a turn."""
 _LAST_WORDS = 3_000
@@ -232,7 +232,7 @@ def render_sources(
 
 
 def _frame_all(parts: Iterable[tuple[str, str]]) -> list[str]:
-    """Render each text on lines under its name, followed by a line that explains any escaped characters."""
+    """Render each text after its name, followed by a line that explains any escaped characters."""
     texts = [*parts]
     lines = [f"[{tag_text(name)}] {frame(text)}" for name, text in texts]
     return [*lines, *filter(None, [explain_escapes(*(text for _, text in texts))])]
@@ -339,7 +339,7 @@ def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]
 
 
 class SumUp(Wrapped):
-    """Tap that starts a round: `inner` summarizes the rounds leaving the `window`, and the summary is stored."""
+    """Tap that starts a round by storing a summary, written by `inner`, of the rounds leaving the `window`."""
 
     def __init__(self, inner: Block[Any, str], window: Window) -> None:
         super().__init__(inner)

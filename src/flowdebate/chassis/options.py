@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 RoleChoice: TypeAlias = "BlockLike | RoleOptions | bool | None"
-"""Value of a role's option: a block or a function, options for the default block, True, False, or None."""
+"""Value of the option for a role: a block or a function, options for the default block, True, False, or None."""
 VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 
 
@@ -44,7 +44,7 @@ class PromptOptions:
     medium with full prompts.
     """
     template: Template | None = None
-    """Template for the speakers' prompts, of the class used by the pattern; None for the profile's template."""
+    """Template for the speakers' prompts, an instance of the pattern's template class; None to use the profile's."""
     history: History = "all"
     """Rounds of the transcript shown in prompts: "all", or a window.
 
@@ -52,8 +52,8 @@ class PromptOptions:
     summary costs one call per round.
     """
     hide_names: bool | None = None
-    """True to replace the names of speakers and their models in contributions with aliases. None means True in the
-    patterns with this option: debate and council.
+    """True to replace the names of speakers and of their models with aliases in contributions. None means True in the
+    patterns that support this option, debate and council.
     """
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(
 
 
 def quorum_of(roster: str) -> Constraint[CommonOptions]:
-    """Return the quorum constraint for a pattern whose speakers are given by the option `roster`."""
+    """Return the quorum constraint for a pattern whose speakers are passed as the `roster` option."""
 
     def is_out_of_reach(options: CommonOptions) -> bool:
         return options.failures is not None and (options.failures.quorum or 0) > len(options.roster)

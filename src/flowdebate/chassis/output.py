@@ -52,21 +52,22 @@ class Entry:
     text: str
 
 
-_MIN_REPEATED_LENGTH = 20  # minimum length, in characters, of a contribution that says more than "I agree."
+# minimum length, in characters, of a contribution checked for repetition, to ignore ones like "I agree."
+_MIN_REPEATED_LENGTH = 20
 _MAX_QUOTED_LENGTH = 80  # maximum length, in characters, of a contribution quoted in a remark
 
 
 class PatternOutput(WireModel):
     """A pattern's raw output, in a form common to all patterns.
 
-    Each pattern adds its own fields, named as in its wire form.
+    Each pattern adds its own fields under the names used in its wire form.
     """
 
     subject_field: ClassVar[str] = "question"
     """Name of the field containing the question, the topic, the proposition or the task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """The pattern's stop reasons that take precedence over the maximum number of rounds, because they may also apply to
-    the last round.
+    """The pattern's stop reasons that may also apply after the last round, where they take precedence over the maximum
+    number of rounds.
     """
     transcript_field: ClassVar[str] = "transcript"
     """Name of the field containing the transcript."""
@@ -151,7 +152,7 @@ class PatternOutput(WireModel):
 
     def find_repetitions(self) -> list[str]:
         """List remarks on identical contributions to the transcript, ignoring short ones."""
-        # only `transcript`, because an unchanged revision is not a repetition
+        # check only the transcript: an unchanged revision is not a repetition
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
         for entry in transcript:
@@ -304,7 +305,7 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 
 
 class Synthesis(Wrapped):
-    """Block that runs `inner` on raw outputs with a verdict.
+    """Block that runs `inner` only on raw outputs with a verdict.
 
     For any other output it returns None, because there is nothing to write about.
     """
@@ -320,6 +321,6 @@ class Synthesis(Wrapped):
             entries: Sequence[Any] = getattr(value, value.transcript_field)
             new_entries = [entry for entry in entries if entry.round > value.older.rounds]
             value = value.model_copy(update={value.transcript_field: new_entries})
-        # frozen, because a custom synthesizer could modify the published raw output
+        # frozen, because otherwise a custom synthesizer could modify the published raw output
         output = await self._inner(freeze(value) if self._read_only else value, ctx)
         return mark_answer(output, value.losses)

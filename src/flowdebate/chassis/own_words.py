@@ -1,4 +1,4 @@
-"""A speaker's own words: the answer without its label, up to where it starts writing another speaker's turn."""
+"""A speaker's own words: the answer without its label, cut where the model starts writing another speaker's turn."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _turn_of(name: str, stance: str | None) -> str:
 
 
 def _tag(name: str, stance: str | None) -> str:
-    """Build the pattern for a speaker's tag in a transcript; models also write the tag after "Debater for"."""
+    """Build the pattern for a speaker's tag in a transcript; models also write "Debater for" before the tag."""
     inside = [name] if stance is None else [name, stance]
     stance_pattern = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
     return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{stance_pattern})\]"

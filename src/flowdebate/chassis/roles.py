@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 
-_SHORT_TURN = 120  # longest turn, in words, to be limited to a number of sentences
+_SHORT_TURN = 120  # longest turn, in words, whose number of sentences is limited
 _SENTENCE = 20  # words per sentence, for converting a length from words to sentences
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and added to the session's history."""
@@ -403,7 +403,7 @@ OutT = TypeVar("OutT")
 
 
 class RosterBlock(Block[Any, OutT], Generic[OutT]):
-    """Default block for a role that decides about debaters by name: a generator that knows their names."""
+    """Default block for a role whose decisions refer to debaters by name: a generator, together with these names."""
 
     def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -431,7 +431,7 @@ FLAGGED: dict[str, Flag] = {
 
 
 def render_flag(flag: Flag | None) -> str:
-    """Render the line below a faulty contribution; empty if it has no fault.
+    """Render the line below a faulty contribution; return "" if the contribution has no fault.
 
     The line does not begin with a bar, so contributions cannot forge it.
     """
@@ -484,7 +484,7 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
-    """Fill in the part of a system message shared by all turns; `subject` is keyed by the pattern's name for it."""
+    """Fill in the part of a system message shared by all turns; `subject` is passed under the pattern's name for it."""
     texts = {name: quoted(text) for name, text in subject.items()}
     roster = listed(*(speaker_tag(name, role) for name, role in members))
     return filled(template, roster=roster, max_rounds=max_rounds, length=length, **texts)

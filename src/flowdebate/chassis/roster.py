@@ -1,6 +1,6 @@
 """Roster: the participants, the roles declared by a pattern, and the default blocks created for both.
 
-A default block's options are merged from these layers, where later layers take precedence: facts about the pattern
+A default block's options are merged from these layers, in increasing order of precedence: facts about the pattern
 (name, roster, transcript), the pattern's options for all roles, the role's options, and the options for a single member
 or role. Only `merge_options` implements this order.
 """
@@ -52,15 +52,15 @@ class Debater:
     stance: str
     """Position that the debater argues for."""
     role: str | None = None
-    """The debater's persona in a few words. For the default block only."""
+    """The debater's persona in a few words. Used only by the default block."""
     block: Any = None
     """Replacement for the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It
     returns `str`, `{"text": str}`, or a model with a `text` field.
     """
     model: Model | str | None = None
-    """The debater's model; None for the debate's model. For the default block only."""
+    """The debater's model; None for the debate's model. Used only by the default block."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` for this debater, overriding the debate's. For the default block only."""
+    """`DebaterOptions` for this debater, overriding the debate's. Used only by the default block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class Persona:
     role: str | None = None
     """Role in a few words, shown to the others next to the name."""
     system_prompt: str | None = None
-    """Character and interests of the persona, visible only to its own model. For the default block only."""
+    """Character and interests of the persona, visible only to its own model. Used only by the default block."""
     block: Any = None
     """Replacement for the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
-    """The participant's model; None for the pattern's model. For the default block only."""
+    """The participant's model; None for the pattern's model. Used only by the default block."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` for this participant, overriding the pattern's. For the default block only."""
+    """`DebaterOptions` for this participant, overriding the pattern's. Used only by the default block."""
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
@@ -162,7 +162,7 @@ def check_roster(
 
 
 def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
-    """Return the models in a roster that is a list of models; empty for any other roster."""
+    """Return the models if the roster is a list of models; otherwise return an empty list."""
     listed: list[ModelSpec] = [entry for entry in roster if isinstance(entry, (str, Model))]
     return listed if len(listed) == len(roster) else []
 
@@ -170,7 +170,7 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
 def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
     """Yield `members`, naming unnamed ones after their models.
 
-    The name of a second one with the same model ends in "(2)".
+    A second member with the same model gets the suffix "(2)".
     """
     count: dict[str, int] = {}
     for index, value in enumerate(members):
@@ -191,7 +191,7 @@ _NOT_UNSEEN = " by more than case or invisible characters"
 
 
 def _find_lookalikes(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Find strings that look like an earlier one, and yield the index of each with the index of the earlier one."""
+    """Yield the index of each string that looks like an earlier one, together with the index of the earlier one."""
     # neither models nor readers can tell such strings apart, even if `==` can
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
@@ -444,12 +444,12 @@ _ABSENT = {
     "if False": "None (the default), False (none),",
     "by default": "True (the default), None or False (none),",
 }
-"""Values accepted by a role other than a custom block or function, keyed by `Role.absent`."""
+"""Values that a role accepts besides a custom block or function, keyed by `Role.absent`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """A role as declared by its pattern: its default blocks, their visibility, and the reaction to failures."""
+    """A role as declared by its pattern: its default blocks, their visibility, and how its failures are handled."""
 
     name: str
     """Name of the pattern's option for the role. The role's block is named `{pattern}-{name}`."""
@@ -494,7 +494,7 @@ def with_answer_schema(
     who: str | None = None,
     material: Material | None = None,
 ) -> Block[Any, Any]:
-    """Set the role's schema on `block`: a human without an output schema must answer with `schema()`.
+    """Apply the role's answer schema to `block`: a human block with no output schema of its own gets `schema()`.
 
     `who` describes the role to the human, along with the `material`. Blocks of other kinds are returned unchanged.
     """

@@ -112,7 +112,7 @@ class RoundCondition:
         @handler(name="terminate_when")
         async def ask(_: object, ctx: Context) -> bool | str:
             reason = await condition.reason(ctx)
-            # may come from an application's own condition class; functions are rejected by name
+            # only possible with an application's own condition class: `stop.when` rejects reserved names
             if reason in PATTERNS_OWN:
                 expected = "a reason not reserved for patterns"
                 raise OutputError("terminate_when", expected, [("", f"got {short_repr(reason)}")])

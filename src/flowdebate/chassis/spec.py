@@ -119,7 +119,7 @@ class PatternSpec(Generic[OptionsT]):
     stop_reason: Callable[[Any, int], str | None] | None = None
     """Function that takes the state and the maximum number of rounds, and returns the pattern's own stop reason.
 
-    None if only the number of rounds ends them.
+    None if only the maximum number of rounds ends the loop.
     """
     voice_of: Callable[[Any], str] | None = None
     """Function that returns the voice a transcript entry adds to the quorum.
@@ -292,7 +292,7 @@ class Loop(Generic[OptionsT]):
         return role.is_filled(self.choice(role))
 
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
-        """Build the raw output of the pattern enclosing a step, as things stand."""
+        """Build the raw output of the pattern enclosing a step from its current state."""
         output = self.spec.make_output(self, ctx, status)
         if (older := pattern_state(ctx).older) is not None:
             output = output.model_copy(update={"older": older})
@@ -392,9 +392,10 @@ class Loop(Generic[OptionsT]):
         return check
 
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
-        """Collect a round's simultaneous contributions in declared order: `make(name, role=, text=, flag=)`.
+        """Collect a round's simultaneous contributions, each made by `make(name, role=, text=, flag=)`.
 
-        The order of arrival would differ between runs, but a resumed run has to produce an identical transcript.
+        They are in declared order: the order of arrival would differ between runs, but a resumed run has to produce an
+        identical transcript.
         """
         state: Any = pattern_state(ctx)
         flags = {loss.name: loss.instead for loss in state.losses if loss.round == round and loss.instead in FLAGS}

@@ -55,8 +55,8 @@ Recovery = Literal[
 there is no verdict, there is no output, the round has no report, or the next speaker is drawn at random. An escalation
 continues with its next step, or keeps an earlier step's answer.
 
-The value also names flaws a result would otherwise hide: a truncated or empty argument, a stance without an assigned
-debater, or an invalid winner (not one of the stances), which does not count.
+Other values mark flaws that would otherwise go unnoticed in a result: a truncated or empty argument, a stance without
+an assigned debater, or an invalid winner (not one of the stances), which does not count.
 """
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
@@ -131,7 +131,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Transcript entry fields describing the turn's task."""
+        """Fields that describe the turn's task in a transcript entry."""
         return {}
 
     @classmethod
@@ -147,7 +147,7 @@ def _about(kind: type[InputT], subject: str) -> InputT:
 
 
 class EscalationStep(WireModel):
-    """One step of an escalation: its answer, its cost, and the reason if the escalation ended with it."""
+    """One step of an escalation: its answer, its cost and, if the escalation ended with it, the reason."""
 
     name: str
     """The name of the step's block."""
@@ -185,7 +185,7 @@ class PatternState(WireModel):
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
     """Answers so far that continue into another speaker's turn."""
     stop_reason: str | None = None
-    """Reason why the loop ended; None until it has."""
+    """Reason why the loop ended; None while it is running."""
     older: Older | None = None
     """Summary of the rounds before the history window; None if there are none."""
 
@@ -215,7 +215,7 @@ class Contribution(WireModel):
 
     @property
     def speaker(self) -> str:
-        """The speaker's name, read from the field containing it in the pattern's wire form."""
+        """The speaker's name, whatever its field is called in the pattern's entries."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -248,7 +248,7 @@ StateT = TypeVar("StateT", bound=PatternState)
 
 def pattern_state(ctx: Context) -> PatternState:
     """Return the state of the enclosing pattern, or a new state if the block is used outside a pattern."""
-    handle = ctx.scope.sequencer  # `state_of` is bypassed, because each turn needs the state several times
+    handle = ctx.scope.sequencer  # `state_of` is bypassed for speed, because each turn needs the state several times
     return handle.state if handle is not None and isinstance(handle.state, PatternState) else PatternState()
 
 
@@ -453,7 +453,8 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
         if failure.instead in FLAGS:
             continue
         who = f"the {failure.role}" if failure.name.endswith(f"-{failure.role}") else failure.name
-        if failure.role == "judge" and who == failure.name:  # panel members are named after their models
+        # a panel member is named after its model, so its name does not show the role
+        if failure.role == "judge" and who == failure.name:
             who = f"judge {who}"
         kind, why = (
             (failure.error, failure.message) if isinstance(failure, RoleFailed) else (failure.error_type, failure.error)

@@ -86,7 +86,7 @@ class FailurePolicy:
 
     @property
     def least(self) -> int:
-        """Minimum number of voices, with the default filled in."""
+        """Minimum number of voices: the quorum, or the default if none is set."""
         return DEFAULT_QUORUM if self.quorum is None else self.quorum
 
     @property
@@ -201,7 +201,7 @@ async def in_time(
     losses: Callable[[BaseException], bool],
     closes: bool = False,
 ) -> Any:  # noqa: ANN401 - the call's value
-    """Await `call` until `timeout` seconds or the round's deadline have passed, then raise ModelTimeout.
+    """Await `call`; raise ModelTimeout after `timeout` seconds or at the round's deadline, whichever comes first.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
     the run is resumed, the call is not repeated and fails in the same way. A closing role (`closes`) is called again
@@ -362,7 +362,7 @@ class TurnTask:
         self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
     def end_review(self) -> None:
-        """Record that an answer from a human ended the review, if there was one."""
+        """Record that a human's answer has ended the review, if the task was under review."""
         if self._ctx.run.was_suspended(self._ctx.path):
             resume_task(self._tasks, self._id)
 
@@ -428,7 +428,7 @@ class Turn(Block[Any, Any]):
     """Block that runs `debater` and then `record` within a task that ends as they do: completed, errored or cancelled.
 
     While waiting for a human's answer, the task is under review. If the debater's provider fails, `stand_in` argues
-    instead. If there is no `stand_in`, the turn is skipped (None) if `failures` allows it.
+    instead. Without a `stand_in`, the turn is skipped (and its result is None), provided that `failures` allows it.
     """
 
     def __init__(
@@ -528,9 +528,9 @@ def record_turn(
 ) -> Handler[Any, str]:
     """Create a block that records the text from `agent_name`.
 
-    `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry`, the state keeps the text (`spoken`)
-    hidden until everyone has spoken. `custom` means that a custom block speaks: a resumed run keeps its earlier
-    answers.
+    `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry`, the text is kept in the state
+    (`spoken`), hidden until everyone has spoken. `custom` indicates a custom block, whose earlier answers a resumed run
+    keeps.
     """
     kind = "hear" if entry is None else "record"
 
@@ -578,7 +578,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
-    """Read text and flag from the block of `agent_name`, and record truncated or empty text as a failure."""
+    """Read the text and flag of a contribution from `agent_name`, and record truncated or empty text as a failure."""
     text = speech_text(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:

@@ -1,1 +1,1 @@
-"""Material for arguments to quote: read from files and folders, searched, and used to verify quotes word for word."""
+"""Material for arguments to quote: reading files and folders, searching them, and verifying quotes word for word."""

@@ -38,7 +38,10 @@ _PATIENCE = 60.0
 
 
 class _Answer(WireModel):
-    """Untrusted answer about a document from a child process, which the document may have taken control of."""
+    """Answer from a child process about a document.
+
+    It is untrusted, because the document may have taken control of the process.
+    """
 
     parts: tuple[tuple[str, str], ...] = ()
     unread: tuple[str, ...] = ()
@@ -179,7 +182,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason for killing the child: "turn" only if the document `gives_way`."""
+        """Return a child's answer, or the reason for killing the child ("turn" only if the document `gives_way`)."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:

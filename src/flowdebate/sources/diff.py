@@ -26,7 +26,7 @@ HOLDS_SECRETS = f"{SECRET}, and is never read"
 TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
 """Reason for omitting a changed file."""
 _MAX_CONTROL_SHARE = 0.02
-"""Maximum share of control characters in text; in compressed files the share is about .12."""
+"""Maximum share of control characters in text; in compressed files, it is about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
     r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
@@ -90,8 +90,8 @@ def read_diff(diff: Diff) -> list[Source]:
     Lock files and other generated files come last and are folded: a long diff is cut after its first lines, and
     `unread` states how many were cut. Secrets are masked. Git runs no programs configured in the repository.
 
-    Raises `BadFile` if the commits cannot be compared and, with `no_changes`, if nothing changed or no change is
-    readable.
+    Raises `BadFile` if the commits cannot be compared, and (with its `no_changes` set) if nothing changed or no change
+    is readable.
     """
     git = _Git(diff.commits, Path(diff.folder))
     with tempfile.TemporaryDirectory(prefix="flowdebate-diff-") as temporary:
@@ -182,7 +182,7 @@ def _fold(text: str) -> tuple[str, str | None]:
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Return whether git shows none of the file's lines because of the file's content or an attribute."""
+    """Return whether git shows none of the file's lines, because of the file's content or a git attribute."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
@@ -195,7 +195,7 @@ def _decoded(line: bytes) -> str:
 
 
 def as_text(content: bytes) -> str | None:
-    """Decode a file that git considers binary; return None if it actually is."""
+    """Decode a file that git considers binary; return None if it really is binary."""
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])
     text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
@@ -319,7 +319,7 @@ class _Git:
         yield from parts.values()
 
     def content(self, change: _Change, side: int) -> bytes | None:
-        """Return a file before (0) or after (1) the change: b"" if it does not exist, None if it is too large."""
+        """Return a file's content before (0) or after (1) a change: b"" if it is absent, None if it is too large."""
         limit = MAX_FILE_MEGABYTES * MEGABYTE
         if change.modes[side] == "000000":
             return b""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MEGABYTE = 1_000_000
 MAX_TEXT_MEGABYTES = 2
-"""Maximum size, in megabytes, of a document's text and of all sources together: 500,000 tokens, stored with
+"""Maximum size, in megabytes, of a document's text and of all sources together: 500,000 tokens, which are stored with
 each run.
 """
 MAX_PAGES = 5_000
@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether the text of a page runs across two columns, which is how some programs write it."""
+    """Return whether the lines of text on a page run across its two columns, as some programs write them."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -185,7 +185,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open an archive; raise _Unreadable if it is encrypted or too large, regardless of the sizes it states."""
+    """Open an archive; raise _Unreadable if it is encrypted or too large, regardless of the sizes it declares."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable(
             "is encrypted, or in a format from before 2007: save it in the current format, without a password"
@@ -415,7 +415,7 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 @dataclass(slots=True)
 class _Sheet:
-    """Hidden rows and columns of a sheet, and whether it has formulas.
+    """A sheet's hidden rows and columns, and whether it has formulas.
 
     openpyxl omits this information when it reads row by row.
     """
@@ -476,9 +476,9 @@ def _read_xlsx(data: bytes, text: Text) -> None:
 def _read_row(
     cells: Sequence[ReadOnlyCell], formulas: Sequence[ReadOnlyCell], layout: _Sheet, text: Text
 ) -> tuple[dict[int, str], int]:
-    """Return the visible, non-blank cells of a row by column, and the number of hidden cells.
+    """Return the visible, non-blank cells of a row, keyed by column, and the number of hidden cells.
 
-    `formulas` stand in for missing results.
+    If a cell has no computed result, its formula from `formulas` is shown instead.
     """
     row: dict[int, str] = {}
     hidden = 0
@@ -677,7 +677,7 @@ class Kind:
 
     read: Callable[[bytes, Text], None]
     libraries: tuple[str, ...] = ()
-    """Modules required to read it, from the extra `flowdebate[documents]`."""
+    """Modules required to read documents of this kind, from the extra `flowdebate[documents]`."""
 
     @property
     def is_installed(self) -> bool:
@@ -806,7 +806,7 @@ def _end_in(seconds: float) -> None:
 
 
 def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
-    """Set whether the system ends this process when stdin closes because its parent has ended."""
+    """Enable or disable the signal that ends this process when its parent ends and stdin closes."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
         import select

@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Return whether `text` is a data URL, which may take long to decode."""
+    """Return whether `text` is a data URL, which may take a long time to decode."""
     return _DATA_URL.match(text) is not None
 
 
@@ -109,7 +109,7 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
 
 
 def read_texts(texts: Mapping[str, str]) -> list[Source]:
-    """Read sources given by name, either as text or as files in the form of data URLs.
+    """Read sources keyed by name; each is either text or a file encoded as a data URL.
 
     Raises BadFile for an unreadable file, or if the total exceeds 2 MB of text or 10 MB of images.
     """
@@ -255,7 +255,7 @@ def _binary_reason(suffix: str, data: bytes) -> str:
 
 
 def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
-    """Yield the sources in the folder `root`, named by their paths below `name`, and the omitted files."""
+    """Yield the sources and omitted files in the folder `root`, each named after `name` and its path below `root`."""
     ignoring, listed = list(_specs_above(root)), 0
     for directory, folders, files in os.walk(root):
         folder = Path(directory)

@@ -1,4 +1,4 @@
-"""Pull requests via GitHub's REST API: changes as sources, and comments."""
+"""Pull requests via GitHub's REST API: reading changes as sources, and reading and writing comments."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Changes:
     merge_base: str
     """Commit at which the branch began."""
     since: str | None
-    """Last commit whose changes had been read before; None to read all changes."""
+    """Commit up to which changes had been read before; None to read all changes."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
@@ -277,7 +277,7 @@ class GitHub:
         return source_of_patch(name, f"{_head_of(file)}{patch.removesuffix(chr(10))}\n".encode(errors="replace"))
 
     def _omission_reason(self, file: _File, commit: str) -> str | None:
-        """Return the reason to omit a file whatever its content; None to include it."""
+        """Return the reason to omit a file regardless of its content; None to include it."""
         if holds_secrets(file.filename):
             return HOLDS_SECRETS
         patch = file.patch or ""
@@ -468,6 +468,6 @@ def _count(patch: str) -> int:
 
 
 def _lines_of(file: _File) -> set[int]:
-    """Return the numbers of the lines that GitHub shows in a file's diff, counted after the change."""
+    """Return the numbers, in the new version, of the lines that GitHub shows in a file's diff."""
     patch = Source.of(file.filename, f"{_head_of(file)}{file.patch or ''}\n")
     return {line.number for line in number_lines(patch) if line.number is not None} if file.patch else set()

@@ -1,4 +1,4 @@
-"""Passages from sources that best match a question, and quotes in text, verified word for word against the sources."""
+"""Finding the passages in sources that best match a question, and verifying quotes in text word for word."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def find_quotes(text: str) -> list[Quote]:
 
     It recognizes straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single marks in these styles
     unless they are apostrophes, and block quotes (lines beginning with ">", except a last line naming the author). A
-    mark without a counterpart starts no quote. Quotes nested more than two levels deep are omitted.
+    mark without a counterpart does not start a quote. Quotes nested more than two levels deep are omitted.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
@@ -328,7 +328,7 @@ class Normalized:
     _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
-        """Find `part` among the words at or after `begin` in `text`; return its first word and its end, or None."""
+        """Find `part` as whole words at or after offset `begin`; return the range of word indices, or None."""
         length = max(size for size in _BEGINNINGS if size <= len(part))
         if length not in self._indexes:
             index = self._indexes[length] = {}
@@ -404,7 +404,7 @@ def verify_quotes(
 
 
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """Look up the parts of `quote` around its ellipses; return its status, with source and spans if verified.
+    """Look up the parts of `quote` around its ellipses; return its status and, if it is verified, its source and spans.
 
     If the lookup fails, it is repeated with dots and brackets taken literally, as in code: `<Row {...props}
     key={key}>`.
@@ -464,10 +464,10 @@ def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
 
 
 def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
-    r"""Return forms of a `quote` with progressively less decoration, each with the line numbers removed from it.
+    r"""Return the `quote` itself, then versions with progressively less decoration, each with its line numbers.
 
-    The first form is the quote itself. The other forms lack the code fence or surrounding marks, the bars, and the line
-    numbers (None if there are none; numbers of blank lines are omitted).
+    First the code fence or surrounding marks are removed, then the bars, then the line numbers. Each version is paired
+    with the line numbers removed from it, except those of blank lines, or with None if none were removed.
 
     >>> copied_forms("`  | 4 return x`")[1:]
     [('  | 4 return x', None), ('4 return x', None), ('return x', frozenset({4}))]

@@ -35,7 +35,7 @@ class Leak:
 
     kind: LeakKind
     text: str
-    """The name as written, with its `@` or its article."""
+    """The name as written, including any `@` or article."""
     start: int
     end: int
     meant: str
@@ -71,7 +71,7 @@ class Aliases:
     def names(self) -> Mapping[str, str]:
         """The aliases, keyed by model and by debater name."""
         drawn = self._aliases
-        # names come last, so that a debater named like a model takes precedence
+        # names come last, so that a debater with the same name as a model takes precedence
         return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
 
     def of(self, name: str) -> str:
@@ -85,7 +85,8 @@ class Aliases:
     def _hide(self, text: str) -> Hidden:
         leaks = self._find_leaks(text)
         hidden, again = text, leaks
-        while again:  # repeat, because a name may have overlapped another one; each pass leaves fewer words
+        # repeat, because only one of several overlapping names is replaced at a time; each pass leaves fewer words
+        while again:
             pieces, done = [], 0
             for leak in again:
                 pieces += [hidden[done : leak.start], leak.alias]
@@ -138,7 +139,7 @@ def _compile(
 
 
 def _split_words(text: str) -> set[str]:
-    """Split `text` into words as readers see them; a superscript digit counts separately and as part of its word."""
+    """Split `text` into words as readers see them; superscript digits count both separately and as part of words."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
@@ -171,11 +172,14 @@ def _draw_aliases(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:
-    """Names to hide in a debate, by owner. The aliases depend on the names, the run's seed and the debate's path."""
+    """Names to hide in a debate, keyed by owner.
+
+    The aliases depend on the names, the run's seed and the debate's path.
+    """
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Models by name, as far as they are known before the run."""
+    """Names of the models, as far as they are known before the run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
     """The question, for blocks used outside a debate."""
@@ -224,7 +228,7 @@ class Anonymity:
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
-    """List the models named by a pattern: its own, those of its `roster`, and `more_models`."""
+    """List the models that a pattern names: in its `model` option, in its `roster` and in `more_models`."""
     values = model.values() if isinstance(model, Mapping) else (model,)
     models = [*values, *(member.model for member in roster), *more_models]
     model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
@@ -315,7 +319,7 @@ def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
             first, last = max(0, leak.start - _EXCERPT), leak.end + _EXCERPT
             excerpt = " ".join(entry.text[first:last].split())
             leaks.append(
-                # unvalidated: for an argument full of names, validation would take most of the time
+                # skip validation, which would take most of the time for an argument full of names
                 LeakAt.model_construct(
                     entry=place,
                     round=entry.round,

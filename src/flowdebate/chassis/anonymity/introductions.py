@@ -95,7 +95,7 @@ _MAX_INTRODUCTIONS = 5  # maximum number of introductions in a sentence
 
 
 class _Patterns(NamedTuple):
-    """Regular expressions for introductions in English, and for families and makers anywhere."""
+    """Regular expressions for introductions in English, and for families and makers anywhere in the text."""
 
     family: re.Pattern[str]
     maker: re.Pattern[str]

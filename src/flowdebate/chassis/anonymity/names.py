@@ -1,9 +1,9 @@
 """Names in arguments: spellings of debaters, models and their families, and rules for recognizing them.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
-corpus, they find 227 of 246 names, and change 25 of 179 turns without a name. With such lists (common words, given
-names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of them
-gave away their authors.
+corpus, they find 227 of the 246 names and change 25 of the 179 turns that contain none. With such lists (common words,
+given names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of
+them gave away their authors.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ Without this list, 18 more turns of the corpus would be changed ("Will landlords
 _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|men)")
 """English words for people, recognized by their endings: economist, skeptic.
 
-A roster may contain such a word in lowercase, like the name "anna", but "any economist" does not refer to a debater:
-without this pattern, 31 more turns of the corpus would be changed.
+A roster may contain such a word in lowercase, just as it may contain "anna", but "any economist" does not refer to a
+debater: without this pattern, 31 more turns of the corpus would be changed.
 """
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
@@ -107,8 +107,8 @@ _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
-"""Arabic and Hebrew words, and the letters for "and", "in" and "for", which may be joined to the front of a name. Other
-such prefixes are omitted, because ordinary words often begin with these letters.
+"""Patterns matching Arabic and Hebrew words, each with the prefixes for "and", "in" and "for" that may be joined to a
+name. Other such prefixes are omitted, because ordinary words often begin with these letters.
 """
 _UNSPACED = (
     range(0x0E00, 0x0F00),
@@ -120,9 +120,9 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts written without spaces between words: a name in them (4 in the corpus) has no boundaries.
+"""Scripts written without spaces between words, so names in them (4 in the corpus) have no boundaries.
 
-They are given as ranges because `re` takes several milliseconds to compile such a large set.
+These are ranges rather than a pattern, because `re` takes several milliseconds to compile such a large set.
 """
 
 
@@ -167,7 +167,7 @@ def _write_pattern(name: str) -> str:
 
 
 def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
-    """List the spellings of a debater's name: in full, and the first and last word of a person's full name."""
+    """List the spellings of a debater's name: in full and, for a person's full name, its first and last words."""
     written = re.findall(r"[^\W_]+", name)
     if not written:
         yield name, "any"
@@ -187,7 +187,7 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
 
 
 def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
-    """List the spellings of a model such as `"openai/gpt-5-mini"`: in full, without its provider, up to its number."""
+    """List the spellings of a model such as `"openai/gpt-5-mini"`: in full, without the provider, up to the number."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
         return  # these are settings, which do not identify a model
@@ -201,12 +201,12 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
         yield family, "sign"
 
 
-# Cues that a spelling is a name. Of the 246 names in the corpus, these were found by only one cue: labels 8,
-# introductions 19, "as X," 6, words after a name 19, signatures 1.
+# Cues that a spelling is a name. Of the 246 names in the corpus, the following numbers were found by a single cue:
+# labels 8, introductions 19, "as X," 6, words after a name 19, signatures 1.
 
 _AROUND = 48
-"""Number of characters examined before a name, which is more than the longest introduction takes: "my esteemed
-counterpart, the".
+"""Number of characters examined before a name, more than enough for the longest introduction: "my esteemed counterpart,
+the".
 """
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
 _LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")
@@ -260,7 +260,7 @@ class _KnownName(NamedTuple):
     level: Level
     pattern: str
     needle: str
-    """Substring of every match of the pattern; searching for it takes a tenth of the pattern's time."""
+    """Substring of every match of the pattern; searching for it is ten times as fast as matching the pattern."""
 
 
 class Names:
