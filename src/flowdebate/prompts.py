@@ -1,13 +1,12 @@
 """Prompt templates, checked on creation, and escaping of text that must not be mistaken for a prompt's own wording.
 
-The first line of any text from models, users or files follows a tag or a label, and each further line follows a bar, so
-no line of such text begins a line of the prompt. Characters that would break a line or disguise one are written as
-`⟦U+2028⟧`.
+Text from models, users and files never starts a line of the prompt: its first line follows a tag or a label, and every
+other line follows a bar. Characters that would break a line or disguise one are written as `⟦U+2028⟧`.
 
 In text from models and users (`quoted`), two more things are escaped: `⟦` itself, and the first character of anything
 that a model's chat template could parse as a control token: `<|im_end|>`, `</s>`, `[INST]`, `[gMASK]`, `[|user|]`.
 Everything else is unchanged, and the original can be restored. In material (`frame`: sources, diffs, compared answers),
-only listed control tokens are escaped: its readers judge and quote the original text, and `List<String>` is not a
+only listed control tokens are escaped, because readers judge and quote the original text, and `List<String>` is not a
 token.
 """
 
@@ -99,7 +98,7 @@ def _in_message() -> re.Pattern[str]:
 
 
 def _with_tokens(pattern: str) -> re.Pattern[str]:
-    """Extend `pattern` with the first character of each listed token that it does not already match."""
+    """Extend `pattern` to match the first character of each listed control token that it does not match already."""
     from flowdebate._util.control_tokens import CONTROL_TOKENS
 
     matches = re.compile(pattern).search
@@ -125,7 +124,7 @@ def _by_first(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def quoted(text: str) -> str:
-    r"""Quote `text` for use after a tag or label: each further line begins with a bar.
+    r"""Quote `text` for use after a tag or label, with a bar before every line except the first.
 
     >>> print("[for] " + quoted("Yes.\n[against] I give up."))
     [for] Yes.
@@ -140,10 +139,10 @@ def quoted(text: str) -> str:
 
 
 def frame(text: str) -> str:
-    r"""Frame unchanged material for use after a tag or label: each further line begins with a bar.
+    r"""Prepare material for use after a tag or label, with a bar before every line except the first.
 
-    Only invisible characters, and the control tokens listed in `flowdebate._util.control_tokens`, are escaped. A
-    carriage return at the end of a line is treated as part of the line break.
+    Apart from that, only invisible characters and the control tokens listed in `flowdebate._util.control_tokens` are
+    escaped. A carriage return at the end of a line is treated as part of the line break.
 
     >>> print("[names.java] " + frame("List<String> names;\r\n// <|im_end|>\r"))
     [names.java] List<String> names;
@@ -253,7 +252,7 @@ def as_seen(name: str) -> str:
 
 
 def name_among(written: str, names: Iterable[str]) -> str | None:
-    """Find `written` among `names`, ignoring case, prompt escapes, and quotes; return None without a match.
+    """Find `written` among `names`, ignoring case, prompt escapes, and quotes; return None if nothing matches.
 
     As a last resort, spaces, hyphens and underscores are ignored, unless they distinguish two names.
 
@@ -308,7 +307,7 @@ def filled(template: str, **values: object) -> str:
 
 @lru_cache(maxsize=256)
 def _format(template: str) -> str:
-    """Convert the template to a `%`-format string, whose fields are all filled in by C code."""
+    """Convert the template to a `%`-format string, so that C code fills in all the fields."""
     return _FIELD.sub(r"%(\1)s", template.replace("%", "%%"))
 
 
@@ -318,7 +317,7 @@ def listed(*items: str) -> str:
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
-    """Return a template part's metadata: the allowed fields, including `lines`, which are rendered as lines."""
+    """Return metadata for a template part: the fields it may contain; those in `lines` must be on their own lines."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 
@@ -359,7 +358,7 @@ class Profiles(Generic[TemplateT]):
     """Parts of the concise template that specify how a turn begins and what each of its sentences does."""
 
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
-        """Return the template for `profile`; if `instructed`, the concise one takes its tasks from the full one."""
+        """Return the template for `profile`; if `instructed`, the concise template gets the tasks of the full one."""
         if profile == "full":
             return self.full
         if instructed and self.tasks:
@@ -378,7 +377,7 @@ def check_length(location: str, length: object, *, field: str = "length") -> Non
 
 
 def length_text(length: Length) -> str:
-    """Return the wording of `length` in prompts.
+    """Return the phrase that describes `length` in prompts.
 
     >>> length_text("medium"), length_text(120)
     ('two to four paragraphs', 'about 120 words')

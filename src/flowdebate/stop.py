@@ -9,7 +9,7 @@ tokens(20000) | seconds(120) & rounds(2)
 >>> stop.parse("tokens(20_000) | seconds(120) & rounds(2)") == enough
 True
 
-Each pattern accepts a condition as `terminate_when=`, and its `stop_reason` is the name of the condition that held.
+Each pattern accepts a condition as `terminate_when=` and reports the name of the condition that held as `stop_reason`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flowdebate.measures.similarity import Convergence, Similarity, best_similar
 from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
-"""Name of conditions made from functions without a name."""
+"""Name of a condition made from a function that has no name."""
 PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
@@ -47,8 +47,8 @@ class Condition(ABC):
     """A condition for ending the rounds; combine conditions with `|`, `&` and `~`.
 
     All members of a combination are evaluated after each round, so their order never affects whether the rounds end.
-    `await condition(ctx)` returns the answer as a bool, and `await condition.reason(ctx)` returns the name of the
-    condition that holds.
+    `await condition(ctx)` returns True if the condition holds and False otherwise, and `await condition.reason(ctx)`
+    returns the name of the condition that holds.
     """
 
     @property

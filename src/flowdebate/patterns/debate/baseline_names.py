@@ -13,7 +13,7 @@ samples as fit in the debate's token budget; or a vote among first drafts, each 
 budget.
 """
 Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
-"""Unit in which the budget for self-consistency and revision is matched to the debate's usage.
+"""Unit used to match the budget of self-consistency and revision to the debate's usage.
 
 A debate reads more than it writes, whereas self-consistency writes more than it reads. Because output tokens cost more
 than input tokens, self-consistency is the more expensive of the two at equal token counts.
@@ -21,4 +21,4 @@ than input tokens, self-consistency is the more expensive of the two at equal to
 BASELINES: tuple[BaselineName, ...] = ("single", "drafts", "self_consistency")  # ordered by cost, cheapest first
 """Baselines selected by `baselines=True`: all except revision, which costs as much as a second debate."""
 BUDGETED: frozenset[BaselineName] = frozenset({"self_consistency", "revision"})
-"""Baselines with the same budget as the debate, measured in the unit `equal`."""
+"""Baselines that get the same budget as the debate, measured in the unit selected by `equal`."""

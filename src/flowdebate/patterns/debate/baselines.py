@@ -151,7 +151,7 @@ def direct_answer(
 
 @lru_cache(maxsize=256)  # cached because even a thousand debates between the same sides use only a few orders
 def answer_among(positions: tuple[str, ...]) -> type[WireModel]:
-    """Build the answer schema; the reasoning comes first, because models commit to their first words."""
+    """Build the answer schema; the reasoning comes first, because models commit to whatever they write first."""
     return create_model(
         "DirectAnswer",
         __base__=WireModel,
@@ -267,7 +267,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         self._equal = equal
         self._template = template
         self._options = options
-        # keyed by the order of the positions and the model
+        # keyed by the model and the order of the positions
         self._asking = lru_cache(maxsize=256)(self._create_generator)
         shared, hidden = merge_resources(f"baselines {name!r}", [direct_answer(name, positions, template, options)])
         super().__init__(name, resources=shared, hidden=hidden)
@@ -287,7 +287,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if equal cost is requested but the run's limits do not price every model."""
+        """Raise ConfigurationError if equal cost is requested but the run's limits lack the price of a model."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None

@@ -39,7 +39,7 @@ class MethodAnswer(WireModel):
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of output tokens, already included in `tokens`."""
     cost: Annotated[float, Field(ge=0)] | None = None
-    """Cost in the currency of the prices, or None if there are no prices."""
+    """Cost, in the currency used for the prices; None if there are no prices."""
     votes: Annotated[int, Field(ge=0)] | None = None
     """Number of answers counted, or None for a debate."""
 

@@ -83,12 +83,12 @@ class DebaterTemplate(OpeningTemplate):
         "it with something new instead of repeating what has been said.",
         uses(*_TURN, "last"),
     )
-    """Task once another position has been argued; `{last}` is the latest argument for it."""
+    """Task once a debater has argued for another position; `{last}` is the latest such argument."""
     support: str = part(
         "No other side has spoken yet. Strengthen the case for your position with a further reason or new evidence.",
         uses(*_TURN),
     )
-    """Task when only the debater's own position has been argued."""
+    """Task while all arguments so far support the debater's own position."""
     reader: str = part(
         "A reader of the debate asks: {reader}\nAnswer this question first, from the point of view of your position.",
         uses("reader"),
@@ -407,7 +407,7 @@ class DebaterPrompt:
         return assignment is not None and assignment.kind is not None
 
     def may_quote(self, ctx: Context) -> bool:
-        """Check whether turns may repeat earlier turns; the default templates for small models never ask for this."""
+        """Check whether the template may repeat earlier turns; the default template for small models does not."""
         return self.template(ctx) is not CONCISE_DEBATER
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:

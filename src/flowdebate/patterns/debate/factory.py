@@ -123,7 +123,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """Open a round with the moderator's validated decision, or fall back to declared order if it is unusable."""
+    """Create the block that opens a round as the moderator decides, or in declared order if the moderator fails."""
     names = loop.names
     moderator = loop.role(
         MODERATOR,
@@ -227,7 +227,7 @@ def raw_output(loop: Loop[DebateOptions], ctx: Context, status: RunStatus) -> De
 def _build_raw_output(
     loop: Loop[DebateOptions], judge: str, stances: Sequence[str], *, custom: bool, on_flip: OnFlip | None
 ) -> Handler[Any, DebateRawOutput]:
-    """Create the block that takes the judge's verdict, or `MISSING`, and publishes the raw output.
+    """Create the block that publishes the raw output; its input is the judge's verdict, or `MISSING`.
 
     If `on_flip` is set, the debate was mirrored, and the combined verdict covers both debates.
     """

@@ -34,7 +34,7 @@ class Format:
     sides: int | None = None
     """Required number of debaters, or None if any number is allowed."""
     members: Sequence[Debater | Persona] = ()
-    """Default speakers in front ends."""
+    """Speakers offered by front ends as a default."""
     roles: Sequence[str] = ()
     """Roles assigned, in roster order, to members without a role."""
     audience: Sequence[str] = ()
@@ -250,6 +250,6 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format named in a plan; raise ConfigurationError, naming the location, if it is unknown."""
+    """Return the format named in a plan; raise ConfigurationError, with the location, if there is no such format."""
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

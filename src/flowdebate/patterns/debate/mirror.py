@@ -77,7 +77,7 @@ def combine_verdicts(
 ) -> DebateVerdict | None:
     """Combine the verdicts on a debate and its mirror; return None if the mirror has no verdict.
 
-    All ballots count equally, and `on_flip` decides if the winners differ. If there are no ballots, a side wins only if
+    All ballots count equally; if the winners differ, `on_flip` applies. If there are no ballots, a side wins only if
     both verdicts name it.
     """
     second = mirrored.verdict

@@ -69,9 +69,9 @@ class ModeratorTemplate(Template):
         "Open round {round}{rounds}. Decide on the basis of the debate so far and of your earlier decisions.",
         uses("round", "rounds"),
     )
-    """Task for later rounds; `{rounds}` is " of at most 3", for example, if the maximum is known."""
+    """Task for later rounds; `{rounds}` is text such as " of at most 3", or empty if the maximum is unknown."""
     question: str = part("", uses("round", "rounds"))
-    """Task used instead of a decision: write one question for a round in which all debaters speak.
+    """Task for a moderator that makes no decisions: to write one question for a round in which all debaters speak.
 
     Empty for a moderator that makes decisions.
     """

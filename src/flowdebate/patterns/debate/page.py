@@ -1,4 +1,4 @@
-"""Page for debates: their options, their live view, and how their patterns are built."""
+"""Page for debates: it defines their options, builds their patterns, and shows them live."""
 
 from __future__ import annotations
 
@@ -425,7 +425,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.with_continuation(cast("Continuation", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the plan's length or, if it has phases, the configured or default `max_rounds`."""
+        """Return the plan's length. If the plan has phases, return `max_rounds` or its default instead."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length
@@ -453,7 +453,7 @@ class DebatePage(PatternPage):
             crossed_labels=bool(options.crossed_labels),
             criteria=weights_of(options.criteria, *options.place("criteria")),
             curtail=bool(options.curtail),
-            ask=plan.ask if on_flip == "human" else None,  # not allowed under any other policy
+            ask=plan.ask if on_flip == "human" else None,  # `ask` is allowed only with this policy
         )
 
 

@@ -45,7 +45,7 @@ class BaselineAnswer(WireModel):
     winner: str | None
     """Position with the most votes, or None if several are tied or there are no votes."""
     votes: dict[str, Count]
-    """Number of votes for each position, in the debate's order."""
+    """Number of votes for each position; the positions are in the debate's order."""
     calls: Count
     """Number of requests, including failed ones."""
     prompt_tokens: int | None = None
@@ -221,7 +221,7 @@ class DebateVerdict(WireModel):
 
 
 class JudgedVerdict(DebateVerdict):
-    """Verdict from a built-in judge, with a trustworthy `judging`."""
+    """Verdict from a built-in judge, so its `judging` can be trusted."""
 
 
 class SourceFact(WireModel):
@@ -253,9 +253,9 @@ class DebateState(PatternState):
     verdict: DebateVerdict | None = None
     """The judge's verdict, or None if it has not been reached yet or the judge's provider failed."""
     mirrored: DebateRawOutput | None = None
-    """The mirrored debate, once it has taken place, or None without `mirror`."""
+    """The mirrored debate; None if it has not taken place yet or `mirror` is not set."""
     first_verdict: DebateVerdict | None = None
-    """The judge's verdict on the debate alone, not on its mirror. It is None without `mirror`."""
+    """The judge's verdict on the debate alone, not on its mirror; None unless `mirror` is set."""
     facts: SortedFacts | None = None
     """Facts used to begin turns in the concise profile, or None if there are no sources or the facts have not been
     sorted yet.
@@ -372,12 +372,12 @@ class DebateRawOutput(PatternOutput):
     turn_order: TurnOrder = Field(default="declared", exclude_if=is_declared)
     """Turn order in each round; omitted from JSON if it is "declared"."""
     mirrored: DebateRawOutput | None = Field(default=None, exclude_if=_is_none)
-    """The debate repeated with the speakers in reverse order, or None (and omitted from JSON) without `mirror`.
+    """The debate repeated with the speakers in reverse order; `verdict` covers both debates.
 
-    `verdict` covers both debates.
+    None (and omitted from JSON) unless `mirror` is set.
     """
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
-    """The judge's verdict on `transcript`, not on its mirror. It is None (and omitted from JSON) without `mirror`."""
+    """The judge's verdict on `transcript`, not on its mirror; None (and omitted from JSON) unless `mirror` is set."""
 
     @property
     def cross_questions(self) -> list[CrossQuestion]:
@@ -406,7 +406,7 @@ class DebateRawOutput(PatternOutput):
         return f"{task}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the winners on each judging model's ballots, in view order, and the winner in the verdict."""
+        """Return the winners named by each judging model, one per ballot in view order, and the verdict's winner."""
         if self.verdict is None or self.verdict.judging is None:
             return []
         voices: dict[str, list[str | None]] = {}
@@ -416,7 +416,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """True if every ballot names the winner, None if there are fewer than two ballots."""
+        """True if every ballot agrees with the verdict's winner; None if there are fewer than two ballots."""
         ballots = [winner for voices, _ in self.answer_courses() for winners in voices.values() for winner in winners]
         if self.verdict is None or len(ballots) < 2:  # noqa: PLR2004 - one ballot cannot differ from another
             return None

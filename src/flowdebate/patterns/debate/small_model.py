@@ -1,4 +1,4 @@
-"""Support for debaters with small models: prescribed first words, facts to begin with, and second attempts.
+"""Support for debaters with small models: prescribed first words, turns built on facts, and second attempts.
 
 A model with a few billion parameters forgets its side, copies earlier turns and ignores sources. Therefore, each turn
 in the concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """First words for turns; in attributes named `begins…`, each line is one alternative."""
+    """Templates for the first words of turns; in attributes named `begins…`, each line is one alternative."""
 
     begins: str = part("", uses("position"))
     """First words for a debater's first turn, for models that can continue a given text.
@@ -46,7 +46,7 @@ class OpeningTemplate(Template):
     not sound alike.
     """
     begins_reply: str = part("", uses("position"))
-    """First words for a debater's first turn once another position has been argued."""
+    """First words for a debater's first turn if another debater has already spoken."""
     begins_again: str = part("", uses("position"))
     """First words for a debater's later turns."""
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
@@ -279,7 +279,7 @@ def opening_words(
     fact: str | None = None,
     template: OpeningTemplate = OPENINGS,
 ) -> str:
-    """Return the first words of a turn, or an empty string if the position is already as long as a speech.
+    """Return the first words of a turn, or an empty string if the position is too long to begin a turn.
 
     The default templates are in English; in any other language, a turn begins with just the position. `shift` selects a
     different alternative, and a `fact` is quoted.

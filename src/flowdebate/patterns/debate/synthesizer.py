@@ -63,7 +63,7 @@ def render_synthesizer_system(*, template: SynthesizerTemplate = SYNTHESIZER) ->
 
 
 def render_synthesizer_turn(raw: DebateRawOutput, *, template: SynthesizerTemplate = SYNTHESIZER) -> str:
-    """Render the transcript, framing and verdict, with "none" if nobody won.
+    """Render the transcript, framing and verdict; the winner is given as "none" if nobody won.
 
     Raises LookupError if there is no verdict.
     """

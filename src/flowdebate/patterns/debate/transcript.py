@@ -52,7 +52,7 @@ def create_debate_transcript() -> Transcript:
 def create_record_argument(
     *, name: str, agent_name: str, stance: str, transcript: Transcript, collection_id: str
 ) -> Handler[Any, str]:
-    """Create a block that records a debater's output in the transcript and completes the turn's task.
+    """Create a block that records a debater's output in the transcript and marks the turn's task as completed.
 
     The block returns the text it added: a `str`, the `text` of a dict or a model, or `str()` of anything else.
     """
@@ -108,12 +108,11 @@ def render_entries(
 ) -> str:
     """Render the transcript as text, with a heading for each round.
 
-    Arguments begin with `[stance]`, or with `[name, stance]` if `names` is set. Additional entries only append text.
-    Without entries, the text is `(empty)`. If an argument is truncated or empty, the line below it says so. `below`
-    contains an additional line for each entry (or an empty string), such as a line from
-    `flowdebate.patterns.debate.transcript.render_quotes`. A stance with a label is shown as its label. `show` renders
-    the text following a tag: `quoted` protects readers from text written by models, and `frame` is for text used as
-    material.
+    Arguments begin with `[stance]`, or with `[name, stance]` if `names` is set; stances are replaced by their `labels`,
+    if any. Adding entries only appends to the text. If there are no entries, the text is `(empty)`. If an argument is
+    truncated or empty, the line below it says so. `below` contains one more line for each entry (or an empty string),
+    such as a line from `flowdebate.patterns.debate.transcript.render_quotes`. `show` renders the text following a tag:
+    `quoted` protects readers from text written by models, and `frame` is for text used as material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -149,7 +148,7 @@ def _lines(
     labels: Mapping[str, str],
     show: Callable[[str], str] = quoted,
 ) -> list[str]:
-    """Render `entries` as lines, with a heading before each round except the current one, `heading`."""
+    """Render `entries` as lines, with a heading before each round except round `heading`, which already has one."""
     lines: list[str] = []
     notes = iter(below)
     for entry in entries:
@@ -296,7 +295,7 @@ def _location_of(quote: VerifiedQuote) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    """List the first few strings in quotation marks, followed by the number of omitted strings."""
+    """List the first few strings, each in quotation marks, followed by the number of strings omitted."""
     every = list(texts)
     quoted_texts = ", ".join(f'"{_inline(text)}"' for text in every[:_MAX_LISTED])
     more = len(every) - _MAX_LISTED

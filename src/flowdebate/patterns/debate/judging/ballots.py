@@ -1,4 +1,4 @@
-"""A judge's ballots: the data recorded with a verdict, and an exact count that does not depend on their order."""
+"""A judge's ballots: the data recorded with a verdict, and an exact count that is the same in any order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
-"""Form of a judge's answer: a winner, a score for each side, or a single letter whose log-probabilities count."""
+"""Form of a judge's answer: a winner, a score for each side, or a letter (its log-probabilities form the ballot)."""
 MAX_LETTERS = 20  # servers report log-probabilities for at most this many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """Decision rule: the mean score; one vote per ballot for the side ranked first; or the median of the models' mean
@@ -103,7 +103,7 @@ class JudgeBallot(WireModel):
 
     @property
     def for_length(self) -> dict[str, float]:
-        """The part of each side's log-odds explained by its length; 0 without a fit.
+        """The part of each side's log-odds explained by its length; 0 if there is no fit.
 
         The correction grows with the logarithm of the length, but only up to four times the length of the other sides,
         because longer arguments have not been measured.

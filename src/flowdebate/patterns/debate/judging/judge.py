@@ -206,7 +206,7 @@ class Judge(Block[Any, JudgedVerdict]):
         material = make_material(sources, location=location)
         block_options = generator_options(merged_options, "intent/synthesize", SHOWN, location=block_name)
         self._visibility: Visibility = block_options["visibility"]
-        # a panel has no single model, and there may be no default model in the run
+        # a panel has no single model, and the run may have no default model
         self._model: Model | str = (
             block_options["model"] if merged_options.get("model") or not how.panel else how.panel[0]
         )
@@ -237,7 +237,7 @@ class Judge(Block[Any, JudgedVerdict]):
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
         shared, hidden = merge_resources(f"judge {block_name!r}", acting)
         super().__init__(block_name, resources=shared, hidden=hidden)
-        self._acting = acting  # read by `seats`
+        self._acting = acting  # `seats` looks for blocks in the attributes
         self.how = how
         self.sides = sides
         self._anonymized = anonymize_transcript

@@ -118,7 +118,10 @@ def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUD
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """Render the system message for a judge that scores positions or writes `reasons`, in the order of `view`."""
+    """Render the system message for a judge that scores positions or, with `reasons`, gives reasons before a letter.
+
+    Positions are listed in the order of `view`.
+    """
     positions = map(tag_text, view.order)
     if view.labels is None:
         return filled(template.scored, positions=listed(*positions))
@@ -208,7 +211,7 @@ def shares_of(scores: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeInput:
-    """Input for one call to a model, for a ballot or a verdict."""
+    """Input for a single model call that yields a ballot or a verdict."""
 
     question: str
     view: JudgeView
@@ -373,7 +376,7 @@ MIN_MASS = 0.1
 # Values fitted for letter judges with the default prompts, keyed by weights file; see the tables in docs/evidence.md.
 FITTED = {"qwen2.5-coder-1.5b-instruct-q4_k_m": (0.18, 0.25)}  # `per_log_length` and `min_log_odds`
 NO_LOGPROBS: Final = "the model gives no log-probabilities"
-# reasons and picks are parts of a verdict, not contributions to the debate
+# reasons and picks are part of the verdict, not contributions to the debate
 _HIDDEN = Visibility(client=False, history=False)
 
 
@@ -520,7 +523,7 @@ class LetterJuror:
 
 
 def notes_on_escapes(case: JudgeInput) -> list[str]:
-    """Return a note for each argument, explaining its escaped characters, or an empty string if it has none."""
+    """Explain each argument's escaped characters in a note; the note is empty if there are none."""
     return [explain_escapes(entry.text) for entry in case.entries]
 
 

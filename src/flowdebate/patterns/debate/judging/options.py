@@ -43,7 +43,8 @@ class JudgeOptions:
     answer_form: Answer | None = None
     """Form of the judge's answers: "winner", "scores", "letter" or "letter_after_reasons".
 
-    For a winner, one judge reads one order or both; for letters, the log-probabilities form the ballot.
+    A winner is named by a single judge, who reads one order or both. With letters, the log-probabilities form the
+    ballot.
 
     By default, the judge answers with a letter if decided_by="log_odds", and also if its model has a concise profile,
     unless the schedule has a single order or one of the options below requires another form. Otherwise, it gives scores
@@ -66,10 +67,10 @@ class JudgeOptions:
     The default is the value fitted for the model (for several models, the highest one), or 0.1 if there is no fit.
     """
     fit: LetterFit | None = None
-    """Fit of the judging model for answer_form="letter", for example from `fit_letters()`.
+    """Fit for the judging model, used with answer_form="letter"; `fit_letters()` can provide one.
 
-    The default is the fit in docs/evidence.md if the judge has the default prompt and the weights of the model "local";
-    for other models there is no fit.
+    By default, a judge with the default prompt and the weights of the model "local" uses the fit in docs/evidence.md;
+    other models have no fit.
     """
     quotes: bool = True
     """True to quote each side's most concrete statement, as picked by the judge.
@@ -100,7 +101,7 @@ class JudgeOptions:
     curtail: bool = False
     """True to stop collecting ballots once the remaining ones can no longer change the winner."""
     quorum: int | None = None
-    """Minimum number of answers from the models on a panel; by default, two or the number set in the debate's
+    """Minimum number of models on a panel that must answer; by default, two or the number set in the debate's
     `FailurePolicy`.
     """
     correlation: float | None = None

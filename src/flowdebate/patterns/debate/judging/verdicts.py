@@ -28,11 +28,12 @@ _TWO = 2  # use a comparative for two sides or orders, and a superlative for mor
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
-    """Build the verdict for a count won by `winner`, or one without a winner if `on_flip` requires it.
+    """Write the verdict for a count of ballots: `winner` wins, unless `on_flip` rules out a winner.
 
     In a tie, all sides ranked first on any ballot get equal scores; an abstention leaves the scores unchanged. The text
-    comes from the ballot most clearly in favor of the winner; without a winner, it lists the reasons from all ballots.
-    A judge that answers with letters writes no text; with `hint`, the verdict mentions that the judge is a small model.
+    comes from the ballot most clearly in favor of the winner; if nobody wins, it lists the reasons from all ballots. A
+    judge that answers with letters writes no text; if `hint` is set, the verdict mentions that the judge is a small
+    model.
     """
     used = [ballot for ballot in judging.ballots if ballot.problem is None]
     if judging.on_flip == "tie":
@@ -143,7 +144,7 @@ def describe_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for the person who decides between them; text inside a ballot cannot imitate a line."""
+    """Render the ballots for the person deciding between them; their text cannot be mistaken for the layout."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -168,7 +169,7 @@ def _render_reasons(ballot: JudgeBallot) -> str:
 def _render_ballot(ballot: JudgeBallot) -> str:
     """Render a ballot's winner and reasons.
 
-    Reasons with several paragraphs start a new paragraph, since they may begin with a heading.
+    Reasons of several paragraphs do not start on the winner's line, because the first paragraph may be a heading.
     """
     reasons = _render_reasons(ballot)
     return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"
@@ -221,9 +222,9 @@ def statements_of(
 ) -> list[Statement]:
     """List a side's sentences, in order, as candidates for a quote.
 
-    Statements that quote one of the `sources` verbatim take precedence, because a small model tends to prefer a fluent
-    invention. Short statements are used only if there are no others. If there are more statements than letters, only
-    the last ones are kept.
+    If any statements quote one of the `sources` verbatim, all others are left out, because a small model tends to
+    prefer fluent fabrications. Short statements are used only if there are no others. If there are more statements than
+    letters, only the last ones are kept.
     """
     every = [
         Statement(entry=index, text=sentence)

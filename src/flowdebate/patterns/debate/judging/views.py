@@ -29,12 +29,12 @@ ScheduleLike: TypeAlias = "Schedule | str"
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MAX_SAMPLES = 1_000
 """Maximum number of sampled views: each view takes a call, and all of them are drawn before the first call."""
-FULL_AT_MOST = 4  # maximum number of sides; five would already take 120 calls
+FULL_AT_MOST = 4  # maximum number of sides; with five, there would already be 120 calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """Order of the sides, with or without labels, for a judge's single reading of the transcript."""
+    """Order of the sides, and their labels if any, for a single reading of the transcript by a judge."""
 
     order: tuple[str, ...]
     """Sides in slot order: in each round, the first side's arguments come first."""
