@@ -1,4 +1,4 @@
-"""Adapters: other frameworks' agents and models in any role, and patterns as tools and nodes in those frameworks.
+"""Adapters for other frameworks: their agents and models can take any role, and patterns become their tools and nodes.
 
 There is one module per framework. Each needs its own extra and imports the framework only when it is used.
 """

@@ -18,8 +18,8 @@ def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOption
 
     The score is the actual output's share (.5 if it is as good as the expected output); the test case passes with a
     score of at least `threshold`. The reason given is the verdict, along with the number of judges whose finding
-    changed with the order. A test case without an expected output, or with blank text, is an error. `options` are
-    `compare`'s options `judges`, `criteria`, `orders` and `store`.
+    depended on the order. An expected output is required, and neither text may be blank. `options` are `compare`'s
+    options `judges`, `criteria`, `orders` and `store`.
     """
     location = "comparison_metric()"
     check_share(location, threshold=threshold)

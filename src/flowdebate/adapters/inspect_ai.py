@@ -1,4 +1,4 @@
-"""Inspect: `InspectModel`, and patterns in evaluations with `debate_solver`, `debate_scorer` and `debate_tool`."""
+"""Inspect: `InspectModel`, a model for any role, and `debate_solver`, `debate_scorer` and `debate_tool`."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _KEY = "flowdebate"
 
 
 class InspectModel(AdaptedModel):
-    """An Inspect model in any role: counted, limited, retried, recorded and streamed like any other model.
+    """An Inspect model usable in any role: counted, limited, retried, recorded and streamed like any other.
 
     - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
-    - `role`: a role in the evaluation (`model_roles`); if the role is not bound to a model, `model` answers.
+    - `role`: a role in the evaluation (`model_roles`); `model` is used if the role is not bound to one.
     - `config`: a `GenerateConfig` for each call; a request's own settings take precedence.
     - `name`: the name in errors, events and usage; None for the role's or the model's name.
     - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because every request is counted
       here.
 
     Inside an evaluation, Inspect's log, cache and limits also cover the model's calls. If one of Inspect's limits is
-    reached, the run ends with Inspect's own LimitExceededError. Tools can be called; a schema is sent, and is also
-    shown in the prompt.
+    reached, the run ends with Inspect's own LimitExceededError. Tool calls are supported. A schema is both sent to the
+    model and shown in the prompt.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class InspectModel(AdaptedModel):
         model = get_model(role=self._role, default=self._model) if self._role else get_model(self._model)
         if not str(model).startswith("mockllm/"):
             check_real_calls_allowed(self.name, base_url=model.api.base_url)
-        again = False  # an error is transient here if Inspect would retry it under its rules for the provider
+        again = False  # treat an error as transient if Inspect would retry it under the rules for this provider
         try:
             with framework_failures(LimitExceededError):
                 try:
@@ -210,13 +210,13 @@ def debate_solver(
     """Create a solver that runs `pattern` on each sample and sets the answer as the sample's completion.
 
     - `question`: function that returns the question for a state; None for the text of the last user message.
-    - `answer`: function that returns the completion for a result; None for the pattern's output as text, or the
-      `answer` of a raw output.
+    - `answer`: function that returns the completion for a result; None for the pattern's output as text, or a raw
+      output's `answer`.
     - `options`: options for `Block.run()`, the same for each sample. The default model is the evaluated model.
 
     `output.metadata["flowdebate"]` contains the run's id, status, usage and winner. If a run has no output because it
-    reached a limit or is waiting for a human, the completion is empty and its `error` states the reason. Errors in the
-    run are raised, so that Inspect counts the sample as failed.
+    reached a limit or is waiting for a human, the completion is empty and `output.error` states the reason. Errors in
+    the run are raised, so that Inspect counts the sample as failed.
     """
     location = "debate_solver()"
     _check(location, pattern, options)
@@ -253,14 +253,14 @@ def debate_scorer(
     question: Callable[[TaskState, Target], str] | None = None,
     **options: Unpack[RunOptions],
 ) -> Scorer:
-    """Create a scorer that judges each answer with the debate `pattern`.
+    """Create a scorer that has the debate `pattern` judge each answer.
 
     - `pattern`: a debate in which one side argues that the answer is correct.
-    - `correct`: that side's stance. If this stance wins, the score is CORRECT; if another stance wins, INCORRECT.
+    - `correct`: that side's stance. The score is CORRECT if this stance wins, and INCORRECT if another one does.
     - `question`: function that returns the question for a state and a target; None for a question containing the task,
       the target and the answer.
-    - `options`: options for `Block.run()`, the same for each sample. The default model is Inspect's role "grader" or,
-      if it is not bound, the evaluated model.
+    - `options`: options for `Block.run()`, the same for each sample. The default model is the one bound to Inspect's
+      role "grader" or, if there is none, the evaluated model.
 
     A verdict without a winner is scored NOANSWER (reason "undecided"). So is an empty answer, which is not debated
     ("no_response"). Both count as 0. A debate without a verdict is unscored ("grader_failed"). The explanation is the
@@ -363,7 +363,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
-    """Write the question of whether an answer is correct, marking each line of untrusted text."""
+    """Write a question asking whether the answer is correct, marking each line of untrusted text."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
     sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]

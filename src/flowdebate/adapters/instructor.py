@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # exception classes of the OpenAI and Anthropic clients
 _ROOM = 4096
-"""Maximum number of tokens in an answer from Anthropic if the request sets none, because its API requires a number."""
+"""Default maximum number of tokens in an Anthropic answer; Anthropic's API requires a limit."""
 
 
 class InstructorModel(AdaptedModel):
@@ -40,10 +40,10 @@ class InstructorModel(AdaptedModel):
 
     - `client`: a client from `from_provider`, `from_openai`, `from_anthropic` and the like, sync or async.
     - `model`: the provider's name for the model; None for the client's default.
-    - `max_retries`: how many times instructor repeats a request after an answer fails validation, including by your own
-      validators.
-    - `retry`: the retry policy for provider failures; None for no retries. The provider's own client no longer
-      retries, so that every request is counted here and the run's limits apply.
+    - `max_retries`: maximum number of times instructor repeats a request after an answer fails validation; your own
+      validators count as well.
+    - `retry`: the retry policy for provider failures; None for no retries. Retries by the provider's own client are
+      turned off, so that every request is counted here and the run's limits apply.
     """
 
     tells_attempts = True
@@ -75,7 +75,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request, repeating it with the validation error as long as the answer is invalid."""
+        """Send the request; while the answer is invalid, resend it together with the validation error."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -186,7 +186,7 @@ class _Asking:
         self._close(None)
 
     def hooks(self) -> Any:  # noqa: ANN401 - instructor's Hooks
-        """Return hooks that record each answer's tokens and each request's failure."""
+        """Return hooks that record each answer's tokens and each failed request."""
         from instructor.core.hooks import Hooks
 
         hooks = Hooks()

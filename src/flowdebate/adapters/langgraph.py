@@ -45,17 +45,17 @@ _BY = "langgraph"
 
 
 class RunnableModel(AdaptedModel):
-    """A LangChain or LangGraph chat model, chain or graph as a model, in any role.
+    """A LangChain or LangGraph chat model, chain or graph usable as a model in any role.
 
     - `runnable`: a chat model; a graph with `messages` in its state (such as an agent), whose last message is the
       answer; or any other runnable that turns a list of messages into a message or a string.
     - `config`: a `RunnableConfig` for each call; graphs get a new `thread_id` for each call.
     - `name`: the name in errors, events and usage; None for the runnable's name.
-    - `retry`: the retry policy; None for no retries. Each retry repeats the actions of an agent's tools.
+    - `retry`: the retry policy; None for no retries. Each retry also repeats the side effects of an agent's tools.
 
     A request's temperature and maximum length are passed to chat models; graphs and chains have their own settings. A
-    chat model answers a schema with structured output; any other runnable is shown the schema in the prompt. One run of
-    a graph is one call, no matter how often it calls models; all their tokens are counted.
+    schema is passed to a chat model's structured output, if supported; otherwise it is shown in the prompt. A graph's
+    run counts as one call, no matter how often the graph calls models, but all their tokens are counted.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class RunnableModel(AdaptedModel):
 
     @staticmethod
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
-        """Return the data of a structured answer, or its text; None if the chat model supports no structured output."""
+        """Return a structured answer's data, or its text; None if the chat model cannot return structured answers."""
         assert request.output is not None  # noqa: S101 - the caller has looked
         # LangChain turns the schema into a function with this name and description
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
@@ -193,7 +193,7 @@ def debate_node(
             result = await _follow(pattern.start(question_text, **options))
         else:
             result = await _durable(pattern, question_text, options.copy(), store)
-        output = result.output  # JSON data, because the graph's checkpoints contain it
+        output = result.output  # must be JSON data, because it is stored in the graph's checkpoints
         return {into: output if isinstance(output, str) else json.loads(result_text(output))}
 
     debate.__name__ = pattern.name

@@ -28,8 +28,8 @@ class LiteLLM(AdaptedModel):
 
     - `retry`: the retry policy; None for no retries. LiteLLM's retries are turned off, because every request is counted
       here.
-    - `options`: parameters for `litellm.acompletion` at each call, such as `api_key`, `api_base`, `drop_params` or
-      `mock_response`. A request's own settings take precedence.
+    - `options`: parameters passed to `litellm.acompletion` for each call, such as `api_key`, `api_base`, `drop_params`
+      or `mock_response`. A request's own settings take precedence.
 
     Tools and schemas are sent in the chat completions format, which LiteLLM translates for the provider.
     """
@@ -70,7 +70,7 @@ class LiteLLM(AdaptedModel):
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Wait for LiteLLM's callbacks when the `async with` block ends; a run enters this block for its models."""
+        """Wait for LiteLLM's callbacks at the end of the block; a run enters such a block for its models."""
         try:
             yield self
         finally:
@@ -92,7 +92,7 @@ class LiteLLM(AdaptedModel):
 
 
 async def wait_for_callbacks() -> None:
-    """Wait for the callbacks of earlier calls, which LiteLLM queues and drops if the event loop ends first.
+    """Wait for the callbacks of earlier calls, because LiteLLM drops queued callbacks when the event loop ends.
 
     The wait lasts a few seconds at most and is skipped if the task is being cancelled.
     """

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 class AgentModel(AdaptedModel):
-    """An agent of the OpenAI Agents SDK as a model, in any role: counted, limited, retried, recorded and streamed.
+    """An OpenAI Agents SDK agent usable as a model in any role: counted, limited, retried, recorded and streamed.
 
     - `agent`: the agent, with its own instructions, tools, handoffs, guardrails and model; a request's system message
-      follows its instructions. If a role has a schema, the schema is the agent's output type for the call.
+      is appended to its instructions. If a role has a schema, it becomes the agent's output type for the call.
     - `context`: the agent's context, the same for each call.
     - `run_config`: a `RunConfig`, for example for tracing; a request's settings are added to it.
     - `name`: the name in errors, events and usage; None for the agent's name.
-    - `retry`: the retry policy; None for no retries. Each retry repeats the actions of the agent's tools.
+    - `retry`: the retry policy; None for no retries. Each retry also repeats the side effects of the agent's tools.
 
-    One run of the agent is one call, no matter how often it calls its model; all its tokens are counted.
+    An agent's run counts as one call, no matter how often the agent calls its model, but all tokens are counted.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ def debate_tool(
 
 
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
-    """Return an agent output type for `schema`. The answer remains text, and is validated here like any model's."""
+    """Return an agent output type for `schema` that leaves the answer as text, to be validated like any model's."""
     from agents.agent_output import AgentOutputSchemaBase
 
     class Answer(AgentOutputSchemaBase):

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class AgentModel(AdaptedModel):
-    """A pydantic-ai agent as a model, in any role: counted, limited, retried, recorded and streamed like any other.
+    """A pydantic-ai agent usable as a model in any role: counted, limited, retried, recorded and streamed.
 
     - `agent`: the agent, with its own instructions, tools and model; a request's system message is added to its
       instructions. It must not validate outputs itself, because roles such as judges have their own schemas.
     - `deps`: the agent's dependencies, the same for each call.
     - `name`: the name in errors, events and usage; None for the agent's name.
-    - `retry`: the retry policy; None for no retries. Each retry repeats the actions of the agent's tools.
+    - `retry`: the retry policy; None for no retries. Each retry also repeats the side effects of the agent's tools.
 
-    One run of the agent is one call, no matter how often it calls its model; all its tokens are counted.
+    An agent's run counts as one call, no matter how often the agent calls its model, but all tokens are counted.
     """
 
     def __init__(

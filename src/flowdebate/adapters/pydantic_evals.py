@@ -16,8 +16,8 @@ def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, An
     """Create an evaluator whose judges `compare()` each output and the expected output, blind and in all orders.
 
     It returns the output's `share` as a score (.5 means that the output is as good as the expected one), with the
-    verdict as the reason, and the assertions `not_worse` and `same_in_all_orders`. A case without an expected output,
-    or with a blank one, is an error. `options` are `compare`'s options `judges`, `criteria`, `orders` and `store`.
+    verdict as the reason, and the assertions `not_worse` and `same_in_all_orders`. An expected output is required, and
+    neither output may be blank. `options` are `compare`'s options `judges`, `criteria`, `orders` and `store`.
     """
     check_library("comparison_evaluator()", "pydantic_evals", library="pydantic-evals", extra="pydantic-evals")
     from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext

@@ -23,10 +23,10 @@ def as_tool(
 ) -> Callable[[str], Awaitable[str]]:
     """Create an async function that runs `pattern` on a question and returns the result as text.
 
-    The function has a name (default: the pattern's), a docstring containing `description` and the argument, and
-    annotations, all for frameworks to read. The text is the output: a string unchanged, anything else as JSON. If a run
-    ends without output because it reached a limit or is waiting for a human, the text says so instead. `options` are
-    passed to `Block.run()`, the same for each call. Errors in the run are raised.
+    Frameworks can read its name (by default, the pattern's), its annotations, and its docstring with `description` and
+    the argument. A string output is returned unchanged, anything else as JSON. If a run ends without output because it
+    reached a limit or is waiting for a human, the text says so instead. `options` are passed to `Block.run()`, the same
+    for each call. Errors in the run are raised.
 
     >>> from flowdebate import generator
     >>> from flowdebate.testing import ScriptedModel

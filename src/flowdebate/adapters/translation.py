@@ -29,7 +29,7 @@ _TRANSIENT = (ConnectionError, TimeoutError)
 
 
 class AdaptedModel:
-    """Base class for other frameworks' models; `retry` is the application's policy."""
+    """Base class for other frameworks' models; `retry` is the retry policy chosen by the application."""
 
     gives_logprobs = False
 
@@ -46,9 +46,10 @@ class AdaptedModel:
 
 @contextmanager
 def framework_failures(*passed: type[Exception]) -> Iterator[None]:
-    """Convert a framework's exceptions to ModelErrors naming their class; let the library's own and `passed` through.
+    """Convert a framework's exceptions to ModelErrors; let `passed` and this library's own through.
 
-    An exception with an HTTP status (`status_code`) becomes the error for that status, such as RateLimited.
+    The error's message contains the exception's class. An exception with an HTTP status (`status_code`) becomes the
+    error for that status, such as RateLimited.
     """
     try:
         yield
@@ -111,8 +112,8 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
 def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str, Any]:
     """Return a request's settings: `temperature`, `max_tokens`, the effort, and `extra`.
 
-    `effort` is the framework's name for the effort setting. If the framework has none (None), a request with an effort
-    raises ConfigurationError.
+    `effort` is the framework's name for the effort setting. None means there is no such setting; an effort in the
+    request then raises ConfigurationError.
     """
     settings = request.settings
     if settings.effort is not None and effort is None:
@@ -129,7 +130,7 @@ def schema_prompt(schema: OutputSchema) -> str:
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
-    """Return the usage of one call. Values that are not counts are treated as unknown, as are counts that are all zero.
+    """Return the usage of one call. Values other than counts, and counts that are all zero, are treated as unknown.
 
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)

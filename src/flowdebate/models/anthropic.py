@@ -42,14 +42,14 @@ _RETRY = Retry()
 class AnthropicModel(PooledModel):
     """The Anthropic model `name`, called through the Messages API; needs `pip install "flowdebate[anthropic]"`.
 
-    - `base_url`: another endpoint that serves this API, up to and including `/v1`; None reads ANTHROPIC_BASE_URL, and
-      falls back to Anthropic itself.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown.
-    - `cache`: True marks the part of a prompt that later turns repeat, so that the provider caches it. Reading cached
-      tokens costs a tenth of the normal price; writing them costs a quarter more. False marks nothing.
+    - `base_url`: another endpoint that serves this API, up to and including `/v1`; None for the address in
+      ANTHROPIC_BASE_URL or, if that is unset, Anthropic itself.
+    - `api_key`: the key, which is never shown; None to read the environment variable `api_key_env` at each call.
+    - `cache`: whether to mark the part of a prompt that later turns repeat, so that the provider caches it. Reading
+      cached tokens costs a tenth of the normal price; writing them costs a quarter more than normal.
     - `settings`, `structured`, `default_headers`, `retry`, `transport`, `strict`, `strict_model`, `label`: see
-      `OpenAIModel`.
-      `settings.effort` makes the model think; `max_tokens` defaults to 8,192 plus an allowance for the effort.
+      `OpenAIModel`. `settings.effort` makes the model think; `max_tokens` defaults to 8,192 plus an allowance for the
+      effort.
 
     Raises ConfigurationError if the SDK is not installed.
 
@@ -186,7 +186,7 @@ def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
 Json = dict[str, Any]
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
-_ROOM = 8_192  # default maximum number of tokens in an answer, because the API requires one
+_ROOM = 8_192  # default maximum number of tokens in an answer; the API requires a limit
 _THINKING = {"low": 2_048, "medium": 8_192, "high": 24_576}  # additional tokens by effort level
 # Models that predate the effort setting and think only when given a token budget.
 _BY_BUDGET = re.compile(r"claude-(3|(haiku|sonnet|opus)-4-5|(opus|sonnet)-4(-[01])?(-\d{8})?$)")
@@ -204,7 +204,7 @@ class MessagesClient:
         await self._client.close()
 
     async def create(self, *, stream: bool = False, **parameters: object) -> object:
-        """Send a chat completion request with `marks`; return a completion or a stream."""
+        """Send a chat completion request, marked for caching according to `marks`; return a completion or a stream."""
         sent = self._request(parameters)
         create: Any = self._client.messages.create
         try:
@@ -231,7 +231,7 @@ class MessagesClient:
             parameters["model"], extra, parameters.get("max_tokens"), by_budget=parameters.get("by_budget")
         )
         sent: Json = {"model": parameters["model"], "messages": messages, "extra_body": extra, **thinking}
-        # the SDK no longer has a temperature parameter; models that reject a temperature are not sent one
+        # the SDK no longer accepts a temperature, so it is sent as an extra field, except to models that reject it
         if "temperature" in parameters:
             extra["temperature"] = parameters["temperature"]
         if (form := parameters.get("response_format", {})).get("type") == "json_schema":
@@ -252,7 +252,7 @@ class MessagesClient:
             sent["system"] = system
         if parameters["marks"] is not None:
             (system or tools or [{}])[-1].update(_MARK)
-            # the next request repeats this one in full and appends a tool result
+            # mark the whole request: the next one repeats it in full and appends a tool result
             if tools and sent["tool_choice"]["type"] != "tool":
                 messages[-1]["content"][-1].update(_MARK)
         return sent
@@ -290,7 +290,7 @@ class MessagesClient:
         return system, turns
 
     def completion(self, message: object) -> object:
-        """Convert an answer to a chat completion; return any other value unchanged, to be parsed like openai's."""
+        """Convert an answer to a chat completion. Any other value except a string is reduced to its `error`."""
         content = getattr(message, "content", None)
         if not isinstance(content, list):
             return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
@@ -399,7 +399,7 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Return the provider's reason for refusing the message; None if it gives none."""
+    """Return the provider's stated reason for a refusal; None if there is none."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None
@@ -428,7 +428,7 @@ def _usage(*reported: object) -> object:
 
 
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
-    """Configure thinking and output with enough tokens for both; remove the output configuration from `extra`.
+    """Configure thinking and output, with enough tokens for both; remove the output settings from `extra`.
 
     Models without an effort setting think within a token budget; with `by_budget`, all models do.
     """

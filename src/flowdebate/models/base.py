@@ -262,7 +262,7 @@ class Sending:
         attempt = self.attempt
         attempt.seconds = time.perf_counter() - self._since
         if len(self._attempts.made) != self._made_before:
-            # sent through a custom wrapper and already recorded by its inner model
+            # the request went through a custom wrapper, and its inner model has already recorded it
             if self._meter is not None:
                 self._meter.release(self._reserved)
             return
@@ -306,13 +306,13 @@ Flag = Literal[
     "without_temperature",
     "without_tools",
 ]
-"""Irregularity in an answer that is still usable.
+"""Irregularity in an otherwise usable answer.
 
-Possible irregularities: invalid characters were replaced, the first of several answers was used, another model
-answered, the answer was recorded for an earlier form of the request, the server counted far fewer tokens than it
-received, chat template tokens were removed from the end, thinking was removed from the text, the removed thinking had
-no opening tag, the finish reason is unknown, the server reported no token counts, or the server rejected an effort, a
-limit, a temperature or tools, and answered without them.
+Possible irregularities: invalid characters were replaced; only the first of several answers was used; another model
+answered; the answer was recorded for an earlier form of the request; the server counted far fewer tokens than it
+received; chat template tokens were removed from the end; thinking was removed from the text; the removed thinking had
+no opening tag; the finish reason is unknown; the server reported no token counts; or the request succeeded only without
+its effort, limit, temperature or tools, because the server rejected them.
 """
 
 
@@ -364,7 +364,7 @@ class ToolSpec:
 
 
 def arguments_text(arguments: str) -> str:
-    """Return a tool call's arguments as JSON, even if the model wrote nothing or null for a call without arguments."""
+    """Return a tool call's arguments as JSON; if the model wrote nothing or null, return an empty object."""
     return "{}" if arguments.strip() in ("", "null") else arguments
 
 
@@ -427,7 +427,7 @@ class ModelRequest:
 
     @property
     def characters(self) -> int:
-        """Total length of all messages in characters; an image counts as text of the same number of tokens."""
+        """Total length of all messages in characters; an image counts as much as text with as many tokens."""
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
             return messages.recorded_characters
@@ -521,10 +521,10 @@ class Model(Protocol):
 
     An optional attribute `profile` selects the default prompts: "concise" for a small model, "full" otherwise.
     `context_tokens` is the maximum number of tokens in a prompt and its answer combined, if known. A model that cannot
-    return `logprobs` sets `gives_logprobs = False`, and a model that can read images sets `takes_images = True`. `await
-    model.check_ready()`, if the model has it, is called before a run makes its first call, and raises the same errors
-    as this call would for a missing key, program or login. A model's exceptions reach the caller of the run: errors
-    from `flowdebate.errors` unchanged, all others as application errors.
+    return `logprobs` sets `gives_logprobs = False`, and a model that can read images sets `takes_images = True`. If the
+    model has an async `check_ready` method, a run awaits it before the first call; it raises the same errors as that
+    call would for a missing key, program or login. A model's exceptions reach the caller of the run: errors from
+    `flowdebate.errors` unchanged, all others as application errors.
     """
 
     @property
@@ -538,7 +538,8 @@ class Model(Protocol):
 def profile_of(model: Model) -> Profile:
     """Return the prompt profile for `model`: its `profile` attribute, or "full".
 
-    An attribute that is not a string is unrelated and is ignored. Raises ConfigurationError for an unknown profile.
+    An attribute other than a string is assumed to be unrelated, and ignored. Raises ConfigurationError for an unknown
+    profile.
     """
     profile = getattr(model, "profile", None)
     if not isinstance(profile, str):

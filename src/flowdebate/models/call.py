@@ -140,7 +140,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Return whether a model with several structured modes answered without any JSON, even after an invalid answer."""
+    """Return whether the model appears to ignore its structured mode although another mode is left to try."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -180,7 +180,7 @@ REASK = "Your answer could not be used: {problems}. Answer again with the correc
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 # Failures to retry only once: after two blank or truncated answers, more are likely, and each one is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
-# Minimum token limit to double if the request sets none.
+# Lowest limit assumed for a truncated answer if the request sets none; the retry doubles it.
 _ROOM = 4_096
 # Maximum length, in characters, of the rejected answer quoted in a retry: an endless one would not fit the context.
 _MAX_QUOTE_LENGTH = 20_000
@@ -330,8 +330,8 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
-    The text is valid Unicode, at most `request.settings.max_chars` long and free of thinking, and so is the text
-    streamed to `request.on_text`; a text answer is not blank; the `data` of a structured answer is the result of
+    The text is valid Unicode, at most `request.settings.max_chars` long and free of thinking; the same holds for the
+    text streamed to `request.on_text`. A text answer is not blank. The `data` of a structured answer is the result of
     `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
     if it has one.
 

@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-None of the eleven libraries surveyed supports asyncio, limits concurrent trials, uses a monotonic clock and ignores
-cancelled calls. The tests compare this circuit breaker with the most similar one, `pyresilience`.
+None of the eleven libraries surveyed does all of this: support asyncio, limit concurrent trials, use a monotonic clock
+and ignore cancelled calls. The tests compare this circuit breaker with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class CircuitBreaker(Wrapper):
     After the cooldown, at most `successes` calls at a time are let through. After that many successes the circuit
     closes; one failure opens it again.
 
-    Failures of the endpoint count: unreachable, connection lost, 5xx, malformed response, timeout. Rejected requests
-    (4xx, including 429), unusable answers and cancelled calls do not count. A call counts once, no matter how often
-    `inner` retries it.
+    Only failures of the endpoint count: an unreachable server, a lost connection, a 5xx status, a malformed response,
+    or a timeout. Rejected requests (4xx, including 429), unusable answers and cancelled calls do not count. A call
+    counts once, no matter how often `inner` retries it.
 
     - `clock`: a function that returns monotonic seconds; tests replace it.
     - `breaker`: a shared circuit with its own options.
@@ -258,7 +258,7 @@ class Breakers:
             return breaker
 
     def available(self, names: Iterable[str]) -> list[str]:
-        """Return the currently available names among `names`, in order."""
+        """Return the subset of `names` currently admitting calls, in order."""
         with self._lock:
             breakers = {name: self._known.get(name) for name in names}
         return [name for name, breaker in breakers.items() if breaker is None or breaker.available]

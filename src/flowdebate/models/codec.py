@@ -342,7 +342,7 @@ def reused_text(body: str) -> str:
 def edited_text(body: str, edit: object) -> str:
     """Return a `call_row` with its answer replaced by `edit`; raise ValueError if the edit is of the wrong kind.
 
-    An answer with data accepts JSON data or JSON text; any other answer accepts text.
+    A structured answer can be replaced with JSON data or JSON text, any other answer only with text.
     """
     recorded = json.loads(body)
     edited = {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.zero()), "seconds": 0.0}

@@ -17,7 +17,7 @@ from flowdebate.models.base import FinishReason, Flag
 
 Ending = Literal["stop", "tool_calls", "length", "filtered", "failed", "missing", "unknown"]
 """Meaning of a finish reason: the answer is complete, calls tools, reached a length or time limit, was stopped by a
-filter, or broke off; or the reason is missing or unknown.
+filter, or failed partway; or the reason is missing or unknown.
 """
 
 _FILTERED = (
@@ -89,7 +89,7 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
     If the reason is missing or unknown, an answer counts as truncated if it `spent` its entire token limit, and as
     complete otherwise.
 
-    Raises ContentFiltered if a filter stopped the answer, and ProviderFailed if the server broke off.
+    Raises ContentFiltered if a filter stopped the answer, and ProviderFailed if the server failed partway.
     """
     ending = ending_of(reason)
     if ending == "filtered":

@@ -83,7 +83,7 @@ def _restore(renewed: Path, source: Path) -> None:
 
 
 def isolate_codex(home: Path, models: str) -> Isolation:
-    """Give codex the user's sign-in and provider, and models without tools.
+    """Give codex the user's sign-in and provider, and a model list with all tools turned off.
 
     The model list determines which tools a model gets, regardless of options.
     """
@@ -158,11 +158,11 @@ enabled = false
 
 
 def isolate_gemini(home: Path, models: str) -> Isolation:
-    """Give gemini the user's sign-in, and settings without tools, servers, hooks, skills, agents or memory."""
+    """Give gemini the user's sign-in, and settings that turn off tools, servers, hooks, skills, agents and memory."""
     del models
     folder = gemini_folder()
     settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
-    # gemini reads only the first such file in or above the working folder; this one keeps it from reading any other
+    # gemini reads only the first .env file in or above the working folder; this one keeps it from reading any other
     keys = "".join(f"{name}={json.dumps(value)}\n" for name, value in gemini_keys().items())
     return Isolation(
         variables={"GEMINI_CLI_HOME": str(home)},
@@ -257,7 +257,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode has a provider: one with a sign-in, a configured one, or its own for the free models."""
+    """Return whether opencode has a usable provider: one signed in to, one configured, or its own for free models."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (
@@ -291,7 +291,7 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return {} if it is missing or broken, since the program reports the problem."""
+    """Parse one of the user's files; return {} if it is missing or broken, as the program itself will report."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

@@ -33,7 +33,7 @@ class _StepLimitReached(Exception):
 
 
 class Pattern(NamedTuple):
-    """A compiled `pattern`."""
+    """A regular expression compiled from a `pattern` keyword."""
 
     matches: Callable[[str], bool]
     states: int

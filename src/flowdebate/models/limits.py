@@ -91,7 +91,7 @@ class Bucket(AsyncLimiter):
 
     def seconds_until(self, amount: float) -> float:
         """Return the time in seconds until there is room for `amount`, provided nothing is added in the meantime."""
-        self.has_capacity(amount)  # this call drains the bucket up to the present
+        self.has_capacity(amount)  # called for its side effect: it drains the bucket up to now
         return max(0.0, self._level + amount - self.max_rate) * self.time_period / self.max_rate
 
     def charge(self, amount: float) -> None:
@@ -226,19 +226,19 @@ class _Gate:
 class SharedRateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds, across all processes sharing `key`.
 
-    The count is a row in the PostgreSQL database at `url` (in a table in `schema`), updated by a single statement and
-    timed by the server's clock, so the limit holds for any number of processes on any number of machines, provided
-    that they set the same options.
+    The count is kept in a table in `schema`, in the PostgreSQL database at `url`. A single statement updates it, timed
+    by the server's clock, so the limit holds for any number of processes on any number of machines, provided they all
+    set the same options.
     - `requests`: after a pause, up to `burst` of them (None means all) may be sent at once, then one every
       `per / requests` seconds. Each request reserves its slot with one query, in order of arrival. If a request is
-      cancelled or its process dies while it waits, its slot stays empty.
+      cancelled or its process dies while it waits, its slot goes unused.
     - `tokens`: charged when a request ends, as with `RateLimit`; later requests wait.
 
     If the endpoint asks one process to wait, with a `retry-after`, all processes wait, for at most an hour. The waiting
     time is recorded as the attempt's `waited`. A request whose wait would exceed the call's deadline reserves no slot
-    and immediately raises RateLimited, with `retry_after`. `key` names the count; None means the model's name. While
-    the database is unreachable, requests wait for up to `patience` seconds; after that they raise StoreError and
-    nothing is sent.
+    and immediately raises RateLimited, with `retry_after`. `key` identifies the count; None means the model's name.
+    While the database is unreachable, requests wait for up to `patience` seconds; after that they raise StoreError
+    without being sent.
 
     >>> SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", requests=500).name
     'openai/gpt-5-mini'

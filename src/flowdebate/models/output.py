@@ -111,7 +111,8 @@ class OutputSchema:
         return checked if self._unwrap is None else getattr(checked, self._unwrap)
 
 
-@lru_cache(maxsize=256)  # cached: building a model's JSON Schema takes longer than a whole debate without one
+# cached, because building a model's JSON Schema takes longer than a whole debate that needs no schema
+@lru_cache(maxsize=256)
 def _schema_of_model(model: type[BaseModel]) -> OutputSchema:
     return OutputSchema(model)
 
@@ -147,7 +148,7 @@ def _schema_of_type(spec: Any, location: str, field: str) -> OutputSchema:  # no
 
 
 class _ObjectRoot:
-    """Mixin for pydantic models whose JSON Schema has no reference at its top level."""
+    """Mixin for pydantic models that resolves a top-level reference in their JSON Schema."""
 
     @classmethod
     def model_json_schema(cls, *args: object, **options: object) -> dict[str, Any]:
@@ -155,7 +156,7 @@ class _ObjectRoot:
 
 
 def _with_object_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a `schema` consisting only of a reference with its definition, because servers require an object."""
+    """Replace a top-level reference in `schema` with its definition, because servers require an object."""
     reference = schema.get("$ref")
     definitions = dict(schema.get("$defs", {}))
     name = str(reference).removeprefix("#/$defs/")
@@ -257,7 +258,8 @@ def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str)
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
-    if {"patternProperties", "unevaluatedProperties"} <= words:  # the latter does its own matching, with backtracking
+    # `unevaluatedProperties` does its own matching, with backtracking
+    if {"patternProperties", "unevaluatedProperties"} <= words:
         problem = "cannot combine `unevaluatedProperties` with `patternProperties`"
         raise ConfigurationError(location, field, parts[0], problem)
 
@@ -277,7 +279,7 @@ def _parts_of(schema: object) -> Iterator[object]:
 def _schemas_in(
     part: object, resolver: Resolver[Any], level: int = 1
 ) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
-    """Yield each schema inside a schema with its resolver; raise RecursionError beyond the deepest level."""
+    """Yield each schema nested in `part`, with its resolver; raise RecursionError if the nesting is too deep."""
     if isinstance(part, dict):
         if level > _DEEPEST:
             raise RecursionError
@@ -288,7 +290,7 @@ def _schemas_in(
 
 
 def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[Any]:
-    """Return the resolver inside a schema: references are relative to the nearest enclosing `$id`."""
+    """Return the resolver to use inside `part`, where references are relative to the nearest enclosing `$id`."""
     from referencing.jsonschema import DRAFT202012
 
     has_id = isinstance(part.get("$id"), str)

@@ -23,10 +23,10 @@ def are_prices_known() -> bool:
 
 
 def prices_source() -> str | None:
-    """Return the source of known prices: currency, price list with version, and date; None if there is none.
+    """Describe the source of known prices: currency, price list, version and date; None if there is none.
 
-    The list itself is undated, so the start date of its newest price indicates its age. A list fetched while the
-    program runs has that day's date.
+    The list itself is undated, so the start date of its newest price indicates its age. A list downloaded while the
+    program runs is dated by its download.
     """
     if not are_prices_known():
         return None

@@ -194,7 +194,7 @@ _OPENING = ("{", "[", '"')
 # The beginning of an object, complete or broken; any other brace is part of the prose.
 _OBJECT = re.compile("\\{\\s*[\"'“\u2018]")
 # Maximum number of braces to try: a model can write any number of them, and each may take time proportional to the
-# text.
+# length of the text.
 _TRIES = 200
 _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
@@ -329,7 +329,7 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the one name in `text`, either alone or in a phrase without other content; return None without a match.
+    """Find the one name stated in `text`, ignoring filler words; return None unless there is exactly one.
 
     Spaces, hyphens, underscores and dots in a name do not matter.
 
@@ -439,7 +439,7 @@ _LINE = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})")
 _LINES = re.compile(r"(?:lines?|ln?\.?|#)?\s*(\d{1,9})\s*(?:-|to|\.\.)\s*(?:ln?\.?|#)?\s*(\d{1,9})")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+", re.MULTILINE)
 _YES = {"true": True, "yes": True, "false": False, "no": False}
-_MAX_SCALE = 10  # a number up to 10 may be out of five or ten, so it is not taken as a percentage
+_MAX_SCALE = 10  # a score up to 10 may be on a scale of 5 or 10, so it is not taken as a percentage
 
 
 @dataclass
@@ -557,7 +557,7 @@ class _Fitting:
         return self._fit_fields(value, schema)
 
     def _fit_only(self, value: object, name: str, schema: _Schema) -> object:
-        """Wrap a value in an object under its schema's only required key; return it unchanged if it does not fit."""
+        """Wrap a value in an object under `name`, the only required key; return it unchanged if it does not fit."""
         inner, _ = self._resolve(schema["properties"][name])
         if inner.get("type") != "array" and "enum" not in inner:
             return value
@@ -621,7 +621,8 @@ class _Fitting:
                 else:
                     self._note("unknown key", None)
                 continue
-            if name != key and not (key.islower() and name == to_camel(key)):  # both key styles are accepted
+            # snake_case in place of camelCase does not count as a repair
+            if name != key and not (key.islower() and name == to_camel(key)):
                 self._note("spelling of a key", None)
             if name in fields or (name != key and name in value):  # a second answer for the same field
                 if fields.get(name, value.get(name)) != part:
@@ -720,7 +721,7 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the name among `names` that matches `key` apart from case, or as a form of a choice.
+    """Find the name among `names` that `key` spells differently (case, punctuation) or expresses as in `find_choice`.
 
     Returns None unless exactly one name matches.
     """

@@ -175,7 +175,7 @@ class Notice(Recorded):
         return self
 
     def event(self) -> object:
-        """Rebuild the event; raise ValueError if the facts do not fit."""
+        """Rebuild the event; raise ValueError if `kind` is unknown or the facts do not fit it."""
         if self.kind not in _EVENTS:
             problem = f"has an unknown `kind` of event: {self.kind}"
             raise ValueError(problem)
@@ -278,7 +278,7 @@ class RecordingModel(Wrapper):
 
     Wrapped around a model with its own retries, as in `RecordingModel(OpenAIModel(…))`, it writes one line per call, no
     matter how many requests were sent. Inside a retry policy, as in `Retrying(RecordingModel(…))`, it writes one line
-    per request, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call leaves no line, unless it reached its
+    per request, to be replayed as `Retrying(ReplayModel(…))`. A cancelled call is not recorded, unless it reached its
     deadline.
 
     The file contains prompts and answers unchanged; a newly created file is readable only by its owner. API keys are
@@ -615,7 +615,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
 
 
 def read_exchanges(path: str | os.PathLike[str]) -> list[HttpExchange]:
-    """Return the HTTP exchanges in the cassette at `path`, in the order of its calls; raise BadFile if it has none."""
+    """Return the HTTP exchanges in the cassette at `path`, in call order; raise BadFile if it has none."""
     return [exchange for call in _read_cassette(str(path))[1] for exchange in call.exchanges]
 
 

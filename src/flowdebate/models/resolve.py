@@ -50,7 +50,7 @@ EACH = "each"
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """The `model` of a run, replacing all other models, created by `run(override_model=…)`."""
+    """A run's `model`, used in place of all other models; set by `run(override_model=…)`."""
 
     spec: ModelSpec
 
@@ -284,7 +284,7 @@ def explain_no_models() -> str:
 
 # timeout in seconds for all servers together: a local server either lists its models at once or not at all
 _PATIENCE = 0.2
-_MAX_LIST_SIZE = 1_000_000  # maximum size in bytes
+_MAX_LIST_SIZE = 1_000_000  # maximum size of a server's response, in bytes
 _FRESH = 60.0  # how long an answer is cached, in seconds, so that the model displayed is the one called
 # Names of models without chat support, for servers that do not report their models' capabilities.
 _NO_CHAT = re.compile(
@@ -471,7 +471,7 @@ def _recommend_sdk() -> None:
 
 
 _ALLOWED = 'must be "local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model"'
-# Makers whose models are available nowhere else, so that no local server has to be queried.
+# Makers whose models cannot run locally, so that no local server has to be queried.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),
@@ -545,7 +545,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
 
 
 def _find_by_name(name: str, models: Sequence[str]) -> list[str]:
-    """Find the server's model called `name`; otherwise return all models whose names differ only in their tags."""
+    """Find the server's model called `name`; failing that, return all models that differ only in the tag."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 

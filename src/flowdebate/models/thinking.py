@@ -239,7 +239,7 @@ class _Blocks:
             self.opening, self.name = tag, name
 
     def close(self, tag: re.Match[str], name: str) -> None:
-        """End the thought if `tag` closes one with this `name`."""
+        """End the open thought if `tag`, called `name`, closes it."""
         opening = self.opening
         if opening is None or name != self.name:
             return
@@ -257,7 +257,7 @@ class _Blocks:
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
-        """Return whether an unclosed tag opens a thought; a mere mention of a tag never comes at the beginning."""
+        """Return whether an unclosed tag opens a thought; a tag that is merely mentioned never comes first."""
         is_first = not any(map(str.strip, self.pieces)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
@@ -270,7 +270,7 @@ class _Blocks:
 
 
 def _unwrap(text: str) -> str:
-    """Remove the tags around an answer that follows a thought, along with any closing thought tags inside it."""
+    """Remove stray closing tags after a thought, and the tags around the answer that follows."""
     stray = _STRAY.match(text)
     text = text if stray is None else text[stray.end() :]
     opening = _WRAPPED.match(text)
@@ -351,7 +351,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count the share `thought / length` of the tokens as reasoning, unless the provider reports the number."""
+    """Count `thought / length` of the completion tokens as reasoning, unless the provider reports the number."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens
@@ -367,7 +367,7 @@ _THINKERS = re.compile(r"deepseek-?r1|r1-distill|qwq|thinking|reasoner|magistral
 
 
 def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> None:
-    """Record whether a model at an address has thought without an opening tag, because it may do so again."""
+    """Record whether a model at an address has sent thinking without an opening tag, because it may do so again."""
     announced = _unannounced.get((server, model), False)
     _unannounced[server, model] = announced or unannounced
     while len(_unannounced) > _REMEMBERED:
@@ -375,7 +375,7 @@ def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> N
 
 
 def may_omit_opening_tag(server: str | None, model: str) -> bool:
-    """Return whether a model at an address has previously thought without an opening tag, or is known to think."""
+    """Return whether a model at an address may omit the opening tag, judging by its record or else by its name."""
     recorded = _unannounced.get((server, model))
     return _is_thinker(model) if recorded is None else recorded
 

@@ -172,10 +172,10 @@ class Retrying(Wrapper):
 
 
 class Fallback(Wrapper):
-    """Call `models` in order, each one after the previous one's provider has failed. The name is the first model's.
+    """Call `models` in order, moving on whenever a provider fails. The name is that of the first model.
 
-    - `on`: predicate that selects the errors after which the next model is called; None for errors on the provider's
-      side. A missing key, or a mismatched script in a test, is the application's fault and is raised immediately.
+    - `on`: predicate that selects the errors after which the next model is called; None for errors caused by the
+      provider. A missing key, or a mismatched script in a test, is the application's fault and is raised immediately.
 
     Each model makes its own retries before the next one is called, unless an outer model retries the call as a whole.
     If all fail, the last error is raised, with the others attached as notes.
@@ -227,11 +227,11 @@ class Timeout(PerRequestWrapper):
 
     - `first_text`: maximum time in seconds until the first chunk of text, and `between`: maximum pause between two
       chunks. If either is set, text is streamed even without a listener; a model that cannot stream has to finish
-      within `first_text`. They apply only to text: structured answers, and requests with tools, are limited only by
+      within `first_text`. Both apply only to text: structured answers, and requests with tools, are limited only by
       `seconds`.
 
-    An answer after the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to each
-    request; the deadline of the call, `ModelSettings.timeout`, covers all of them and the waits between them.
+    A request that exceeds the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to
+    each request; the call's own deadline, `ModelSettings.timeout`, covers all requests and the waits between them.
 
     >>> Timeout("ollama/gemma3", 60, first_text=20, between=5).name
     'ollama/gemma3'

@@ -165,7 +165,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 
 def _parts() -> list[Path]:
-    """Find the parts in their packages without importing the packages, because their publisher is unknown."""
+    """Find the parts without importing their packages, because the packages' publisher is unknown."""
     parts = []
     for number in range(1, _PARTS + 1):
         spec = importlib.util.find_spec(_package(number))

@@ -43,10 +43,10 @@ _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead e
 
 
 class LocalModel(PooledModel):
-    """A GGUF model run by llama.cpp. The engine starts at the first call and ends with the process.
+    """A GGUF model run by llama.cpp. The engine starts on the first call and exits with the process.
 
-    - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if that is unset, the model in the extra
-      `local-model`.
+    - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if that is unset, the model from the
+      `local-model` extra.
     - `settings`: defaults for settings the request leaves open; all other settings are preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
@@ -191,8 +191,8 @@ def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
     """Escape control tokens in messages, and limit the length of strings in the schema.
 
     llama.cpp obeys control tokens anywhere, so a tool's result or an old message could end its own message and begin a
-    system message. In user messages, only the listed tokens are escaped: arguments were already escaped when the
-    message was rendered, and material should stay unchanged.
+    system message. In user messages, only known tokens (`flowdebate._util.control_tokens`) are escaped: arguments were
+    already escaped when the message was rendered, and material should stay unchanged.
     """
     messages = [
         {**message, "content": without_control_tokens(message["content"], listed=message.get("role") == "user")}

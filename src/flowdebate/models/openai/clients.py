@@ -96,7 +96,7 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop (several if the endpoint has moved), and the number of their users."""
+    """A model's clients in one event loop, more than one if the endpoint has moved, and the number of their users."""
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)
@@ -106,8 +106,8 @@ class Clients:
     """A model's clients.
 
     `keep_open` keeps connections open inside its block; there, `client` returns the running loop's client. Models with
-    the same endpoint share a client; event loops, and therefore threads, do not. Clients belong to the library `sdk`
-    and are created by `connect`, which defaults to openai's.
+    the same endpoint share a client; event loops, and therefore threads, do not. `sdk` is the client library, and
+    `connect` creates its clients (openai's by default).
     """
 
     def __init__(
@@ -220,7 +220,7 @@ def _check_proxies() -> None:
 
 @lru_cache(maxsize=8)
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Load the trusted certificates specified by environment variables, which is slow.
+    """Load the trusted certificates specified by environment variables; this is slow.
 
     Raises ConfigurationError, naming the variable, if they cannot be read.
     """
@@ -244,7 +244,7 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
 
 
 def warm_up(library: str = "aiohttp") -> None:
-    """Import the modules needed for a first call through `library` ahead of time, because importing them is slow."""
+    """Import the modules behind `library` before the first call, because importing them is slow."""
     if library == "aiohttp":
         import flowdebate.models.openai.http
     else:
@@ -259,7 +259,7 @@ async def load(function: Callable[..., object], *arguments: object) -> None:
 
 
 class PooledModel:
-    """Base class for models with `Clients`. Runs keep connections open; `async with model:` keeps them open longer."""
+    """Base class for models with `Clients`. A run keeps connections open; `async with model:` does so across runs."""
 
     tells_attempts = True
     """True, because the model records its own attempts."""
@@ -313,7 +313,7 @@ class PooledModel:
         return response
 
     async def check_ready(self) -> None:
-        """Raise the error that a first call would raise if the key is missing or real models are forbidden."""
+        """Raise the same error as a first call would if the key is missing or real models are forbidden."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         self._endpoint()
 

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlencod
 from flowdebate._text import hide_credentials
 from flowdebate.errors import AuthenticationFailed, ConfigurationError
 
-NO_KEY = "no-key"  # sent to servers without keys, because the header must not be empty
+NO_KEY = "no-key"  # sent to servers that need no key, because the header must not be empty
 
 ADDRESS = "must begin with http:// or https:// and name a server"
 
@@ -23,7 +23,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A server, parsed from an address by `Endpoint.of`: user and password become a header; the query is split off."""
+    """Server to connect to. `Endpoint.of` splits the query off an address and turns user and password into a header."""
 
     base_url: str
     api_key: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""Original messages with tool calls, whose reasoning and signatures servers require along with tool results.
+"""Original messages with tool calls: servers require their reasoning and signatures along with tool results.
 
 The fields differ between servers, so messages are kept in full, and streamed chunks are merged.
 """

@@ -64,20 +64,20 @@ _RETRY = Retry()
 class OpenAIModel(PooledModel):
     """The model `name` on an OpenAI-compatible server.
 
-    - `base_url`: the endpoint, up to and including `/v1`; None reads OPENAI_BASE_URL, and falls back to OpenAI itself.
-      Any user and password in it are sent as basic authentication, and its query with each request. None of them
-      is ever shown.
-    - `api_key`: None reads the environment variable `api_key_env` at each call. The key is never shown. If the address
-      belongs to another provider, that provider's variable is read instead.
+    - `base_url`: the endpoint, up to and including `/v1`; None for the address in OPENAI_BASE_URL or, if that is unset,
+      OpenAI itself. A user and password in the address are sent as basic authentication, and a query is sent with each
+      request. None of these is ever shown.
+    - `api_key`: the key, which is never shown; None to read the environment variable `api_key_env` at each call. If the
+      address belongs to another provider, that provider's variable is read instead.
     - `default_headers`: additional headers for each request. Keys and tokens in them are never shown.
-    - `settings`: defaults for settings the request leaves open; of two deadlines the shorter one applies, and an
-      unset timeout is ignored.
+    - `settings`: defaults for settings the request leaves open; the shorter of two timeouts applies, and an unset one
+      is ignored.
     - `structured`: the first structured mode to try; "json_schema" constrains the model on capable servers. If the
       server refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
-      `asked_as` names the mode. All later calls in this process to the same model at this address try a refused or
+      `asked_as` states the mode. All later calls in this process to the same model at this address try a refused or
       ignored mode last. Other refused parts of a request are omitted in the same way.
-    - `tools_with_schema`: False for servers that do not support tools and a response format in one request. The
-      tools are then offered first, and once the model stops calling them, the structured answer is requested.
+    - `tools_with_schema`: False for servers that do not support tools and a response format in one request. The tools
+      are then offered first, and once the model stops calling them, the structured answer is requested.
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
       servers without one.
     - `images`: whether the model can read images; None means yes, unless the model's name marks it as text-only.
@@ -87,9 +87,9 @@ class OpenAIModel(PooledModel):
       always used behind proxies.
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you close it. Its own retries are turned off in favor of `retry`. It does not limit the size of
-      bodies.
-    - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise they
-      are omitted, and the answer has a flag such as `without_temperature`.
+      response bodies.
+    - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise
+      whatever it refuses is omitted, and the answer has a flag such as `without_temperature`.
     - `strict_model`: True to reject an answer from a model with another name (MalformedResponse); otherwise such an
       answer has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and
       "gpt-4o-2024-08-06".
@@ -280,7 +280,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """Client combined with a dialect; raises FlowDebateError, and exceptions from `on_text`."""
+    """Client combined with a dialect. It raises only FlowDebateErrors, and exceptions from `on_text`."""
 
     dialect: Dialect
     client: AsyncOpenAI | Any
@@ -405,7 +405,7 @@ class Chat:
         *,
         modes: Sequence[StructuredMode] = (),
     ) -> tuple[Form, Any, ModelResponse]:
-        """Request an answer in an accepted form; return the form, openai's completion and the response.
+        """Request an answer in a form the server accepts; return the form, openai's completion and the response.
 
         The completion is None for a streamed answer.
         """

@@ -1,4 +1,4 @@
-"""Optional parts of a request, which servers refuse in different words, and what has been learned about each server.
+"""Optional parts of a request, how servers refuse them, and what has been learned about each server.
 
 A refused request is sent again with fewer of its optional parts until the server answers. Refusals are worded in too
 many ways to list, so their wording only determines which part to omit first.
@@ -74,7 +74,7 @@ def _rename_limit(parameters: Parameters) -> Parameters:
 
 
 def _leave_out_tools(parameters: Parameters) -> Parameters:
-    # a forced tool call is the structured answer itself
+    # a forced tool call cannot be dropped, because it is the structured answer itself
     return parameters if "tool_choice" in parameters else _leave_out("tools")(parameters)
 
 
@@ -127,7 +127,7 @@ _PLAIN_CALL = ("id", "type", "function")
 
 
 def _leave_out_history(parameters: Parameters) -> Parameters:
-    """Remove from messages with tool calls any fields added by other servers."""
+    """Remove fields added by other servers from messages with tool calls."""
     messages = list(map(_without_additions, parameters["messages"]))
     return parameters if messages == parameters["messages"] else {**parameters, "messages": messages}
 
@@ -273,8 +273,8 @@ class Negotiation:
     - `parts`: the parts that may be removed.
     - `model`: the model's name; it is ignored where it appears in refusals.
 
-    A step that does not change the refusal is undone before the next one. If no single step helps, the last form has no
-    optional parts.
+    A step that does not change the refusal is undone before the next one. If no single step helps, the last form tried
+    omits all optional parts.
     """
 
     def __init__(

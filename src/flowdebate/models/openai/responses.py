@@ -74,7 +74,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
 def parameters_of(
     output: OutputSchema, *, mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the part of a request that demands `output` in `mode`, offering `tools` as an alternative."""
+    """Build the request parameters that demand `output` in `mode`, offering `tools` as an alternative."""
     written: dict[str, Any] = {"messages": list(messages)}
     if tools:
         written |= {"tools": list(tools), "tool_choice": "auto"}
