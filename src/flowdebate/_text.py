@@ -208,7 +208,7 @@ def problems_of(
 
 
 def describe_problem(item: Mapping[str, Any], *, got: bool = True, show: Callable[[object], str] = typed) -> str:
-    """Describe one of pydantic's errors in plain language; with `got`, end with the invalid value."""
+    """Describe a pydantic error in plain language; with `got`, append the invalid value."""
     problem = rephrase_problem(str(item["msg"]))
     is_told = item["type"] in _WITHOUT_VALUE or (item["type"] == "value_error" and not isinstance(item["input"], str))
     return problem if is_told or not got else f"{problem} (got {show(item.get('input'))})"
@@ -224,7 +224,7 @@ _WITHOUT_VALUE = {
     "too_short",
     "string_too_short",
 }
-"""Types of errors whose value is missing, long, or uninformative."""
+"""Types of pydantic errors whose value is not shown, because it is missing, long, or uninformative."""
 _BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
 _PYDANTIC = tuple(
     (re.compile(pattern), words)
@@ -264,7 +264,7 @@ _LITERAL, _QUOTED = re.compile(r"'([^'\s]+)'"), re.compile(r"'([^']+)'")
 
 
 def rephrase_problem(problem: str) -> str:
-    """Describe what is wrong with a field in an answer, in plain language instead of pydantic's.
+    """Rephrase a pydantic error message in plain language.
 
     >>> rephrase_problem("Field required"), rephrase_problem("Input should be 'cap' or 'free'")
     ('is missing', 'must be cap or free')
@@ -311,7 +311,7 @@ def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff:
 
 
 def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
-    """Describe an invalid choice for a field, and suggest the most likely one or, if there is none, list them all.
+    """Describe an invalid choice for a field, suggesting the most similar choice or else listing all choices.
 
     >>> unknown_choice("`pattern`", "debte", ["council", "debate"])
     '`pattern` is unknown: debte. Did you mean debate?'
@@ -327,7 +327,7 @@ def unknown_choice(field: str, value: object, choices: Iterable[str]) -> str:
 
 
 def missing_column(column: str, columns: Sequence[str]) -> str:
-    """Describe a missing table column, and suggest the most likely one or, if there is none, list them all.
+    """Describe a missing table column, suggesting the most similar column or else listing all columns.
 
     >>> missing_column("question", ["Qestion", "truth"]), missing_column("truth", ["a", "b"])
     ('there is no column `question`. Did you mean `Qestion`?', 'there is no column `truth`; columns: `a`, `b`')

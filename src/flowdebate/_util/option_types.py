@@ -45,7 +45,7 @@ def explained(problem: str | Callable[[object], str]) -> WrapValidator:
 
 
 def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_problem`
-    """Explain rejected numbers by stating the type's limits."""
+    """Report invalid numbers by stating the type's limits."""
     return explained(partial(number_problem, **limits))
 
 

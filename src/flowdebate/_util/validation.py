@@ -149,7 +149,7 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
 
 def is_number(value: object, *, maximum: float = float_info.max) -> bool:
-    """Return whether `value` is a number > 0 and <= `maximum`, and not NaN or an integer too large for a float."""
+    """Return whether `value` is a number above 0 and at most `maximum`, excluding integers too large for a float."""
     return not number_problem(value, above=0, maximum=maximum)
 
 

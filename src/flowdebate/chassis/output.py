@@ -137,7 +137,7 @@ class PatternOutput(WireModel):
 
     @property
     def incomplete(self) -> str | None:
-        """First line of every answer if speakers are missing, stating the reasons; None if all speakers spoke."""
+        """Line added above every answer if speakers are missing, with the reasons; None if everyone spoke."""
         return missing_line(self.losses)
 
     @property
@@ -151,7 +151,7 @@ class PatternOutput(WireModel):
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
-        """List remarks on identical contributions to the transcript, ignoring short ones."""
+        """Report contributions that occur more than once in the transcript, ignoring short ones."""
         # check only the transcript: an unchanged revision is not a repetition
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
@@ -202,7 +202,7 @@ OutputT = TypeVar("OutputT", bound=PatternOutput)
 
 
 def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa: ANN401 - what a schema says
-    """Add the line about missing speakers above a text answer; return any other answer unchanged."""
+    """Add the line about missing speakers above an answer that is text; return any other answer unchanged."""
     line = missing_line(losses)
     if line is None or not isinstance(answer, str) or answer.startswith(line):
         return answer

@@ -46,7 +46,7 @@ class LabelParser:
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> LabelParser:
-        """Create the parser for answers from `member` of `roster`."""
+        """Create the parser for the answers of one `member` of the `roster`."""
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),

@@ -386,7 +386,7 @@ def deciding_block(  # noqa: PLR0913 - what a block is made of
     intent: str = "intent/synthesize",
     visibility: Visibility = SHOWN,
 ) -> Generator[Any]:
-    """Create the default block for a role that reads the transcript to decide, summarize or deliver."""
+    """Create the default block for a role that reads the contributions, such as a moderator, referee or synthesizer."""
     prompt = RolePrompt(profiles, options, template=template, intent=intent, location=name)
     return generator(
         name=name,

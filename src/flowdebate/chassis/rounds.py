@@ -195,7 +195,7 @@ class RoundOfTurns(Block[Any, None]):
     """A round's turns, in `turn_order`.
 
     Simultaneous speakers see the transcript as it was at the beginning of the round. A failure is raised only after all
-    of them have finished, because the other answers are paid for and recorded by a stored run.
+    of them have finished, because the other answers have been paid for, and a stored run records them.
     """
 
     def __init__(

@@ -147,7 +147,7 @@ class PatternSpec(Generic[OptionsT]):
 EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
-"""Default for `many_rounds`: in measurements, debaters tended to agree after this many rounds."""
+"""Default for `many_rounds`: measurements showed debaters tending to agree after this many rounds."""
 
 
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
@@ -241,7 +241,7 @@ class Loop(Generic[OptionsT]):
     name: str
     location: str
     options: OptionsT
-    """The application's options; `model` applies to all roles and speakers without their own model."""
+    """The application's options; `model` applies to all roles and speakers that have no model of their own."""
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, with the models assigned to them."""
     models: Mapping[str, Model | str]
@@ -252,9 +252,9 @@ class Loop(Generic[OptionsT]):
     owns_transcript: bool
     collection_id: str
     failures: FailurePolicy
-    """Reaction to provider failures of speakers."""
+    """Reaction to failures of the speakers' providers."""
     judge_failures: FailurePolicy
-    """Reaction to provider failures of judges; by default, the run continues."""
+    """Reaction to failures of the judges' providers; by default, the run continues."""
     material: Material | None
     """The sources; None if there are none."""
     window: Window | None
@@ -447,7 +447,7 @@ class Loop(Generic[OptionsT]):
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
-        # a fallback has the member's options except the model, but a custom block has no such options
+        # a fallback has the member's options except for its model, but a custom block has no such options
         field, model = f"block of {member.name!r}", self.failures.stand_in
         if is_custom(member.block):
             block = self.custom_speaker(member, answer)
@@ -529,9 +529,10 @@ class Loop(Generic[OptionsT]):
     def guard(
         self, role: Role, block: Block[Any, Any], heard: Callable[[Context], bool] = has_contributions
     ) -> Block[Any, Any]:
-        """Apply the time limit and the failure policy for `role` to `block`, which decides about the `heard` answers.
+        """Apply the time limit and the failure policy for `role` to its `block`.
 
-        The result is `MISSING` if there is nothing to decide about, or after a tolerated provider failure.
+        The result is `MISSING` if nothing was `heard` that the role could decide about, or after a tolerated provider
+        failure.
         """
         name = role.acts_as or role.name
 

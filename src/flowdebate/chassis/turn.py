@@ -299,7 +299,7 @@ class WithFallback(Wrapped):
 
 
 class SkipIfSilent(Wrapped):
-    """Block that runs `inner`, the block of a role that decides about contributions.
+    """Block that runs `inner` unless there are no contributions to decide about.
 
     If nothing was `heard`, the role is skipped and the result is `MISSING`, as after a failure.
     """

@@ -159,7 +159,7 @@ def comes_last(source: Source) -> bool:
 
 
 def _fold(text: str) -> tuple[str, str | None]:
-    """Cut a diff after its first changed lines; return the rest, and a note stating how many lines were cut."""
+    """Cut a diff after its first changed lines; return its beginning, and a note stating how many lines were cut."""
     lines = text.split("\n")
     begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]

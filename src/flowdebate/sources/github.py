@@ -139,7 +139,7 @@ class GitHub:
     """Client for a single repository; use it in a `with` statement.
 
     Every method raises `BadFile` with GitHub's message if GitHub refuses a request. A request that hits a rate limit is
-    retried as soon as GitHub allows it, if the wait is at most five minutes.
+    retried as soon as GitHub allows, provided the wait is at most five minutes.
     """
 
     def __init__(self, repository: str, *, token: str | None, api: str = API) -> None:

@@ -24,7 +24,7 @@ _NAMES = (
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks", "*.jceks", "*.bks", "*.keystore", "*.keytab", "*.kdbx"),
     *("*.kdb", "*.ovpn", "*.mobileprovision", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*[_-]key.json"),
     *("*firebase-adminsdk*.json", "service[_-]account*.json", "krb5cc_*"),
-    # credentials of programs
+    # program credentials
     *(".netrc", "_netrc", ".authinfo*", ".npmrc", ".yarnrc*", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".boto"),
     *(".git-credentials", ".gitconfig", "credentials", "credentials.*", "*credentials.json", "auth.json", ".dockercfg"),
     *(".dockerconfigjson", ".s3cfg", ".vault-token", "*kubeconfig*", "kube.y*ml", "rclone.conf", "ngrok.yml"),

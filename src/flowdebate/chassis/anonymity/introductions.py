@@ -254,7 +254,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
             direct = direct and _BEHIND_TOPIC.match(low, name.end(), end) is not None
         elif kind == "role":
             direct = direct and low[name.end() : name.end() + 2].lstrip()[:1] in (",", "(")
-        # words following a name do not turn "as" into an introduction
+        # after "as", look only before the name: the words following it do not make "as" an introduction
         states_maker = (
             _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
         )
