@@ -63,8 +63,8 @@ class PairedComparison(WireModel):
     """Numbers of correct answers, by the debate and by the baseline."""
     better: int
     worse: int
-    """Numbers of discordant pairs: questions on which the debate scored higher than the baseline, and on which it
-    scored lower.
+    """Numbers of discordant pairs: questions on which the debate scored higher (`better`) or lower (`worse`) than the
+    baseline.
     """
     difference: float
     low: float

@@ -24,7 +24,7 @@ _WHERE = "dynamics()"
 
 
 class Dynamics(InNotebooks, WireModel):
-    """Changes of answers during runs.
+    """Changes in answers during runs.
 
     Intervals account for the fact that voices in the same run are not independent.
     """
@@ -33,7 +33,7 @@ class Dynamics(InNotebooks, WireModel):
     changed: Figure | None
     """Share of voices whose first and last answers differ; None if no voice answered twice."""
     adopted: Figure | None
-    """Share of contradicted voices that later adopted the first answer of a voice that contradicted them."""
+    """Among voices that first disagreed with another voice, the share that switched to that voice's first answer."""
     first_right: Figure | None
     """Share of voices whose first answer is correct; None, like all fields below, if no truth is known."""
     last_right: Figure | None
@@ -47,18 +47,18 @@ class Dynamics(InNotebooks, WireModel):
 
     @property
     def oracle_gap(self) -> float | None:
-        """Accuracy to be gained by always choosing the best of all answers; None if no truth is known."""
+        """Accuracy that choosing the best of all answers every time would add; None if no truth is known."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )
 
 
 def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
-    """Extract the courses from a run's raw output (`result.raw`, or an item of a batch); return [] if there are none.
+    """Extract the answer courses from a raw output (`result.raw`, or an item of a batch); return [] if it has none.
 
-    Voices are the agents in a consensus, the moderator in a deliberation (by decision), and the judge in a debate (by
-    ballot, in view order). A review has one course per finding, with the answers "confirm" and "refute". `truth` is the
-    correct answer for all courses.
+    In a consensus, every agent is a voice. In a deliberation, the only voice is the moderator, with an answer per
+    decision. In a debate, every judging model is a voice, with an answer per ballot, in view order. A review has one
+    course per finding, with the answers "confirm" and "refute". `truth` is the correct answer for all courses.
     """
     return [
         AnswerCourse(voices=voices, outcome=outcome, truth=truth, cluster=cluster)
@@ -71,7 +71,7 @@ def dynamics(
 ) -> Dynamics:
     """Measure how the answers in `courses` changed.
 
-    `same` decides whether two answers are the same; by default, they are if they consist of the same words (see
+    `same` decides whether two answers are the same; the default compares their words (see
     `flowdebate.measures.same_answer`). A missing answer differs from all others and counts as wrong. Raise
     ConfigurationError if there are no courses.
 
@@ -104,7 +104,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield the results where the truth is known: first and last answers, outcomes, and all intermediate answers."""
+    """Yield whether first answers, last answers, the outcome, and any answer at all match the truth, if known."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

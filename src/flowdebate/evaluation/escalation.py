@@ -1,4 +1,4 @@
-"""Comparison of an escalation with always running its most thorough step, on the same questions with known answers."""
+"""Comparison of an escalation with an unconditional run of its most thorough step, on questions with known answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class EscalationReport(WireModel):
     """The escalation's accuracy minus the alternative's, with Newcombe's interval for paired proportions."""
     better: int
     worse: int
-    """Numbers of questions answered correctly by only the escalation and by only the alternative."""
+    """Numbers of questions answered correctly by the escalation alone (`better`) or by the alternative
+    alone (`worse`).
+    """
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
@@ -70,7 +72,7 @@ class EscalationReport(WireModel):
     tokens_ratio: Figure | None
     """The escalation's tokens as a share of the alternative's; None if unknown."""
     steps: list[DecidedStep]
-    """Results by deciding step, in order."""
+    """Results for the questions that each step decided, in step order."""
 
     @property
     def summary(self) -> str:
@@ -124,8 +126,8 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     - `truth`, `question`: a row key, or a function of the row, for the correct answer and the question.
     - `answer`: function that reads the answer from a raw output; None for the winner of a debate, or the output's
       `answer`.
-    - `right`: function that takes an answer and the truth, and returns whether the answer is correct; None to compare
-      words.
+    - `right`: function that takes an answer and the truth, and returns whether the answer is correct; None compares
+      the words of both, ignoring case.
     - `cluster`: a row key, or a function of the row, for a group of dependent rows; None if rows are independent.
 
     `options` are passed to `Block.batch`. Both blocks run with the same seeds. A failed run counts as wrong. Needs
@@ -149,7 +151,7 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
 
 
 def answer_of(output: object) -> object:
-    """Return the answer in a raw output: the winner of a debate, or its `answer`."""
+    """Return the answer in a raw output: a debate's winner, or the `answer` of any other output."""
     inner = getattr(output, "output", output)
     verdict = getattr(inner, "verdict", None)
     return getattr(output, "answer", output) if verdict is None else getattr(verdict, "winner", None)

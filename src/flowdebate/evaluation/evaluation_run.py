@@ -115,7 +115,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
         factory = deal_positions
 
-    # A block created for a row has no stored plan.
+    # A block built for a single row has no plan to store with its run.
     first, pattern_of_row = (
         (factory, None) if isinstance(factory, Block) else (factory(rows[0]), lambda row: (factory(row), None))
     )

@@ -66,7 +66,7 @@ class PlaceWins:
     """Arrangements in the sample: orders of sides, or assignments of labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
-    """True if the item was judged in an order and its reverse; then only a reversal is a valid permutation."""
+    """True if the item was judged in an order and its reverse; the only valid permutation is then a reversal."""
 
     def add(self, place: int, arrangement: tuple[str, ...]) -> None:
         """Add a win for a place."""
@@ -192,15 +192,15 @@ class CountedJudges:
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     """Each side's share minus its share in an even verdict, keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Distances of the right side's share from 1, for items whose right side is known, keyed by pair of models."""
+    """Distances of the correct side's share from 1, for items whose correct side is known, keyed by pair of models."""
     is_known: bool = False
-    """True if the right side of any item is known."""
+    """True if the correct side of any item is known."""
     items: int = 0
     distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
-        """Count items, each given as its ballots, its sides in speaking order, and its right side."""
+        """Count items, each given as its ballots, its sides in speaking order, and its correct side."""
         by_item: dict[Hashable, ItemCounts] = {}
         judges = cls(all=CountedItems(by_item), distinct_counts=by_item)
         for ballots, spoke, right in items:
@@ -336,11 +336,11 @@ def audit(
     truth: Sequence[str | None] | None = None,
     spoken: Spoken = None,
 ) -> JudgeAudit:
-    """Audit the judges of `items`, each given as all ballots on one transcript, or of a ballot file.
+    """Audit the judges in a ballot file or in `items`, each of which consists of all ballots on one transcript.
 
-    - `truth`: the right side of each item, or None; only used for the correlation between models.
-    - `spoken`: the sides of each item in the last round's speaking order, or None. Judge views do not change this
-      order; its last speaker was able to respond to everyone else.
+    - `truth`: the correct side of each item, or None; only used for the correlation between models.
+    - `spoken`: the sides of each item in the last round's speaking order, or None. This order is the same in every
+      view; its last speaker was able to respond to everyone else.
 
     The order of items, and of ballots within an item, does not matter. Contradictory ballots are counted as `unusable`
     and otherwise ignored. Raise ConfigurationError if `truth` or `spoken` differs in length from `items`.
@@ -367,12 +367,12 @@ def full_audit(
 ) -> JudgeAudit:
     """Run `audit(items, …)` with p-values and 95% intervals, which are reproducible for the same `seed`. Needs scipy.
 
-    Two places are tested by the exact sign-flip test over items, applied to the difference between their wins in each
-    item (with one ballot per item, this is the exact binomial test). More places are tested by a permutation test that
-    rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by Holm's method
-    for the number of tests in the audit. Intervals are Clopper and Pearson's if each item is a single yes or no;
-    otherwise they come from `resamples` bootstrap samples of items (BCa). With 0 resamples there are no intervals, and
-    there are p-values only for two places.
+    Two places are compared by an exact sign-flip test over items, applied to the difference between their wins on each
+    item (with one ballot per item, this is the exact binomial test). More places are compared by a permutation test
+    that rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by Holm's
+    method for the number of tests in the audit. Confidence intervals are Clopper-Pearson intervals if each item is a
+    single yes or no; otherwise they are BCa intervals from `resamples` bootstrap samples of items. With 0 resamples
+    there are no intervals, and there are p-values only for two places.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)
@@ -484,7 +484,7 @@ def _figures(items: CountedItems, resampling: Resampling | None) -> dict[str, An
         values, numbers = items.terms(name)
         if numbers:
             n, minimum = sum(numbers), _MINIMA.get(name, 0.0)
-            alone = minimum is None and len(values) == 1  # a single item says nothing about others
+            alone = minimum is None and len(values) == 1  # no interval: a single item says nothing about others
             low, high = _interval(values, numbers, None if alone else resampling, minimum=minimum)
             figures[name] = Figure(value=math.fsum(values) / n, n=n, low=low, high=high)
     return {
@@ -604,7 +604,7 @@ def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
 def _interval(
     values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """Compute the 95% interval of a ratio of two sums over items; return no interval if there are no resamples."""
+    """Compute the 95% confidence interval for a ratio of two sums over items, or (None, None) without resamples."""
     if resampling is None or not resampling.resamples:
         return None, None
     return resampling.interval(values, numbers, minimum=minimum)
@@ -674,7 +674,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centered: bool) -> float | None:
-    """Compute Pearson's correlation, about 0 if the points are `centered`; return None if a variable is constant."""
+    """Compute Pearson's correlation, or None if a variable is constant; `centered` points are taken to have mean 0."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centered else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

@@ -115,14 +115,15 @@ class JudgeQuality(InNotebooks, WireModel):
     ece: Figure
     """Expected calibration error, the mean difference between the judge's confidence and accuracy.
 
-    It has no interval: chance can only increase it, so a resampled interval would exclude a perfect judge.
+    It has no interval: sampling noise biases it upward, so a bootstrap interval would exclude 0 even for a perfectly
+    calibrated judge.
     """
     ece_calibrated: Figure
-    """Calibration error expected from a perfectly calibrated judge with the same shares, as its mean and the range of
-    the middle 95% (or another `confidence`).
+    """Calibration error expected from a perfectly calibrated judge with the same shares: its mean, and the bounds of
+    the central 95% (or another `confidence`).
     """
     ece_p: float
-    """Probability that a perfectly calibrated judge's error would be at least as large."""
+    """P-value: the probability that a perfectly calibrated judge's calibration error would be at least this large."""
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
@@ -134,7 +135,7 @@ def judged_items(
 ) -> list[JudgedItem]:
     """Extract the items of an audit whose truth is known, each with the joint decision from all its ballots.
 
-    `by` is the decision rule; None means log-odds for letters, and otherwise the mean.
+    `by` is the decision rule; None means log-odds for letter ballots and the mean for all others.
     """
     judged = []
     for item in items:
@@ -221,7 +222,7 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bootstrap:
-    """Bootstrap samples as item indexes, with the confidence level for their intervals."""
+    """Bootstrap samples, given as item indexes, and the confidence level of their intervals."""
 
     samples: Sequence[Sequence[int]]
     confidence: float
@@ -326,14 +327,14 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return how far each side is behind the leading one, as a log distance; never positive."""
+    """Return the logarithm of each side's share relative to the leading side's share; never positive."""
     logs = {side: log(max(share, _MIN_PROBABILITY)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss at a given slope; each item has the log distances of its truth and of all its sides."""
+    """Compute the mean log-loss at a given slope; each item has the log shares of its truth and of all sides."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 

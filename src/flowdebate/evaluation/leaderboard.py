@@ -36,11 +36,11 @@ class RankedModel(WireModel):
     """Strength in log-odds, with a mean of 0 over all models; None for an unranked model."""
     low: float | None
     high: float | None
-    """Bounds of the 95% interval; None if there is no interval."""
+    """Bounds of the 95% confidence interval; None if there is no interval."""
 
 
 class RankedJudge(WireModel):
-    """A judge's record, including influences other than the arguments."""
+    """A judge's record, including how reading order and speaking order influence it."""
 
     judge: str
     debates: int

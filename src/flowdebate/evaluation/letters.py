@@ -1,4 +1,4 @@
-"""Fitting of a letter judge to its verdicts: its length bias, and the lead required for a winner."""
+"""Calibration of a letter judge from its verdicts: its length bias, and the lead required for a winner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 from flowdebate.errors import ConfigurationError
 from flowdebate.patterns.debate.judging.ballots import Judging, LetterFit, balanced, leads_of
 
-_MIN_KNOWN, _MIN_EQUAL = 10, 20  # minimum number of pairs needed for a 95% quantile
+_MIN_KNOWN, _MIN_EQUAL = 10, 20  # minimum numbers of pairs in which one side is better, and of pairs of equal sides
 _TWO = 2
 
 
@@ -19,9 +19,9 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
     Pass each verdict as `verdict.judging`, along with the stance of the side that is better by construction, or None if
     both sides are equally good. Length bias is fitted by least squares to all pairs: a better side has a constant lead,
     equal sides have a lead of 0, and both leads grow with the logarithm of the ratio of the sides' lengths.
-    `min_log_odds` is the length-corrected lead that a further equal pair exceeds with a probability of at most 5%: the
-    ceil(.95 (n + 1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs with a better side or 20 equal
-    pairs, for sides of equal length, or for other kinds of ballots.
+    `min_log_odds` is the length-corrected lead that another pair of equal sides exceeds with a probability of at most
+    5%: the ceil(.95 (n + 1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs in which one side is
+    better, for fewer than 20 pairs of equal sides, for sides of equal length, or for other kinds of ballots.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []
@@ -42,7 +42,8 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
             f"and at least {_MIN_EQUAL} without one"
         )
         raise ConfigurationError("fit_letters()", "judged", counts, problem)
-    means = [fmean(values) for values in zip(*points, strict=True)]  # for equal sides, the direction is arbitrary
+    # the order of two equal sides is arbitrary, so those pairs are not centered
+    means = [fmean(values) for values in zip(*points, strict=True)]
     pairs = [(ratio - means[0], lead - means[1]) for ratio, lead in points] + equal
     slope = sum(ratio * lead for ratio, lead in pairs) / sum(ratio * ratio for ratio, _ in pairs)
     residuals = sorted(abs(lead - slope * ratio) for ratio, lead in equal)

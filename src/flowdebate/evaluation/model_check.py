@@ -372,7 +372,8 @@ class ModelCheck:
                 "moderator": True,
                 "judge": JudgeOptions(schedule="swap"),
             },
-            "council": {"members": members, "max_concurrency": 1},  # a recording replays its answers in order
+            # one call at a time, because a recording replays its answers in order
+            "council": {"members": members, "max_concurrency": 1},
             "review": {"reviewers": members[:1], "merger": False, "sources": _FILE},
         }
         subject = "What is wrong?" if name == "review" else "Trams or buses? Use one sentence, please."
@@ -458,7 +459,7 @@ class ModelCheck:
         dropped = self._learned.dropped
         for part in _PARTS:
             if part.key == "stream_options" and "stream" in dropped:
-                continue  # reported under streaming
+                continue  # the row for streaming reports this
             refused = [refuses for body, refuses in sent if part.is_in(body)]
             if part.key in dropped or (refused and all(refused)):
                 detail = self._refusal_of(part.is_in)
@@ -485,7 +486,7 @@ class ModelCheck:
         return ""
 
     def _mode_rows(self) -> Iterator[CheckRow]:
-        # If a model does not list its modes, use the modes of its requests.
+        # If a model does not list its modes, use the modes that were requested.
         for mode in self._modes or dict.fromkeys(attempt.asked_as for attempt in self._attempts("structured")):
             row = CheckRow(group="structured answers", name=mode or "in its own way", outcome="works")
             sent = [
@@ -608,7 +609,7 @@ class ModelCheck:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Recommend settings for this model, one per sentence, or nothing if the defaults fit."""
+        """Recommend settings for this model, one per sentence; return nothing if the defaults fit."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]

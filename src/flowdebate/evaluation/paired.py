@@ -19,7 +19,7 @@ class Paired:
 
     better: int
     worse: int
-    """Numbers of questions on which the first method scored higher and lower than the second."""
+    """Numbers of questions on which the first method scored higher (`better`) or lower (`worse`) than the second."""
     difference: float
     low: float
     high: float
@@ -29,13 +29,15 @@ class Paired:
     clusters: int
     """Number of independent groups of questions."""
     p: float
-    """P-value of the exact two-sided sign-flip test over clusters; the same as McNemar's exact test if each cluster has
-    one question.
+    """P-value of the exact two-sided sign-flip test over clusters; equivalent to McNemar's exact test if each cluster
+    has one question.
     """
     answered: float
     """Sum of the differences on questions answered by both methods."""
     leads: tuple[int, int]
-    """Numbers of clusters in which the first method was right more often and less often than the second."""
+    """Number of clusters in which the first method was right more often than the second, then the number in which it
+    was right less often.
+    """
 
 
 def compare_credits(
@@ -77,7 +79,7 @@ def compare_credits(
 
 
 def e_value(ones: int, other_wins: int) -> float:
-    """Compute the e-value of `ones` against `other_wins` wins under a fair coin, valid at any stopping time.
+    """Compute the e-value of `ones` wins to `other_wins` against a fair coin, valid at any stopping time.
 
     The e-value is the capital of a bettor who starts with one unit and bets on each win in advance, using the mixture
     of Krichevsky and Trofimov (1981). If both methods are equally good, it reaches 1 / alpha in at most a fraction

@@ -61,7 +61,7 @@ class GameTable(NamedTuple):
 
     @property
     def counts(self) -> list[tuple[Matchup, int]]:
-        """The matchups with their numbers of games."""
+        """Matchups, each with its number of games."""
         games = Counter[int]()
         for cluster, times in self.clusters.items():
             for matchup in cluster:
@@ -112,12 +112,12 @@ class GameCollector:
 
 
 class RankedSystem(WireModel):
-    """A system with its Bradley-Terry strength (1952) in log-odds; the mean over systems is 0."""
+    """A system with its Bradley-Terry strength (Bradley and Terry 1952) in log-odds; the mean over all systems is 0."""
 
     name: str
     strength: float
     low: float | None = None
-    """Bounds of the interval, robust to correlated games within a cluster; None if there is no interval."""
+    """Bounds of the cluster-robust confidence interval; None if there is no interval."""
     high: float | None = None
 
     @property
@@ -146,8 +146,8 @@ class Ranking(InNotebooks, WireModel):
     order: Figure | None = None
     """Advantage of being in the first position, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
-    """Logarithm of Davidson's tie parameter (1970); at 0, equal systems tie in a third of their games. None if it was
-    not fitted.
+    """Logarithm of the tie parameter (Davidson 1970), at 0 if equal systems tie in a third of their games; None if it
+    was not fitted.
     """
     problem: str | None = None
     """Reason why there is no ranking."""
@@ -191,13 +191,13 @@ def rank_games(
 
     A system's chance of winning is proportional to its strength, multiplied by the advantage of the first position
     (`order`; False for no advantage). The chance of a tie is proportional to the geometric mean of both strengths,
-    multiplied by a parameter (Davidson 1970). Intervals treat a cluster as one observation; there are none for fewer
-    than three clusters or for identical ones.
+    multiplied by a parameter (Davidson 1970). Confidence intervals treat a cluster as one observation; none are
+    computed from fewer than three clusters, or if all clusters are alike.
 
-    Without a `prior`, strengths exist only within a group in which each system has a win against the rest of the group,
-    directly or through others. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
+    Without a `prior`, strengths can only be estimated within a group in which a chain of wins or ties leads from each
+    system to every other one. The largest such group is ranked; `above`, `below` and `apart` list the other systems.
     With a `prior`, all systems are ranked: `prior` is the standard deviation of a normal prior on strengths, in
-    log-odds (5 is a weak one), and also applies to the first position and to ties.
+    log-odds (5 is a weak prior); it also applies to the first-position advantage and the tie parameter.
 
     Raise ConfigurationError if there are no games, or for a result other than 0, 0.5 or 1.
 

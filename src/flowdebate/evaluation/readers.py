@@ -37,7 +37,7 @@ class Vote(WireModel):
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, so a later run with the same ID does not inherit the vote."""
+    """Start time of the run, stored so that a later run with the same ID does not inherit the vote."""
 
 
 class Votes(WireModel):
@@ -95,7 +95,7 @@ def votes_of(run: StoredRun, documents: Mapping[str, str]) -> dict[str, Vote]:
                 vote = Vote.model_validate_json(body)
             except ValidationError:
                 continue
-            if vote.begun_at == run.header.created_at:  # the id of a deleted run may have been reused
+            if vote.begun_at == run.header.created_at:  # the ID of a deleted run may have been reused
                 votes[key.removeprefix(_PREFIX)] = vote
     return votes
 
@@ -154,7 +154,7 @@ class Share(WireModel):
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, so a later run with the same ID does not inherit the link."""
+    """Start time of the run, stored so that a later run with the same ID does not inherit the link."""
 
 
 def shares_in(run_id: str) -> str:
@@ -281,8 +281,8 @@ class Readership:
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
         """Create a public, read-only link to a run, showing either all of its content ("run") or a blind vote ("vote").
 
-        The server that signs the link shows the run for `seconds`. Raise NotAwaited for a vote on anything but a
-        finished debate.
+        The link is valid for `seconds` on the server that signs it. Raise NotAwaited if a blind vote is requested for
+        anything but a finished debate.
         """
         return await make_share(self.store, await self.store.run(run_id), shows, seconds)
 

@@ -41,7 +41,7 @@ NAME = "rejudge"
 
 
 class ArguedDebate(DebateInput):
-    """A question with the arguments on it."""
+    """A question and the arguments about it."""
 
     transcript: list[DebateContributionEntry]
 
@@ -64,9 +64,9 @@ def create_rejudge(
     """Create a block whose default judge decides between `stances`, and whose output includes all ballots.
 
     `judge` configures the judge (None means `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times.
-    Views are drawn using `seed` or, if it is None, the run's seed; set `seed` to draw the same views again. `anonymity`
-    lists the speakers to replace with aliases (None for nobody). `options` are options of default blocks. Raise
-    ConfigurationError for a judge that omits ballots or asks a person.
+    Views are drawn using the run's seed; if they are repeated, `seed` is required, so that every repetition draws the
+    same views. `anonymity` lists the speakers to replace with aliases (None for nobody). `options` configures the
+    judge's block. Raise ConfigurationError for a judge that omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
     check_count(NAME, repeat=repeat)
@@ -111,16 +111,16 @@ class JudgeChanges(TypedDict, total=False):
 
 
 def reuse_judge_options(judging: Judging | None, **changes: Unpack[JudgeChanges]) -> JudgeOptions:
-    """Build the options of the judge that cast the ballots in `judging`, with `changes`.
+    """Reconstruct the options of the judge that cast the ballots in `judging`, and apply `changes`.
 
     The record provides the answer form, schedule, labels, rubric, decision rule and threshold, but not the models or
-    the prompt. If the judge only named a winner, the record has no orders, so the new judge gives scores in cyclic
-    orders.
+    the prompt. If the answer form changes, only the schedule is reused. If the judge only named a winner, the record
+    contains no orders, so the new judge gives scores in cyclic orders.
     """
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
-        # the labels and the decision rule apply only to the other form
+        # the recorded labels and decision rule do not fit another answer form
         if changes.get("answer_form", answer) != answer:
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)
@@ -159,8 +159,9 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
 
     Each debate is a separate run, which is stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and
     `options` are as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each run. `judge`
-    may be a list with one judge per debate; None judges each raw output as before (`reuse_judge_options`). Before any
-    call, raise ConfigurationError if there are no transcripts, or if one has fewer than two sides.
+    may be a list with one judge per debate; if it is None, each raw output is judged as it was before
+    (`reuse_judge_options`). Before any call, raise ConfigurationError if there are no transcripts, or if one has fewer
+    than two sides.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)

@@ -1,4 +1,4 @@
-"""Benchmark for reviews: the share of planted faults that they find in changes."""
+"""Benchmark for reviews: the share of the faults planted in code changes that reviews find."""
 
 from __future__ import annotations
 

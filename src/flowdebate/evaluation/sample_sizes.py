@@ -40,8 +40,8 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
     """Compute the probability of detecting a place with win rate `rate` in `n` items.
 
     For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
-    of the test against equal wins if all other places win equally often: the place's wins are binomial, and the scatter
-    of the others is chi-square. Needs scipy.
+    of the test against equal wins if all other places win equally often: the place's wins follow a binomial
+    distribution, and the scatter of the others' wins follows a chi-square distribution. Needs scipy.
 
     >>> round(power(54, 0.7), 3)
     0.837
@@ -52,7 +52,7 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the smallest number of items from which a win rate of `rate` is always detected with this `power`.
+    """Find the smallest sample size at and above which a win rate of `rate` is detected with this `power` or more.
 
     The power of the exact test follows a sawtooth: some smaller numbers also reach it (49 items for .70), but larger
     ones (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
@@ -106,7 +106,7 @@ def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 
     share, level = max(differing, gain), alpha / tests
     z_test, z_power = two_sided_z(level), NormalDist().inv_cdf(POWER)
     spread = math.sqrt(max(share - gain * gain, 0.0))
-    # Approximation for a continuous test by Connor (1987).
+    # Start from Connor's (1987) approximation, which treats the test as continuous.
     connor = math.ceil((z_test * math.sqrt(share) + z_power * spread) ** 2 / gain**2)
     step = math.ceil(1 / gain)
     enough = connor + step

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # numpy is an optional dependency
 ALPHA = 0.05  # significance level: the share of fair judges that a test may call biased
 _ROUNDED = 1e-12
 _MANY = 5_000
-"""Number of items above which a ratio gets a normal interval."""
+"""Number of items above which a ratio gets a confidence interval based on the normal approximation."""
 _DIRECT = 500
 """Maximum length of the shorter factor for computing a convolution as a plain sum of products."""
 _GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
@@ -148,7 +148,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
 
 
 def sign_test(ones: int, other_wins: int) -> float:
-    """Compute the exact two-sided p-value for `ones` against `other_wins` wins under a fair coin.
+    """Compute the exact two-sided p-value of `ones` wins to `other_wins` under a fair coin.
 
     >>> sign_test(4, 0), sign_test(6, 0), sign_test(0, 0)
     (0.125, 0.03125, 1.0)
@@ -272,12 +272,12 @@ class Resampling:
     def interval(
         self, values: Sequence[float], numbers: Sequence[float], *, minimum: float | None = 0.0
     ) -> tuple[float, float]:
-        """Compute the 95% interval of a ratio: the sum of the items' `values` divided by the sum of their `numbers`.
+        """Compute the 95% confidence interval for the ratio of the sum of `values` to the sum of `numbers`.
 
-        For a share between `minimum` and 1, this is Clopper and Pearson's interval if each item is 0 or 1 out of 1, or
-        if items do not differ. Otherwise, and for an unbounded number (`minimum` None), it is a bias-corrected and
-        accelerated (BCa) bootstrap over items. Above 5,000 items it is the normal interval of the ratio, which then
-        differs less from a bootstrap than two bootstraps differ from each other.
+        Each item has a value and a number. For a share between `minimum` and 1, this is the Clopper-Pearson interval if
+        each item is 0 or 1 out of 1, or if items do not differ. Otherwise, and for an unbounded ratio (`minimum` None),
+        it is a bias-corrected and accelerated (BCa) bootstrap interval over items. Above 5,000 items, the normal
+        approximation is used instead, because its error is then smaller than the difference between two bootstraps.
         """
         import numpy as np
 
@@ -297,10 +297,10 @@ class Resampling:
         return min(low, center), max(high, center)
 
     def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
-        """Compute the BCa interval (Efron 1987) of `value.sum() / n.sum()`.
+        """Compute the BCa interval (Efron 1987) for `value.sum() / n.sum()`.
 
-        At either end of the samples, percentiles are used instead. The results equal those of `scipy.stats.bootstrap`,
-        whose import takes 25 MB.
+        If the correction is undefined, as when all samples lie on one side of the ratio, this is the percentile
+        interval. The results equal those of `scipy.stats.bootstrap`, whose import takes 25 MB of memory.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]
@@ -336,7 +336,8 @@ class Resampling:
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
         """Compute the share of draws in which places are at least as uneven as observed.
 
-        A draw rotates each item's wins by a random number of places; for a mirrored item, it may reverse them instead.
+        A draw rotates each item's wins by a random number of places; a mirrored item's wins are either reversed or
+        kept.
         """
         import numpy as np
 
@@ -351,7 +352,7 @@ class Resampling:
 
 
 def exact_interval(wins: int, n: int) -> tuple[float, float]:
-    """Compute Clopper and Pearson's 95% interval (1934) for a share. Needs scipy.
+    """Compute the 95% Clopper-Pearson (1934) confidence interval for a share. Needs scipy.
 
     >>> tuple(round(end, 3) for end in exact_interval(7, 10))
     (0.348, 0.933)

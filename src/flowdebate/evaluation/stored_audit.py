@@ -1,4 +1,4 @@
-"""Judge audits of stored runs and data files, with ballots grouped by item, reader votes, and figures."""
+"""Judge audits of stored runs and data files: ballots are grouped by item, reader votes added, and figures listed."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def has_intervals() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRow:
-    """A figure on one judge, for a table or a plot."""
+    """A figure for one judge, to be shown in a table or a plot."""
 
     judge: str
     """Name of the model, or "all" for all models together."""
     name: str
     value: float
     low: float | None = None
-    """Bounds of the 95% interval; None if there is no interval."""
+    """Bounds of the 95% confidence interval; None if there is no interval."""
     high: float | None = None
     form: str
     """Format of the numbers: ".0%" or ".2f"."""
@@ -319,9 +319,10 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
 
 
 def read_items(path: str) -> tuple[Items, BallotFile | None]:
-    """Read a file of items (JSON Lines) or of ballots (CSV, JSON Lines or Parquet; "-" for stdin), and return both.
+    """Read items from a file of items (JSON Lines) or of ballots (CSV, JSON Lines or Parquet); "-" is stdin.
 
-    Raise BadFile with the line and the field.
+    For a file of ballots, the second part of the result contains the ballots; otherwise, it is None. Raise BadFile with
+    the line and the field.
     """
     rows = list(read_table(path, column="item"))
     if any("item" in row and "ballots" not in row for _, row in rows[:1]):

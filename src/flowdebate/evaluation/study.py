@@ -51,7 +51,7 @@ JUDGED = (NOISE, CONTROL, ALONE)
 _OWN = (*JUDGED, *get_args(BaselineName))
 """Reserved method names, which designs cannot use."""
 _MAX_REPEATS = 1_000
-"""Maximum number of repeats. Cases are held in memory, and a model's further identical answers add no information."""
+"""Maximum number of repeats. Cases are held in memory, and ever more answers from the same model add no information."""
 _NOTHING = ("nan", "NaT", "<NA>")
 """Value of an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -79,7 +79,7 @@ class Case:
     choices: tuple[str, ...]
     """Positions on the question, in the data set's order."""
     truth: str
-    """Index of the right position, as a string."""
+    """Index of the correct position, as a string."""
     cluster: str
     positions: tuple[str, ...]
     """Positions on the question, in the debaters' shuffled order."""
@@ -96,14 +96,14 @@ class Study:
     """Designs of a debate, compared with their baselines and with each other on questions with known answers.
 
     - `rows` are the questions, as dictionaries or other objects (for a data frame, `frame.to_dict("records")`).
-      `question`, `choices` (the positions), `truth` (the right one, or its index), `id` (by default, a hash of question
-      and choices) and `cluster` (a property shared by related rows, such as a topic; by default, rows are independent)
-      are keys of a row, or functions of it.
+      `question`, `choices` (the positions), `truth` (the correct one, or its index), `id` (by default, a hash of
+      question and choices) and `cluster` (a property shared by related rows, such as a topic; by default, rows are
+      independent) are keys of a row, or functions of it.
     - `designs` maps each name to a function that takes a row and its positions in random order, and returns a
-      `debate(…)`. The baselines are methods of the study too: those of the first design have their own names, and
+      `debate(…)`. The baselines are methods of the study too: those of the first design keep their names, and
       those of other designs have names like "design:single".
     - `noise` adds a control: the first design's judge reads the arguments on *another* question under the positions of
-      this one. `judge` configures the judge; by default, it has the orders and the answer form of the debate.
+      this one. `judge` configures this judge; by default, it uses the debate's orders and answer form.
     - `control` adds a positive control: a key of a row, or a function of it, for a text that decides its question, such
       as the debaters' private notes. Before the debates, the first design's judge decides all questions with the text
       ("control") and without it ("alone"). Unless the text raises the judge's accuracy by at least `control_gain`, the
@@ -235,7 +235,7 @@ class Study:
 
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
-        """Keys for all answers in a finished study, including noise, with their cases."""
+        """Keys for all answers in a finished study, including noise, each mapped to its case."""
         cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
@@ -266,7 +266,7 @@ class Study:
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
         """Select the `answers` to the study's cases, with the current clusters of its rows.
 
-        Raise ConfigurationError if a row's right position has changed since it was answered.
+        Raise ConfigurationError if a row's correct position has changed since it was answered.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:
@@ -409,7 +409,7 @@ class Registration(WireModel):
     at: float
     """Time of registration, in seconds since 1970."""
     fixed: dict[str, Any]
-    """Hashes of the rows, the designs and the library, together with seed, models, comparisons and prediction."""
+    """Hashes of the rows, the designs and the library, together with the seed, models, comparisons and prediction."""
     hash: str
     """Hash of everything fixed by the registration."""
 

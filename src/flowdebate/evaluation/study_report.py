@@ -67,7 +67,7 @@ class StudyComparison(WireModel):
     other_accuracy: float
     better: int
     worse: int
-    """Numbers of answers on which `one` scores higher and lower than the other method."""
+    """Numbers of answers on which `one` scores higher (`better`) or lower (`worse`) than the other method."""
     difference: float
     low: float
     high: float
@@ -120,7 +120,7 @@ class StudyControl(WireModel):
 
 
 class StudyReport(InNotebooks, WireModel):
-    """A study's results, even while it is unfinished."""
+    """Results of a study, whether finished or not."""
 
     study: str
     asked: int
@@ -146,9 +146,9 @@ class StudyReport(InNotebooks, WireModel):
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge by confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes of answers from a single call to each design's debate, and from the judge's first ballot to the last."""
+    """Changes in answers from a single call to each design's debate, and from the judge's first ballot to the last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
-    """Share of verdicts for the side read first of two, keyed by design and for noise.
+    """Share of verdicts for the side read first, in debates with two sides, keyed by design and control.
 
     This is the mean, over debates, of that side's share of the ballots; it is one half if the judge has no position
     bias.
@@ -229,8 +229,8 @@ def study_report(
     counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong; its baselines did
     not run and are assumed to be as accurate as on other questions. With missing="left out", neither counts.
     `registration` is checked against the study and `model`. Answers to cases outside the study, such as those from a
-    design that was removed, are ignored. Raise ConfigurationError if there are no answers, or if the right position has
-    changed since a question was answered.
+    design that was removed, are ignored. Raise ConfigurationError if there are no answers, or if the correct position
+    has changed since a question was answered.
     """
     answers = study.answered(answers)
     if not answers:
@@ -364,7 +364,7 @@ def _credits_of(
 ) -> Mapping[Key, _Credit]:
     """Return the credits for `method`, keyed by question and repeat.
 
-    The credits include questions that count without an answer.
+    Questions that count even without an answer are included.
     """
     design = study.design_of(method)
     credits_by_key: dict[Key, _Credit] = {}

@@ -72,7 +72,7 @@ class StudyAnswer(WireModel):
     item: str
     repeat: Annotated[int, Field(ge=0)]
     truth: str
-    """Index of the right position among the choices; all positions in an answer are indexes."""
+    """Index of the correct position among the choices; all positions in an answer are indexes."""
     cluster: str
     order: list[str]
     """Positions in the debaters' shuffled order."""
@@ -261,7 +261,7 @@ class _Asking:
     async def all(
         self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, seconds: float | None
     ) -> None:
-        """Ask all `cases`, with as many at once as allowed."""
+        """Ask all `cases`, running as many at once as allowed."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:

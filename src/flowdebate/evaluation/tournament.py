@@ -71,8 +71,9 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 ) -> Tournament:
     """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs scipy.
 
-    - `systems`: models by name, which argue for two rounds before the model `judge`; or any values for `play`, which is
-      called with the row and two seats and returns a debate. The first seat argues for the first position, and begins.
+    - `systems`: models by name, which argue for two rounds and are judged by the model `judge`; with `play`, values of
+      any kind. `play` is called with the row and two seats, and returns a debate. The first seat argues for the first
+      position, and speaks first.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
     - `prior` is passed to `rank_games`; with a prior, systems with only wins or only losses are ranked too.
     - `options` are passed to `Block.batch`: with `store`, repeating the call after an interruption continues without

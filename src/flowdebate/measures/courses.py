@@ -25,9 +25,9 @@ class AnswerCourse(WireModel):
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count the voices that answered several times, changed their answer, and adopted another voice's first answer.
+    """Count how many voices answered several times, how many changed their answer, and how many adopted another's.
 
-    Answers are compared by their words.
+    An adopted answer is one that another voice gave first. Answers are compared by their words.
 
     >>> count_changes([AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]})])
     (2, 1, 1)

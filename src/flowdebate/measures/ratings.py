@@ -32,10 +32,10 @@ def elo_changes(
 ) -> dict[str, float]:
     """Compute the changes in `ratings` after a debate, which add up to zero.
 
-    The winner plays one game against each of the others, who do not play each other. In a game, the winner scores 1 and
-    the other scores 0.5 with `consensus` or 0 without; the scores are normalized to shares (2/3 to 1/3 with consensus,
-    1 to 0 without). Each player gains `k` times the difference between the actual and the expected share. A clear
-    favorite may therefore lose points in a consensus, if its expected share was more than 2/3.
+    The winner plays one game against each of the others, who do not play each other. In a game, the winner scores 1,
+    and the other scores 0.5 after a `consensus` and 0 otherwise; the scores are normalized to shares (2/3 to 1/3 after
+    a consensus, 1 to 0 otherwise). Each player gains `k` times the difference between the actual and the expected
+    share. A clear favorite may therefore lose points in a consensus, if its expected share was more than 2/3.
 
     If there is no winner (`None`), nothing changes.
 
@@ -66,9 +66,9 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
     Return None if there are no pairs.
 
     The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is certain and right, and 0.25 for a
-    constant 0.5. It is converted to 1 - 2 * Brier, but at least 0: 1 is perfect, 0.5 neutral. The result is mixed with
-    ten neutral forecasts, so after only a few outcomes the calibration is near 0.5, for which `vote_weight` uses the
-    factor 1.
+    constant 0.5. It is converted to max(0, 1 - 2 * Brier): 1 is perfect, 0.5 neutral. The result is mixed with ten
+    neutral forecasts, so after only a few outcomes the calibration is near 0.5, for which `vote_weight` uses the factor
+    1.
 
     >>> [round(calibration(told) or 0, 4) for told in ([(0.9, True)], [(0.9, False)] * 90)]
     [0.5436, 0.05]

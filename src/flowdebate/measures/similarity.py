@@ -46,7 +46,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class Jaccard:
-    """Similarity by shared words, as a share of all words in two texts (Jaccard 1912). Needs no extra library.
+    """Share of the words in two texts that occur in both (Jaccard 1912). Needs no extra library.
 
     >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
     [1.0, 0.6666666666666666, 0.0]
@@ -62,7 +62,7 @@ class Jaccard:
 class TfIdf:
     """Cosine similarity of words, weighted by how rare they are among the texts (Spärck Jones 1972).
 
-    Needs scikit-learn (`pip install "flowdebate[similarity]"`), which is imported on the first call and takes a second.
+    Needs scikit-learn (`pip install "flowdebate[similarity]"`); importing it on the first call takes about a second.
     """
 
     name: ClassVar[str] = "tf-idf"
@@ -121,7 +121,7 @@ def copied_run(text: str, source: str) -> int:
     """
     numbers: dict[str, int] = {}
     runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
-    # numbers standing for the runs of 1, 2, 4, … words, up to the longest that are shared
+    # numbers for the runs of 1, 2, 4, … words, up to the longest length at which the texts share a run
     powers: list[list[list[int]]] = []
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)
@@ -148,7 +148,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Extend each run in `runs`, `length` words long, by the run after it in `following`; number the results."""
+    """Join each run of `length` words in `runs` to the run after it in `following`, and number the results."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -186,7 +186,7 @@ class Copy(NamedTuple):
     """Extent to which a turn copies an earlier turn."""
 
     excess: float
-    """Ratio to the allowed maximum; above 1, the turn counts as a copy."""
+    """Amount copied, as a multiple of the allowed maximum; above 1, the turn counts as a copy."""
     message: str
 
 

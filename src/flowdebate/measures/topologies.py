@@ -36,7 +36,7 @@ def edges(
     targets: Collection[str] | None = None,
     critics: Collection[str] | None = None,
 ) -> list[Edge]:
-    """Choose who criticizes whom in `round` among the agents `names`, in their order; nobody criticizes themselves.
+    """Choose who criticizes whom in `round`; return edges in the order of `names`, none from an agent to itself.
 
     - `topology`: a name, or a function of `(names, round, random)` that returns edges. Raise OutputError if it returns
       unknown agents, edges from an agent to itself, or duplicates.

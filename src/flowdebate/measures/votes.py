@@ -198,7 +198,7 @@ def tally(
       The numbers are added exactly: 0.1 + 0.2 is 0.3.
     - `quorum`: the number of valid votes required for a winner; None means half of the eligible voters, rounded up,
       and at least two (one for a single voter).
-    - `tie_break`: the winner of a tie, one of the tied choices; ignored if there is no tie. It never creates a
+    - `tie_break`: the tied choice that wins; ignored if there is no tie. It never creates a
       consensus.
 
     Raise ConfigurationError if the same voter casts a second ballot, or if an ineligible voter casts one.
@@ -267,7 +267,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the missed quorum."""
+    """Describe the reason for the outcome; `quorum` is the quorum that was missed, or None if it was met."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
