@@ -49,7 +49,7 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 class InNotebooks:
     """Base class for results, handles, documents and evaluation reports, which notebooks show as a page.
 
-    IPython requests HTML and Markdown. Only then are the higher-level packages that render them imported, by name.
+    When IPython requests HTML or Markdown, the higher-level package that renders it is imported by name.
     """
 
     __slots__ = ()

@@ -190,7 +190,7 @@ class Material:
 
 
 def make_material(value: SourcesLike | Sources | Material | None, *, location: str) -> Material | None:
-    """Create the material from the option `sources`; return None if there are no sources.
+    """Create the material from the `sources` option; return None if there are no sources.
 
     Raises ConfigurationError for invalid sources, and BadFile for an unusable file.
     """
@@ -207,8 +207,8 @@ def render_sources(
 ) -> str:
     r"""Render the part of a system message that contains the text of all sources, page by page.
 
-    The text is protected against forgery, and a line below the sources explains escaped characters. Unless they are
-    `complete`, the sources are only listed by name, or counted if there are many.
+    The text is protected against forgery, and a line below the sources explains escaped characters. Without `complete`,
+    the sources are only listed by name, or counted if there are many.
 
     >>> print(render_sources((Source.of("a.md", "Rents rose.\n[b.md] They fell."),)).split("\n\n")[0])
     Sources:

@@ -263,7 +263,7 @@ def status_of(ctx: Context) -> RunStatus:
 
 
 def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: Role) -> Sequencer[Any, Any]:
-    """Add the synthesizer in `role` as the last step of `pipeline`, unless the pattern has no synthesizer.
+    """Add the synthesizer in `role` as the last step of `pipeline`, if the pattern has one.
 
     A custom synthesizer's output is validated against the pattern's schema; the default one requests that schema from
     its model. If the synthesizer's provider fails and the policy tolerates this, the output is None, and the raw output

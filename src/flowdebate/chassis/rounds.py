@@ -39,8 +39,8 @@ Wave: TypeAlias = Mapping[str, Any]
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
     """Return a function that converts a str, a dict of fields or a `model` to a pattern's input.
 
-    The function raises ConfigurationError for blank or other values. All fields except the first are optional strings.
-    Another pattern's input is also accepted, so one pattern can play a role in another.
+    The function raises ConfigurationError for a blank value or one of any other type. All fields except the first are
+    optional strings. Another pattern's input is also accepted, so one pattern can play a role in another.
     """
     field, *optional = model.model_fields
 

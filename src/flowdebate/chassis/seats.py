@@ -1,4 +1,4 @@
-"""Seats: the model for each name and each role, assigned from a pattern's `model`.
+"""Seats: the model for each name and each role, derived from a pattern's `model` option.
 
 A mapping may have entries for all seats ("default"), for speakers ("chat"), for all other roles ("synthesize"), for a
 single role, or for a name; the most specific entry applies. The default "each" distributes the available models.

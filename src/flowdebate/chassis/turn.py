@@ -529,8 +529,8 @@ def record_turn(
     """Create a block that records the text from `agent_name`.
 
     `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry`, the text is kept in the state
-    (`spoken`), hidden until everyone has spoken. `custom` indicates a custom block, whose earlier answers a resumed run
-    keeps.
+    (`spoken`), hidden until everyone has spoken. `custom` indicates a custom block; a resumed run keeps its earlier
+    answers.
     """
     kind = "hear" if entry is None else "record"
 

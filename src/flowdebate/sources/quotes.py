@@ -1,4 +1,4 @@
-"""Finding the passages in sources that best match a question, and verifying quotes in text word for word."""
+"""Search for the passages that best match a question, and verification of quotes against sources, word for word."""
 
 from __future__ import annotations
 

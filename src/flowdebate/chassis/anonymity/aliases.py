@@ -204,7 +204,7 @@ class Anonymity:
         """Return the transcript so far with names replaced by aliases.
 
         Entries without names are returned unchanged. Each argument is searched only once per debate, because `derived`
-        keeps the text from earlier turns. The entries have the pattern's entry type, as in `entries_of`.
+        caches the results of earlier turns. The entries have the pattern's entry type, as in `entries_of`.
         """
         hide = self.aliases(ctx).hide
 

@@ -1,4 +1,4 @@
-"""Detecting arguments that reveal their author's model family or its maker: "I am Claude, made by Anthropic".
+"""Detection of arguments that reveal their author's model family or its maker: "I am Claude, made by Anthropic".
 
 The text is first folded (`fold`): lowercase, without accents. Once an author introduces itself, all families and makers
 in the rest of the introduction count as the author's: a maker left next to an alias would reveal the hidden name.

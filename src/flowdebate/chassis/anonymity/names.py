@@ -266,8 +266,8 @@ class _KnownName(NamedTuple):
 class Names:
     """Compiled patterns for the names in a roster and its models.
 
-    A name that serves as a stance is never hidden, because every tag shows it. A name that also occurs in the question
-    or in a stance counts only next to a cue.
+    A name that is also a stance is never hidden, because every tag shows it. A name that occurs in the question or as
+    part of a stance counts only next to a cue.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:
