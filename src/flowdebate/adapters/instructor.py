@@ -143,7 +143,7 @@ class InstructorModel(AdaptedModel):
 
 
 class _Asking:
-    """Requests made for a single call, each counted before it is sent, in the run's event loop."""
+    """Requests made for a single call. Each one is counted in the run's event loop before it is sent."""
 
     def __init__(self, name: str, request: ModelRequest) -> None:
         self._name = name
@@ -195,7 +195,7 @@ class _Asking:
         return hooks
 
     def policy(self, max_retries: int, *, sync: bool) -> Any:  # noqa: ANN401 - tenacity's Retrying
-        """Return instructor's retry policy for invalid answers; it counts each request before it is sent."""
+        """Return a retry policy for instructor that retries invalid answers and counts each request beforehand."""
         from instructor.core.exceptions import AsyncValidationError, ResponseParsingError
         from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 

@@ -123,7 +123,7 @@ class RunnableModel(AdaptedModel):
         return {"text": _text(answer["raw"])} if answer["parsed"] is None else {"data": answer["parsed"]}
 
     def _observed(self) -> tuple[Callable[[], Usage], RunnableConfig]:
-        """Return the configuration for a call, and a function that returns its usage."""
+        """Return the configuration for a call, and a function that returns the call's usage."""
         from langchain_core.callbacks import AsyncCallbackHandler
         from langchain_core.runnables.config import merge_configs
 

@@ -98,7 +98,7 @@ class Usage:
 
 
 _PARTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_written_tokens")
-_ALWAYS = 4  # number of counts to show even if unknown
+_ALWAYS = 4  # number of counts that are always shown, even if unknown or 0
 
 # immutable, so all calls may share it
 _NONE = Usage(
@@ -235,7 +235,7 @@ class Attempts:
 class Sending:
     """Context manager for one request. It yields the `Attempt`; the sender sets its `usage` once known.
 
-    It is a class because every call uses it, and `contextmanager` would take five times as long.
+    This is a class because every call uses it, and `contextmanager` would take five times as long.
     """
 
     __slots__ = ("_attempts", "_made_before", "_meter", "_request", "_reserved", "_since", "attempt")
@@ -348,7 +348,7 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """JSON Schema for the arguments; its type is object."""
+    """JSON Schema for the arguments, of type "object"."""
 
     def to_openai(self) -> dict[str, Any]:
         """Convert the tool to the chat completions format, dropping the schema's meaningless titles.
@@ -401,7 +401,7 @@ class ModelRequest:
     """
     settings: ModelSettings = field(default_factory=ModelSettings)
     begins: str = ""
-    """Required opening words of a text answer (a prefill).
+    """Opening words of a text answer (a prefill).
 
     Models that support prefill begin their answer with these words; other models answer without them.
     """
@@ -420,7 +420,7 @@ class ModelRequest:
     """True if an outer model is already retrying this call; only the outermost retry loop is active."""
     words: int | None = None
     """Maximum number of words requested by the prompt; None if the prompt states no maximum. A model with a small
-    context window reserves space for them.
+    context window reserves space for that many words.
     """
     skipped_modes: int = 0
     """Number of structured modes to skip because earlier answers in those modes did not fit the schema."""

@@ -182,7 +182,7 @@ _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 _ONCE = (EmptyResponse, OutputTruncated)
 # Lowest limit assumed for a truncated answer if the request sets none; the retry doubles it.
 _ROOM = 4_096
-# Maximum length, in characters, of the rejected answer quoted in a retry: an endless one would not fit the context.
+# Maximum length, in characters, of the rejected answer quoted in a retry; a longer one could exceed the context.
 _MAX_QUOTE_LENGTH = 20_000
 
 
@@ -494,7 +494,7 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
-    """Remove the thinking from an answer, count its tokens in the attempt, and remember its format.
+    """Remove the thinking from an answer, count its tokens in the attempt, and remember a missing opening tag.
 
     Raises LostToThinking if the answer consists only of thinking.
     """

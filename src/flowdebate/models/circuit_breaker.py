@@ -155,7 +155,7 @@ class Breaker:
 
     @property
     def seconds_left(self) -> float:
-        """Time in seconds until the next trial; 0 if calls are admitted."""
+        """Time in seconds until an open circuit admits a trial; 0 in any other state."""
         with self._lock:
             return max(0.0, self._seconds_to_trial()) if self._state == "open" else 0.0
 

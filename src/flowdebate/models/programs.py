@@ -83,7 +83,7 @@ class Program:
     clouds: tuple[Cloud, ...] = ()
     """Clouds that the program may use to access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of variables that hold a key to use instead of a sign-in."""
+    """Prefixes of the variables whose keys make a sign-in unnecessary."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()

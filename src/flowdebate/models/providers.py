@@ -32,7 +32,7 @@ class Provider:
     effort: str | None = "reasoning_effort"
 
     def address(self, name: str) -> str | None:
-        """Return the endpoint of the provider `name`, preferably from its variable; None for OpenAI's own."""
+        """Return the endpoint of the provider `name`, from its environment variable if set; None for OpenAI's own."""
         return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 

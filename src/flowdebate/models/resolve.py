@@ -226,7 +226,7 @@ def no_model() -> ModelUnavailable:
 
 
 def vendor_of(model: ModelSpec) -> str:
-    """Return the vendor of a model: the provider in its name, or its known maker.
+    """Return a model's vendor: the provider in its name or, if there is none, the maker identified by the name.
 
     >>> vendor_of("openrouter/openai/gpt-oss-120b"), vendor_of("gpt-5-mini")
     ('openrouter', 'openai')
@@ -235,7 +235,7 @@ def vendor_of(model: ModelSpec) -> str:
 
 
 def maker_of(model: ModelSpec) -> str:
-    """Return the maker of a model, regardless of where it is hosted; a vendor's name is returned unchanged.
+    """Return the maker of a model, regardless of where it is hosted; a vendor's name is only normalized.
 
     >>> maker_of("openrouter/anthropic/claude-sonnet-4.5"), maker_of("groq/openai/gpt-oss-120b"), maker_of("cli/codex")
     ('anthropic', 'openai', 'openai')

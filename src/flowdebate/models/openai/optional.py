@@ -142,7 +142,7 @@ def _without_additions(message: Message) -> Message:
 
 @lru_cache
 def effort_part(name: str) -> Part:
-    """Create the part for an effort in the field `name`, for example "effort" or the nested "reasoning.effort"."""
+    """Create the part for an effort sent in the field `name`, for example "effort" or the nested "reasoning.effort"."""
     outer, _, inner = name.partition(".")
 
     def drop(parameters: Parameters) -> Parameters:
