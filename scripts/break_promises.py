@@ -50,7 +50,7 @@ class Break:
 BREAKS = (
     Break(
         "a lost turn fails the run",
-        f"{FAILURES}::test_failed_turns_fail_the_run_by_policy",
+        f"{FAILURES}::test_failed_turns_fail_the_run_under_the_fail_policy",
         "chassis/turn.py",
         'return self.on_failure not in ("fail", None)',
         "return True",
@@ -108,14 +108,14 @@ BREAKS = (
     ),
     Break(
         "a turn has a deadline",
-        f"{FAILURES}::test_turns_have_a_deadline_for_all_of_their_work",
+        f"{FAILURES}::test_turn_deadline_covers_all_work_in_the_turn",
         "chassis/turn.py",
         "    seconds, latest = timeout,",
         "    seconds, latest = None,",
     ),
     Break(
         "a round has a deadline",
-        f"{FAILURES}::test_rounds_have_a_deadline_over_all_their_turns",
+        f"{FAILURES}::test_round_deadline_covers_all_turns_in_the_round",
         "chassis/turn.py",
         "    if failures.round_timeout is not None:",
         "    if False:",
@@ -123,14 +123,14 @@ BREAKS = (
     ),
     Break(
         "a limit of the run leaves what was said",
-        f"{FAILURES}::test_run_limits_keep_the_entries",
+        f"{FAILURES}::test_runs_that_reach_a_limit_keep_their_entries",
         "runs/limits.py",
         'self._check("calls", limits.calls, self._calls + len(flying), 1)',
         'self._check("calls", None, self._calls + len(flying), 1)',
     ),
     Break(
         "a cancelled run has what was said",
-        f"{FAILURES}::test_cancelled_runs_keep_the_entries",
+        f"{FAILURES}::test_cancelled_runs_keep_their_entries",
         "chassis/turn.py",
         "self._tasks.cancel(self._id, type(error).__name__)",
         "pass",
@@ -144,7 +144,7 @@ BREAKS = (
     ),
     Break(
         "nothing is made up, and each failed call is a loss",
-        f"{FAILURES}::test_failed_calls_are_losses",
+        f"{FAILURES}::test_failed_calls_are_recorded_as_losses",
         "chassis/turn.py",
         '        lose(error, "skipped")\n',
         "",
@@ -160,7 +160,7 @@ BREAKS = (
     ),
     Break(
         "a block cannot change history",
-        "tests/patterns/test_read_only.py::test_blocks_that_change_history_fail_the_run_and_are_named",
+        "tests/patterns/test_read_only.py::test_changing_history_fails_the_run_with_an_error_naming_the_block",
         "resources/tasks.py",
         "if task_id in self._tasks.reserved:",
         "if False:",
@@ -233,7 +233,7 @@ BREAKS = (
     ),
     Break(
         "options reach every default block",
-        f"{OPTIONS}::test_tools_and_settings_reach_every_default_block",
+        f"{OPTIONS}::test_tools_and_settings_are_passed_to_every_default_block",
         "chassis/options.py",
         'options["settings"] = self.settings',
         "pass",
@@ -247,14 +247,14 @@ BREAKS = (
     ),
     Break(
         "hidden items are not shown",
-        f"{OPTIONS}::test_role_visibility_controls_its_items",
+        f"{OPTIONS}::test_visibility_of_a_role_applies_to_its_items",
         "blocks/generator.py",
         "            if self.visibility.client:\n                trimmed",
         "            if True:\n                trimmed",
     ),
     Break(
         "the audit trail has the id that it is given",
-        f"{OPTIONS}::test_collection_id_names_the_audit_trail",
+        f"{OPTIONS}::test_collection_id_identifies_the_audit_trail",
         "chassis/spec.py",
         "collection_id=name if options.collection_id is None else options.collection_id,",
         "collection_id=name,",

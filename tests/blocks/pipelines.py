@@ -1,7 +1,7 @@
-"""Random pipelines: recipes drawn by Hypothesis, the blocks built from them, and their expected results.
+"""Random pipelines: recipes drawn by Hypothesis, their blocks and their expected results.
 
-`Recipe.build()` composes real blocks and `Recipe.expected()` computes the result in plain Python, so that two
-independent definitions are compared. Values are integers.
+`Recipe.build()` composes real blocks, whereas `Recipe.expected()` computes the result in plain Python, so that the
+tests compare two independent definitions. Values are integers.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class Told:
     label: str
     value: int
     seen: int
-    """Number of blocks that have acted before, according to the surrounding sequencer's state."""
+    """Number of blocks that acted earlier, as counted in the surrounding sequencer's state."""
 
 
 @dataclass
 class Journal:
-    """The activity of the drawn blocks in one build."""
+    """Log of what the drawn blocks in one build do."""
 
     paths: list[str] = field(default_factory=list)
     inside: Counter[str] = field(default_factory=Counter)
-    """Blocks that have started but not ended, by path."""
+    """Blocks that have started but not finished, keyed by path."""
 
     @contextmanager
     def visit(self, ctx: Context) -> Iterator[None]:
@@ -68,12 +68,12 @@ class Journal:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A block to build, which first yields to other blocks `pauses` times."""
+    """A recipe for a block that yields to other blocks `pauses` times before it acts."""
 
     name: str
 
     def build(self, journal: Journal) -> Block[Any, Any]:
-        """Build a block that acts like the recipe."""
+        """Build a block that behaves as the recipe describes."""
         raise NotImplementedError
 
     def expected(self, value: int) -> int:
@@ -369,7 +369,7 @@ def pipelines(
 
 @dataclass(frozen=True)
 class Outcome:
-    """The parts of a run's result covered by the invariants."""
+    """The parts of a run's result that the invariants cover."""
 
     output: object
     error: str | None

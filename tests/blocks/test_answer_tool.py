@@ -1,4 +1,4 @@
-"""Tests for `generator(answer_tool=…)`, whose tool call is the answer."""
+"""Tests for `generator(answer_tool=…)`, where a call to the tool is the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.patterns.debates import events
 
 
 def call(name: str, **arguments: object) -> ToolCall:
-    """Create a tool call by a model."""
+    """Create a model's tool call."""
     return ToolCall(id=name, name=name, arguments=json.dumps(arguments))
 
 
@@ -53,7 +53,7 @@ def test_plain_text_is_also_accepted_as_an_answer() -> None:
 
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
 def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
-    """The calls before it are still made, in the order the answer lists them."""
+    """Calls listed earlier in the same response are still made, in that order."""
     looked: list[int] = []
 
     def look() -> None:
@@ -65,7 +65,7 @@ def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
 
 
 def test_answer_tool_can_follow_rounds_of_other_tools() -> None:
-    """The call may even come in the last answer allowed, where any other call would exceed the limit."""
+    """The model may even call it in the last response allowed, where any other tool call would exceed the limit."""
 
     def look() -> str:
         return "seen"
@@ -77,7 +77,7 @@ def test_answer_tool_can_follow_rounds_of_other_tools() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", '{"score": "high"}', "{}", '{"score": 1, "mood": 2}'])
-def test_invalid_arguments_are_a_schema_violation(arguments: str) -> None:
+def test_arguments_that_violate_the_schema_raise_an_error(arguments: str) -> None:
     with pytest.raises(SchemaViolation) as caught:
         run_with_tool(ToolCall(id="1", name="rate", arguments=arguments))
     assert (caught.value.block, caught.value.answer) == ("ask", arguments)
@@ -105,7 +105,7 @@ def test_exceptions_in_the_tool_are_raised_unchanged() -> None:
     assert "in tool 'rate', called by block 'ask'" in caught.value.__notes__
 
 
-def test_text_next_to_the_call_is_in_the_response() -> None:
+def test_text_beside_the_call_is_kept_in_the_response() -> None:
     response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
     assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"
 

@@ -1,4 +1,4 @@
-"""Baselines for a debate: one call, a vote on first drafts, and self-consistency at equal tokens."""
+"""Baselines for a debate: one call, a vote on first drafts, and self-consistency with an equal token budget."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def usage(tokens: int) -> Usage:
 
 
 class Voters:
-    """A model whose arguments take `argument` tokens and whose answers, given by `vote`, take `answer` tokens."""
+    """A model whose arguments take `argument` tokens and whose answers, chosen by `vote`, take `answer` tokens."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Voters:
 
 
 def positions_of(request: ModelRequest) -> list[str]:
-    """Return the positions in the order of a request."""
+    """Return the positions in the order in which a request lists them."""
     _, _, rest = str(request.messages[0]["content"]).partition("Positions:\n")
     return re.findall(r"^- (.*)$", rest.partition("\n\n")[0], re.MULTILINE)
 
 
 def town(baselines: Baselines, *, turns: int = 4) -> Sequencer[Any, list[BaselineAnswer]]:
-    """Build a substitute for a debate with this many turns and the baselines."""
+    """Build a stand-in for a debate: this many turns, followed by the baselines."""
     pipeline = sequencer(name="town", state=lambda: DebateState(question=QUESTION))
     for number in range(turns):
         pipeline = pipeline.tap(generator(name=f"turn-{number}"))
@@ -101,7 +101,7 @@ async def test_baselines_report_their_result_and_cost() -> None:
 
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 70))
-def test_samples_fit_the_debates_token_budget(argument: int, answer: int, turns: int, cap: int) -> None:
+def test_samples_stay_within_the_debate_token_budget(argument: int, answer: int, turns: int, cap: int) -> None:
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("self_consistency", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -112,7 +112,7 @@ def test_samples_fit_the_debates_token_budget(argument: int, answer: int, turns:
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
 async def test_samples_match_the_selected_budget(equal: Any, calls: int) -> None:
-    """Samples of 10 match four turns of 50 in tokens, output tokens, price or calls."""
+    """Samples of 10 tokens must match four turns of 50 in tokens, output tokens, price or calls."""
     prices = {"voters": Price(prompt=1.0, completion=16.0)}
     block = baselines_of("self_consistency", equal=equal)
     limits = Limits(prices=prices)
@@ -132,8 +132,8 @@ def favor_caps(request: ModelRequest) -> Any:
     return {key: reply[key] for key in request.output_schema["properties"]} if request.output_schema else "."
 
 
-async def test_debates_and_plans_accept_the_equal_budget() -> None:
-    """The debate itself is not built. Equal cost requires prices, and the error is raised before any call."""
+async def test_debates_and_plans_accept_the_equal_option() -> None:
+    """Matching the cost requires prices; without them, the error is raised before any call."""
     calls: list[object] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -156,7 +156,7 @@ async def test_debates_and_plans_accept_the_equal_budget() -> None:
 
 
 @pytest.mark.parametrize("baselines", [False, [], ["single", "drafts"]])
-def test_equal_requires_self_consistency(baselines: Any) -> None:
+def test_equal_option_requires_self_consistency(baselines: Any) -> None:
     with pytest.raises(ConfigurationError, match="`equal` needs self_consistency or revision among the `baselines`"):
         two_sides(baselines=BaselineOptions(baselines, equal="calls"))
     options = {"question": QUESTION, "baselines": baselines, "equal": "tokens"}
@@ -166,7 +166,7 @@ def test_equal_requires_self_consistency(baselines: Any) -> None:
         make_plan(PATTERNS["debate"], options)
 
 
-async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
+async def test_equal_option_rejects_unknown_values_and_cost_without_prices() -> None:
     with pytest.raises(ConfigurationError, match="`equal` cannot be cost without `prices` in the run's limits"):
         await town(baselines_of("self_consistency", equal="cost")).run(QUESTION, model=Voters().model)
     with pytest.raises(ConfigurationError, match="`equal` must be tokens, "):
@@ -174,7 +174,7 @@ async def test_equal_rejects_cost_without_prices_and_unknown_values() -> None:
 
 
 @pytest.mark.parametrize("equal", get_args(Equal))
-async def test_other_baselines_do_not_count_as_part_of_the_debate(equal: Equal) -> None:
+async def test_other_baselines_do_not_enlarge_the_sampling_budget(equal: Equal) -> None:
     calls = []
     limits = Limits(prices=lambda _, usage: float(usage.total_tokens or 0))
     for names in (("self_consistency",), ("single", "drafts", "self_consistency")):
@@ -184,14 +184,16 @@ async def test_other_baselines_do_not_count_as_part_of_the_debate(equal: Equal) 
 
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
-async def test_samples_match_the_number_of_calls_without_token_counts(argument: int | None, answer: int | None) -> None:
+async def test_samples_match_the_number_of_calls_if_token_counts_are_unknown(
+    argument: int | None, answer: int | None
+) -> None:
     """If an unknown token count were treated as zero, sampling would never end."""
     voters = Voters(argument=argument, answer=answer)
     (baseline,) = (await town(baselines_of("self_consistency"), turns=5).run(QUESTION, model=voters.model)).output
     assert (baseline.calls, baseline.tokens) == (5, None if answer is None else 50)
 
 
-async def test_one_sample_is_made_without_a_debate() -> None:
+async def test_standalone_self_consistency_takes_one_sample() -> None:
     """A standalone block has no budget to match, and its input is the question."""
     voters = Voters()
     (baseline,) = (await baselines_of("self_consistency").run(QUESTION, model=voters.model)).output
@@ -213,7 +215,7 @@ async def test_baselines_see_neither_the_debate_nor_each_other() -> None:
 
 
 @given(argument=st.integers(1, 400), answer=st.integers(1, 90), turns=st.integers(1, 5), cap=st.integers(1, 30))
-def test_revisions_stay_within_the_debates_tokens(argument: int, answer: int, turns: int, cap: int) -> None:
+def test_revisions_stay_within_the_debate_token_budget(argument: int, answer: int, turns: int, cap: int) -> None:
     voters = Voters(argument=argument, answer=answer)
     block = baselines_of("revision", max_samples=cap)
     (baseline,) = town(block, turns=turns).run_sync(QUESTION, model=voters.model).output
@@ -223,7 +225,6 @@ def test_revisions_stay_within_the_debates_tokens(argument: int, answer: int, tu
 
 
 async def test_revisions_see_only_their_own_answer() -> None:
-    """A changed answer changes the vote. If a revision fails, the previous answer is kept."""
     votes = {1: "for", 2: "against", 3: "against", 4: ProviderFailed("away", status=500)}
     voters = Voters(lambda number, _: votes[number], argument=15)
     (baseline,) = (await town(baselines_of("revision", max_samples=4)).run(QUESTION, model=voters.model)).output
@@ -245,7 +246,7 @@ async def test_models_that_prefer_the_first_position_favor_no_side() -> None:
 
 
 @given(votes=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=7), seed=st.integers(0, 5))
-def test_winner_has_the_most_votes_and_a_tie_has_none(votes: list[str], seed: int) -> None:
+def test_position_with_the_most_votes_wins_and_ties_have_no_winner(votes: list[str], seed: int) -> None:
     voters = Voters(lambda number, _: votes[number - 1])
     block = baselines_of("drafts", stances=("a", "b", "c"), models=[None] * len(votes))
     (baseline,) = town(block).run_sync(QUESTION, model=voters.model, seed=seed).output
@@ -308,8 +309,7 @@ async def test_failed_drafts_are_excluded_and_reported() -> None:
     assert "down" in baseline.problem
 
 
-async def test_unavailable_providers_get_one_wave_of_samples() -> None:
-    """The failed baseline has no winner and does not affect anything else, so the run completes."""
+async def test_unavailable_providers_are_sent_only_one_wave_of_samples() -> None:
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     assert result.status == "complete"
@@ -320,7 +320,7 @@ async def test_unavailable_providers_get_one_wave_of_samples() -> None:
     ]
 
 
-async def test_unknown_positions_are_failures() -> None:
+async def test_unknown_positions_count_as_failures() -> None:
     (baseline,) = (await town(baselines_of("single")).run(QUESTION, model=Voters(lambda *_: "perhaps").model)).output
     assert baseline.winner is None
     assert "SchemaViolation" in str(baseline.problem)
@@ -334,18 +334,18 @@ async def test_errors_other_than_provider_failures_are_raised(error: Exception) 
 
 
 async def test_run_limits_end_the_baselines_but_not_the_debate() -> None:
-    """A call beyond the limit fails just as one that the provider rejects does."""
+    """A call beyond the limit counts as a failed call, just like one that the provider rejects."""
     result = await town(create_baselines(name="town", stances=STANCES), turns=2).run(
         QUESTION, model=Voters().model, limits=Limits(calls=4)
     )
     assert result.status == "complete"
-    assert sum(answer.calls for answer in result.output) == 2  # the debate took the other 2 of 4
+    assert sum(answer.calls for answer in result.output) == 2  # the debate itself took the other 2 of the 4 calls
     assert result.output[0].winner == "for"
     assert {answer.lost for answer in result.output[1:]} != {0}
     assert all("LimitReached" in str(answer.problem) for answer in result.output if answer.lost)
 
 
-async def test_costs_use_the_prices_of_the_run() -> None:
+async def test_baseline_costs_use_the_prices_set_for_the_run() -> None:
     prices = {"voters": Price(prompt=0.0, completion=1_000_000.0)}
     block = create_baselines(name="town", stances=STANCES)
     result = await town(block).run(QUESTION, model=Voters().model, limits=Limits(prices=prices))
@@ -393,7 +393,7 @@ class Cut:
         return await self._voters.model.request(request)
 
 
-async def test_baselines_are_visible_only_as_events() -> None:
+async def test_baseline_answers_appear_only_as_events() -> None:
     result = await town(baselines_of("single", "drafts"), turns=1).run(QUESTION, model=Voters().model)
     paths = [event.path for event in result.events if isinstance(event, ModelCalled)]
     assert paths[1:] == [f"town/town-baselines/{place}" for place in ("single[1]", "drafts[1]", "drafts[2]")]
@@ -402,7 +402,6 @@ async def test_baselines_are_visible_only_as_events() -> None:
 
 
 def test_baselines_are_sorted_and_validated() -> None:
-    """`True` selects all baselines and `False` none. The error for an unknown or repeated name mentions the option."""
     value: Any
     for value, names in (
         (True, BASELINES),

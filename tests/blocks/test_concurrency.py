@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Stage:
-    """Blocks that wait at gates, which the test opens in a drawn order."""
+    """Blocks that wait at gates, which the test opens in a random order."""
 
     running: list[int] = field(default_factory=list)
     most: int = 0
@@ -69,7 +69,7 @@ class Stage:
 @given(
     st.integers(0, 6), st.none() | st.integers(1, 7), st.lists(st.integers(0, 5), min_size=6, max_size=6), st.booleans()
 )
-def test_results_keep_their_order_and_no_slot_is_idle(
+def test_results_keep_their_order_and_no_slot_stays_idle(
     count: int,
     limit: int | None,
     choices: list[int],
@@ -129,7 +129,7 @@ def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, da
 
 
 async def test_first_failure_in_declared_order_is_raised() -> None:
-    """It does not matter which failure occurs first, so the exception does not depend on the event loop.
+    """The exception must not depend on the event loop, whichever failure occurs first.
 
     The other failures become notes.
     """
@@ -154,7 +154,7 @@ async def test_first_failure_in_declared_order_is_raised() -> None:
     ]
 
 
-async def test_exception_groups_raised_by_a_block_are_unchanged() -> None:
+async def test_exception_groups_from_a_block_are_raised_unchanged() -> None:
     group = ExceptionGroup("mine", [ValueError("a"), TypeError("b")])
 
     async def fail(_: object) -> None:
@@ -236,7 +236,6 @@ async def expire_when_running(stage: Stage, count: int, deadline: asyncio.Timeou
 
 
 async def test_second_cancellation_still_waits_for_children() -> None:
-    """A block with slow cleanup is awaited even after another cancellation."""
     waiting, cleaning, cleaned, allowed = (asyncio.Event() for _ in range(4))
 
     async def slow_to_end(_: object) -> None:
@@ -291,7 +290,7 @@ def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurre
 
 
 @given(st.lists(st.integers(), max_size=5), st.none() | st.integers(1, 6))
-def test_in_order_returns_the_results_of_the_calls(values: list[int], limit: int | None) -> None:
+def test_in_order_returns_results_in_the_order_of_the_calls(values: list[int], limit: int | None) -> None:
     def call(value: int) -> Any:
         async def answer() -> int:
             await asyncio.sleep(0)

@@ -168,7 +168,6 @@ class Tree(BaseModel):
     ids=str,
 )
 def test_types_become_json_schema_types(annotation: Any, expected: dict[str, Any]) -> None:
-    """Enums and literals become `enum`, and models are inlined."""
     schema = schema_of_parameter(annotation)
     assert contains(schema, expected)
     assert "$ref" not in json.dumps(schema)
@@ -272,7 +271,6 @@ def described(first: str, second: int = 0, third: str = "") -> None:  # noqa: D4
 
 
 def test_description_is_the_text_before_the_arguments() -> None:
-    """A parameter description that spans several lines is joined into one."""
     spec = function_schema(described)
     assert spec.description == snapshot("""\
 Say what it does
@@ -307,7 +305,7 @@ class Desk:
 
 
 def test_methods_partials_and_undocumented_functions_work() -> None:
-    """Methods drop `self`, and a partial keeps only the arguments that are still unbound."""
+    """The schema of a method omits `self`, and that of a partial contains only the arguments that are still unbound."""
     assert function_schema(Desk().ask).parameters["required"] == ["question"]
     assert function_schema(nothing_said).description == ""
     part = functools.partial(optional, "x", d=1)
@@ -315,7 +313,7 @@ def test_methods_partials_and_undocumented_functions_work() -> None:
     assert function_schema(part).name == "optional"
 
 
-def test_unknown_annotations_are_an_error() -> None:
+def test_unknown_annotations_raise_an_error() -> None:
     def strange(x: Unknown) -> None:  # type: ignore[name-defined]  # noqa: F821
         """Take something."""
 

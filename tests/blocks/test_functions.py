@@ -207,7 +207,7 @@ def test_decorated_functions_keep_their_name_or_get_a_custom_one() -> None:
     assert quiet.run_sync("For").output == "for whisper whisper"
 
 
-def test_anonymous_functions_have_names_in_outlines_and_paths() -> None:
+def test_anonymous_functions_get_names_in_outlines_and_paths() -> None:
     """A lambda is named "function", and a callable object is named after its class."""
     assert handler(lambda value: value).name == "function"
     assert handler(Doubler()).name == "Doubler"
@@ -254,7 +254,7 @@ def test_loops_require_a_bound() -> None:
 
 
 UNTYPED: Any = (sequencer, router, generator)
-"""The block factories, untyped for calls that a type checker would reject."""
+"""The block factories, typed as `Any` so that tests can make calls that a type checker would reject."""
 _sequencer, _router, _generator = UNTYPED
 
 ATTEMPTS: list[Any] = [

@@ -76,7 +76,7 @@ def test_slots_can_be_values_or_functions(texts: dict[str, str], context: list[s
     assert [content for _, content in expected] == contents
 
 
-def test_functions_receive_the_blocks_input_and_context() -> None:
+def test_functions_receive_the_block_input_and_context() -> None:
     messages = messages_of(5, prompt=lambda value, ctx: f"{value} {ctx.block} {ctx.path}", user=lambda value: value + 1)
     assert messages == [("system", "5 ask ask"), ("user", "6")]
 
@@ -241,7 +241,7 @@ def test_transform_produces_the_output(asynchronous: bool) -> None:  # noqa: FBT
     assert session.history[0]["content"] == "FOR stop ask"
 
 
-def test_settings_reach_the_model() -> None:
+def test_settings_are_passed_to_the_model() -> None:
     received: list[ModelSettings] = []
     settings = ModelSettings(temperature=0.5, max_tokens=7, extra={"top_p": 0.9})
 
@@ -253,7 +253,7 @@ def test_settings_reach_the_model() -> None:
     assert received == [settings]
 
 
-def test_block_models_override_the_runs_model() -> None:
+def test_block_model_overrides_the_run_model() -> None:
     own_model, chat, synthesize = ScriptedModel("own"), ScriptedModel("chat"), ScriptedModel("synthesize")
     run_models: Any = {"chat": chat, "synthesize": synthesize}
     assert generator(name="a", model=own_model).run_sync("?", model=run_models).output == "own"
@@ -262,7 +262,6 @@ def test_block_models_override_the_runs_model() -> None:
 
 
 def test_choices_come_with_log_probabilities() -> None:
-    """The request contains the choices but no tools, and a transform can read the probabilities."""
     received = []
 
     def likely(request: ModelRequest) -> Any:

@@ -97,7 +97,7 @@ async def test_people_see_the_complete_request() -> None:
     assert requests[0].expects == "Answer in text."
 
 
-async def test_expected_answer_has_a_line_per_field() -> None:
+async def test_human_request_lists_the_expected_fields_one_per_line() -> None:
     requests: list[HumanRequest] = []
     reviewer = human(name="ann", output_schema=Finding, ask=recording_ask(requests, {"grade": "good"}))
     result = await reviewer.run("a paper")
@@ -138,13 +138,13 @@ async def test_answers_can_be_given_in_several_forms(answer: Any) -> None:
         ('["good", NaN]', "`grade`"),
     ],
 )
-async def test_invalid_answers_name_the_field(answer: Any, message: str) -> None:
+async def test_errors_for_invalid_answers_name_the_field(answer: Any, message: str) -> None:
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     with pytest.raises(OutputError, match=message):
         await block.run("a paper")
 
 
-async def test_human_judges_have_the_fields_of_a_judge() -> None:
+async def test_human_judges_fill_in_the_fields_of_a_verdict() -> None:
     requests: list[HumanRequest] = []
     verdict = DebateVerdict(reasoning="It answered.", winner="against", verdict="No.")
     judge = human(name="jo", ask=recording_ask(requests, verdict))
@@ -192,8 +192,8 @@ async def test_asking_without_a_store_is_an_error() -> None:
         await asks.run("Rents?", store=False)
 
 
-async def test_concurrent_calls_finish_while_one_waits() -> None:
-    """All open requests are raised together in the order of the calls, but a failure takes precedence."""
+async def test_concurrent_calls_finish_while_one_waits_for_a_human() -> None:
+    """Open requests are raised together, in the order of the calls, unless a call fails: then its error is raised."""
     ended: list[str] = []
 
     def request(name: str) -> HumanRequest:
@@ -218,7 +218,7 @@ async def test_concurrent_calls_finish_while_one_waits() -> None:
 
 
 @given(st.text(), st.text(), st.none() | st.text(), st.none() | st.dictionaries(st.text(), st.integers()))
-def test_requests_survive_storage(text: str, expects: str, problem: str | None, schema: Any) -> None:
+def test_requests_survive_a_storage_round_trip(text: str, expects: str, problem: str | None, schema: Any) -> None:
     request = HumanRequest(block="b", place="p", shown=text, expects=expects, problem=problem, schema=schema)
     assert request_of("p", request.text) == request
 
@@ -243,7 +243,7 @@ def test_requests_can_be_parsed_into_their_parts(
 ) -> None:
     """`parse_request` inverts `render_request` for any texts and names.
 
-    A continuation bar is parsed even in the application's own text, which may quote other text.
+    A continuation bar is recognized even in the application's own text, which may itself quote other text.
     """
     who = describe_role(name, stance=stance)
     entries = [
@@ -265,7 +265,7 @@ def test_requests_can_be_parsed_into_their_parts(
     assert parse_request(rendered) == RequestParts(unescaped(who), question, sections)
 
 
-def test_requests_in_another_form_are_parsed_as_text() -> None:
+def test_requests_in_other_formats_are_parsed_as_plain_text() -> None:
     parts = parse_request("What was said so far:\nlittle\n\n[x y\nRound 2:")
     assert parts == RequestParts("", "", (Section(None, ("little",)), Section(None, ("[x y", "Round 2:"))))
 
@@ -287,7 +287,7 @@ def test_type_and_json_schema_accept_the_same_answers(finding: Finding) -> None:
 
 
 @given(st.text())
-def test_text_is_encodable_and_visible_or_rejected(text: str) -> None:
+def test_unencodable_or_invisible_text_is_never_accepted(text: str) -> None:
     try:
         parsed = parse_text(text, block="b")
     except OutputError:
@@ -297,7 +297,7 @@ def test_text_is_encodable_and_visible_or_rejected(text: str) -> None:
 
 
 class Typed:
-    """A terminal with `lines` as typed input."""
+    """A terminal into which `lines` have been typed."""
 
     def __init__(self, typed: str) -> None:
         self._read, write = os.pipe()
@@ -306,7 +306,7 @@ class Typed:
         self.shown = io.StringIO()
 
     async def ask(self, block: Any) -> Any:
-        """Run a block whose person types here, and return its output."""
+        """Run a block whose human types into this terminal, and return its output."""
         terminal = Terminal(self._read, self.shown)
         block._ask = terminal.ask
         try:
@@ -316,14 +316,13 @@ class Typed:
 
 
 async def test_typed_text_ends_at_an_empty_line() -> None:
-    """The end of the input also ends the text, and leading empty lines are skipped."""
     assert await Typed("\nOne.\nTwo.\n\nmore").ask(human(name="ann", ask=print)) == "One.\nTwo."
     assert await Typed("One.").ask(human(name="ann", ask=print)) == "One."
     with pytest.raises(OutputError, match="the input has ended"):
         await Typed("").ask(human(name="ann", ask=print))
 
 
-async def test_fields_are_entered_one_by_one_and_requested_again() -> None:
+async def test_fields_are_entered_one_by_one_and_asked_for_again_if_invalid() -> None:
     typed = Typed("awful\n\n\n\n" + "bad\nlate, long\nno\n7\n")
     finding = await typed.ask(human(name="ann", output_schema=Finding, ask=print))
     assert finding == Finding(grade="bad", points=["late", "long"], sure=False, score=7)
@@ -340,4 +339,4 @@ async def test_typing_can_be_cancelled() -> None:
         if getattr(event, "kind", "") == "human_asked":
             handle.cancel()
     assert handle.status == "interrupted"
-    os.close(write_end)  # end the reading thread, which nothing else would end
+    os.close(write_end)  # stop the reading thread, which would otherwise never end

@@ -77,7 +77,7 @@ def test_empty_sequencers_change_nothing(a: Recipe, value: int) -> None:
 
 
 def some(n: int) -> int:
-    """Return some function of an int."""
+    """Return an arbitrary function of an int."""
     return n
 
 
@@ -245,7 +245,6 @@ def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], l
 
 
 def test_two_loops_in_one_sequencer_count_separately() -> None:
-    """The second loop makes all of its passes and has its own label in paths."""
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     loops: Sequencer[Any, Any] = (
@@ -288,7 +287,7 @@ def test_rescue_after_a_loop_does_not_shorten_the_next_loop() -> None:
     assert passed == ["first", "first", "second", "second", "second"]
 
 
-def test_loops_restart_counting_at_each_entry() -> None:
+def test_loop_counts_restart_at_each_entry() -> None:
     values: list[int] = []
     inner: Sequencer[Any, Any] = (
         sequencer(name="inner").tap(handler(values.append, name="see")).loop_back("see", when=bool, max_iterations=2)
@@ -336,7 +335,7 @@ def failure_of(block: Block[Any, Any], value: object = 0) -> Exception | None:
 
 @dataclass
 class Adds(Block[int, int]):
-    """An application block without a hash, like any dataclass with equality."""
+    """An application block that is unhashable, like any dataclass that defines equality."""
 
     number: int
 

@@ -337,8 +337,8 @@ def test_names_cannot_break_a_drawing(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("tapped", [False, True])
-def test_jumps_lead_to_their_own_step(tapped: bool) -> None:  # noqa: FBT001
-    """A block with the same name may be nested elsewhere, and the name may follow a verb."""
+def test_repeat_arrows_point_to_the_right_step(tapped: bool) -> None:  # noqa: FBT001
+    """The arrow must not point to a nested block of the same name, even if the name follows a verb such as `tap`."""
     inner = empty("inner").then(ask).then(ask)
     verb = "tap" if tapped else "then"
     block = getattr(empty().then(inner), verb)(ask)

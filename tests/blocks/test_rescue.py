@@ -69,7 +69,7 @@ def test_rescue_catches_exceptions_in_nested_blocks(nesting: list[bool], data: s
 
 
 def test_rescue_does_not_catch_later_exceptions() -> None:
-    """An exception raised by a rescue can be caught by a later one, to which its cause is visible."""
+    """A later rescue can catch an exception raised by an earlier one and can read its cause."""
     behind = empty().rescue(lambda _: "never").then(raising_block(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
         behind.run_sync(0)
@@ -126,7 +126,7 @@ class Record(Exception):
 
 
 class Mute(Exception):
-    """An exception without a string form."""
+    """An exception that cannot be converted to a string."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -170,7 +170,7 @@ def test_other_notes_do_not_hide_the_block() -> None:
     assert caught.value.__notes__ == ["see the handbook", "in block 'fails' (at all/fails)"]
 
 
-def test_model_errors_have_a_note_like_any_other() -> None:
+def test_model_errors_get_a_note_like_any_other_exception() -> None:
     with pytest.raises(RuntimeError, match="boom") as caught:
         empty().then(generator(name="ask")).run_sync("q", model=ScriptedModel(RuntimeError("boom")))
     assert caught.value.__notes__ == ["in block 'ask' (at all/ask)"]

@@ -113,7 +113,7 @@ def test_two_objects_under_one_key_are_rejected(how: str) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_owned_objects_conflict_with_shared_ones(order: int) -> None:
-    """If a block declared the shared object, it would be unclear which of the two it gets."""
+    """A block that declares the shared object could otherwise get either of the two."""
     shared = counter()
     blocks = [empty("keeps", owns=[shared]).then(bump_block(shared, "inner")), bump_block(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
@@ -130,13 +130,13 @@ def test_two_owners_of_different_objects_do_not_conflict() -> None:
     assert not parallel.resources
 
 
-def test_the_same_object_can_be_declared_many_times() -> None:
+def test_same_object_can_be_declared_repeatedly() -> None:
     shared = counter()
     block = empty(resources={"counter": shared}).then(bump_block(shared, "one")).then(bump_block(shared, "two"))
     assert block.run_sync(0).output == 2
 
 
-def test_owners_and_members_must_use_the_same_object() -> None:
+def test_owners_and_their_blocks_must_use_the_same_object() -> None:
     with pytest.raises(ResourceConflict):
         empty(owns=[counter()]).then(bump_block(counter()))
 
@@ -249,7 +249,7 @@ def test_shared_resources_are_opened_once_per_run(count: int, depth: int) -> Non
     assert len(opened) == 2
 
 
-def test_sessions_keep_states_between_runs() -> None:
+def test_sessions_keep_state_between_runs() -> None:
     """Without a session, every run starts from the initial state."""
     block = bump_block(counter())
     session = Session()
@@ -327,7 +327,7 @@ def test_errors_for_unknown_resources_list_the_available_ones() -> None:
         handler(lambda _, ctx: ctx.resources["x"]).run_sync(0)
 
 
-def test_resources_are_a_mapping_of_available_resources() -> None:
+def test_resources_behave_like_a_mapping() -> None:
     look = handler(lambda _, ctx: ("counter" in ctx.resources, list(ctx.resources), len(ctx.resources)), name="look")
     assert look.run_sync(0).output == (False, [], 0)
     assert empty().tap(bump_block(counter())).then(look).run_sync(0).output == (True, ["counter"], 1)

@@ -59,11 +59,8 @@ STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, word_block("yes"), o
 
 
 @pytest.mark.parametrize("choice", STRANGE, ids=case_id)
-def test_unknown_choices_go_to_otherwise_or_are_an_error(choice: object) -> None:
-    """The `OutputError` lists the choice and the routes.
-
-    A different block with the same name is not one of the routes.
-    """
+def test_unknown_choices_use_otherwise_or_raise_an_error(choice: object) -> None:
+    """A different block with the same name is not one of the routes."""
     routes = {"yes": word_block("aye"), "no": word_block("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)
     with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: yes or no"):
@@ -72,7 +69,7 @@ def test_unknown_choices_go_to_otherwise_or_are_an_error(choice: object) -> None
     assert lax.run_sync(0).output == "perhaps"
 
 
-def test_otherwise_can_be_chosen_by_its_block() -> None:
+def test_block_given_as_otherwise_can_be_chosen_directly() -> None:
     rest = word_block("rest")
     assert router(name="r", choose=lambda _: rest, routes={"a": str}, otherwise=rest).run_sync(0).output == "rest"
 

@@ -78,8 +78,8 @@ def test_update_replaces_fields(state: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [Model, Data])
-def test_unknown_fields_are_an_error(state: Any) -> None:
-    """A typo must not go unnoticed in a permissive state."""
+def test_unknown_fields_raise_an_error(state: Any) -> None:
+    """A typo must not go unnoticed, even if the state accepts any field."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
     with pytest.raises(ConfigurationError, match=r"was called with an unknown field .got cuont.. Did you mean count"):
         block.run_sync(0)
@@ -91,7 +91,7 @@ def test_states_can_be_replaced_completely() -> None:
 
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 3), st.integers(0, 3))
-def test_each_execution_of_a_sequencer_has_a_new_state(count: int, limit: int | None, pauses: int) -> None:
+def test_each_execution_of_a_sequencer_gets_a_new_state(count: int, limit: int | None, pauses: int) -> None:
     async def bump(value: object, ctx: Context) -> object:
         ctx.sequencer.update(count=ctx.sequencer.state["count"] + 1)
         for _ in range(pauses):

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def call(name: str, arguments: object = None, *, id: str = "1") -> ToolCall:  # noqa: A002 - the field's name
-    """Create a tool call by a model; `arguments` become JSON unless they are a string."""
+    """Create a model's tool call; `arguments` are encoded as JSON unless they are a string."""
     return ToolCall(
         id=id, name=name, arguments=arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     )
 
 
 def run_with_tools(*replies: Any, **options: Any) -> tuple[list[str], RunResult[Any]]:
-    """Run a block with tools and return the tool messages after `replies` and the run's result."""
+    """Run a block whose model gives `replies` and then finishes; return the tool messages and the run's result."""
     model = ScriptedModel(*replies, "done")
     result = generator(name="ask", **options).run_sync("?", model=model)
     model.assert_complete()
@@ -80,7 +80,7 @@ def test_functions_and_blocks_can_be_tools() -> None:
 
 
 def test_models_see_their_calls_and_the_results_in_order() -> None:
-    """The format is that of the Chat Completions API, where each result carries the id of its call."""
+    """Messages use the Chat Completions format, in which each result has the id of its call."""
     model = ScriptedModel(
         ModelResponse(text="let me see", tool_calls=[call("add", {"a": 1}, id="x")], finish="tool_calls"), "done"
     )
@@ -129,13 +129,13 @@ def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: st
 
 
 @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-def test_any_arguments_get_a_reply(arguments: str) -> None:
+def test_tool_calls_with_any_arguments_get_a_reply(arguments: str) -> None:
     answers, result = run_with_tools(call("add", arguments), call(arguments, arguments), tools=[add])
     assert len(answers) == 2
     assert result.output == "done"
 
 
-def test_calls_of_unknown_tools_are_reported_to_the_model() -> None:
+def test_calls_to_unknown_tools_are_reported_to_the_model() -> None:
     answers, _ = run_with_tools(call("divide"), tools=[add, later])
     assert answers == ["Error: there is no tool 'divide'; available: add, later"]
     assert run_with_tools(call("divide"))[0] == ["Error: there is no tool 'divide'; available: none"]
@@ -318,13 +318,13 @@ def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> Non
     assert caught.value.field.startswith("tools")
 
 
-def test_two_tools_with_one_name_are_rejected() -> None:
+def test_duplicate_tool_names_are_rejected() -> None:
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
         with pytest.raises(ConfigurationError, match="`tools` must have different names"):
             generator(name="ask", **options)
 
 
-def test_capability_tools_are_offered_with_the_others() -> None:
+def test_capability_tools_are_offered_alongside_other_tools() -> None:
     model = ScriptedModel("done")
     uses = [Capability(name="c", tools=[later])]
     generator(name="ask", tools=[tool(add)], uses=uses).run_sync("?", model=model)
@@ -336,5 +336,5 @@ async def gives_a_coroutine_later() -> Callable[[], Mapping[str, int]]:
     return dict
 
 
-def test_only_the_tool_itself_is_awaited() -> None:
+def test_callables_returned_by_a_tool_are_neither_called_nor_awaited() -> None:
     assert run_with_tools(call("gives_a_coroutine_later"), tools=[gives_a_coroutine_later])[0] == ["<class 'dict'>"]

@@ -49,7 +49,7 @@ READERS: dict[str, tuple[str, ...]] = {"critique": ("author", "judge")}
 
 
 class Decider(NamedTuple):
-    """The role that decides on the entries, and the recovery if that role fails."""
+    """The role that makes a decision based on the entries, and the recovery if it fails."""
 
     role: str
     instead: str
@@ -71,7 +71,7 @@ WORD = re.compile(r"\bw[0-9a-f]{12}\b")
 def talk(  # noqa: PLR0911 - one for each pattern
     pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
 ) -> Sequencer[Any, Any]:
-    """Build the pattern as `x`, with two rounds if it has rounds. `block` speaks for bob, and `decider` decides."""
+    """Build the pattern as `x`, with two rounds if it has any. `block` speaks for bob, and `decider` decides."""
     of = {name: DebaterOptions(instructions=f"You are {name} of the city council.") for name in NAMES}
     if block is not None:
         del of["bob"]
@@ -109,7 +109,7 @@ def role_of(request: ModelRequest) -> str:
 
 
 def words_in(raw: Any) -> set[str]:
-    """Return the answers' words anywhere in a raw output."""
+    """Return the model's unique words that occur anywhere in a raw output."""
     return set(WORD.findall(json.dumps(raw.to_wire())))
 
 

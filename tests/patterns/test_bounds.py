@@ -49,7 +49,7 @@ def rejection_of(pattern: str, roster: list[Any], **options: Any) -> Configurati
 
 
 @pytest.mark.parametrize("pattern", ROSTERS)
-def test_rosters_are_bounded(pattern: str) -> None:
+def test_roster_size_is_bounded(pattern: str) -> None:
     make, field, cap = ROSTERS[pattern]
     start = time.process_time()
     error = rejection_of(pattern, people(pattern, 15_000))
@@ -90,7 +90,7 @@ def test_sampled_schedules_are_bounded() -> None:
         sampled(999_999)
 
 
-def test_large_requests_are_rejected_and_the_field_is_named() -> None:
+def test_large_requests_are_rejected_with_the_field_name() -> None:
     """Over HTTP, the request is rejected before the server builds anything."""
     sides = [{"name": f"n{at}", "stance": f"s{at}"} for at in range(8_000)]
     cases: list[tuple[dict[str, Any], str]] = [

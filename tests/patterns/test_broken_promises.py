@@ -1,4 +1,7 @@
-"""Mutation check for promises shared by all patterns: breaking one must fail its test (make break-promises)."""
+"""Mutation check for promises shared by all patterns: each broken promise must make its test fail.
+
+Run it with `make break-promises`.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.promise)
-def test_each_promise_has_lines_that_can_be_broken(broken: Break, tmp_path: Path) -> None:
-    """Each promise is checked by removing lines of code.
-
-    These lines must exist, and the remaining code must be valid Python.
-    """
+def test_each_promise_can_be_broken_by_removing_lines(broken: Break, tmp_path: Path) -> None:
+    """The lines to remove must exist, and the remaining code must be valid Python."""
     sources = break_promise(broken, tmp_path)
     for name in (broken.file, *(name for name, _, _ in broken.beside)):
         ast.parse((sources / "flowdebate" / name).read_text(encoding="utf-8"))

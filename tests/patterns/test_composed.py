@@ -24,7 +24,7 @@ QUESTIONS = [f"Should we build {number} trams?" for number in range(12)]
 
 
 def slow_model(talkers: Talkers) -> FunctionModel:
-    """Return the model of `talkers`, which lets all other calls run before each answer."""
+    """Create a model that answers like `talkers`, but lets all other calls run before each answer."""
 
     async def reply(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
@@ -52,7 +52,7 @@ async def test_concurrent_runs_of_a_pattern_are_independent(pattern: str, shared
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_a_second_run_in_a_session_starts_fresh(pattern: str) -> None:
+async def test_second_run_in_a_session_starts_fresh(pattern: str) -> None:
     """An earlier debate may have left a different kind of transcript in the session."""
     session, pattern_ = Session(), talk(pattern)
     first = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)

@@ -84,7 +84,7 @@ def test_turns_have_the_role_of_their_speaker(pattern: str) -> None:
     assert all(event.to_wire()["role"] == event.role for event in started)
 
 
-def test_stored_requests_have_no_role() -> None:
+def test_role_of_stored_requests_is_derived_from_the_block_name() -> None:
     """A resumed run must find the request unchanged, so the role appears only in the block's name."""
     text = '{"block": "rent-judge", "shown": "", "expects": "", "schema": null, "problem": null}'
     assert request_of("rent/rent-judge", text).role == "judge"

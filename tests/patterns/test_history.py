@@ -77,7 +77,7 @@ def test_long_discussions_complete_all_rounds(pattern: str) -> None:
 
     talkers = Talkers()
     make = PATTERNS[pattern]
-    if pattern != "handoff":  # in a handoff, turns are the rounds
+    if pattern != "handoff":  # a handoff has turns instead of rounds
         with pytest.raises((ContextTooLong, QuorumLost), match="the prompt is too long"):
             make().run_sync(QUESTION, model=FunctionModel(answer), seed=1)
     last_round = PromptOptions(history=Window(rounds=1))
@@ -87,7 +87,7 @@ def test_long_discussions_complete_all_rounds(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_summaries_are_recorded_steps(pattern: str, tmp_path: Path) -> None:
+def test_summaries_are_recorded_as_steps(pattern: str, tmp_path: Path) -> None:
     """A resumed run must reuse the summary, or its prompts would differ."""
     sums, talkers = 0, Talkers()
 

@@ -175,7 +175,7 @@ def test_debates_without_turns_have_no_verdict() -> None:
     ]
 
 
-def test_sides_without_a_turn_are_losses() -> None:
+def test_sides_without_a_turn_are_recorded_as_losses() -> None:
     """A custom moderator may leave out a side, but the result reports the loss."""
 
     async def prefers_anna(_: object) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def test_winners_match_stances_in_any_unicode_form(stance: str, winner: str) -> 
     assert result.output.winner.debaters == ("anna",)
 
 
-def test_judges_cannot_set_the_librarys_flags() -> None:
+def test_judges_cannot_set_library_flags() -> None:
     """Only the library may set `unknown_winner` and `judging`."""
     ruling = {**VERDICT, "unknown_winner": "against"}
     rent: Any = debate(name="rent", debaters=_sides(), judge=lambda _: ruling, synthesizer=False)

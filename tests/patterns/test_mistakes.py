@@ -1,4 +1,4 @@
-"""Mistakes in calls to patterns, which raise an error or warning up front that suggests the correct spelling."""
+"""Mistakes in calls to patterns, each reported up front by an error or warning that suggests the correct spelling."""
 
 from __future__ import annotations
 
@@ -105,7 +105,6 @@ def test_settings_must_be_model_settings(pattern: str) -> None:
 
 
 def test_role_settings_must_be_model_settings() -> None:
-    """The settings of a judge and of a custom generator are checked like those of a debate."""
     settings: Any = {"temperature": 0}
     with pytest.raises(ConfigurationError, match="settings"):
         debate(name="rent", debaters=SIDES, judge=JudgeOptions(settings=settings))
@@ -159,12 +158,12 @@ def test_errors_for_options_without_a_close_match_list_all_options() -> None:
 
 
 @pytest.mark.parametrize("create", [create_judge, create_moderator, create_debater], ids=lambda one: one.__name__)
-def test_role_factories_suggest_options(create: Any) -> None:
+def test_role_factories_suggest_similar_options(create: Any) -> None:
     with pytest.raises(TypeError, match=rf"{create.__name__}\(\) .* 'instruction'; did you mean 'instructions'"):
         create(instruction="Be brief.")
 
 
-def test_other_type_errors_are_unchanged() -> None:
+def test_other_type_errors_are_raised_unchanged() -> None:
     """Python itself reports a missing option.
 
     An error raised inside the call must not be mistaken for an invalid option.

@@ -32,7 +32,7 @@ CONTEXT = [{"role": "user", "content": "Rents rose."}, "By 9 %."]
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_tools_and_settings_reach_every_default_block(pattern: str) -> None:
+def test_tools_and_settings_are_passed_to_every_default_block(pattern: str) -> None:
     make, roles = ROLES[pattern]
     requests = requests_of(make(tools=[search], settings=ModelSettings(temperature=0.3)))
     assert {block for block, _ in roles.values()} <= {request.block for request in requests}
@@ -43,7 +43,7 @@ def test_tools_and_settings_reach_every_default_block(pattern: str) -> None:
 
 @pytest.mark.parametrize("as_function", [False, True], ids=["messages", "a function"])
 @pytest.mark.parametrize("pattern", ROLES)
-def test_capabilities_and_context_reach_every_default_block(pattern: str, as_function: bool) -> None:  # noqa: FBT001
+def test_capabilities_and_context_are_passed_to_every_default_block(pattern: str, as_function: bool) -> None:  # noqa: FBT001
     context: Any = (lambda _, __: CONTEXT) if as_function else CONTEXT
     for request in requests_of(ROLES[pattern][0](uses=[RESEARCH], context=context)):
         assert [tool.name for tool in request.tools] == ["search"]
@@ -53,7 +53,7 @@ def test_capabilities_and_context_reach_every_default_block(pattern: str, as_fun
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_tool_calls_precede_the_speakers_answer(pattern: str) -> None:
+def test_speakers_call_tools_before_answering(pattern: str) -> None:
     tool_results: list[Any] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -83,7 +83,7 @@ ROLES_OF_ONES_OWN: dict[tuple[str, str], Any] = {
 
 
 @pytest.mark.parametrize(("pattern", "role"), ROLES_OF_ONES_OWN)
-def test_options_do_not_reach_custom_blocks(pattern: str, role: str) -> None:
+def test_options_do_not_apply_to_custom_blocks(pattern: str, role: str) -> None:
     custom = generator(name="mine", prompt="Mine.")
 
     async def own(request: Any, ctx: Context) -> Any:
@@ -139,7 +139,7 @@ def test_speaker_models_take_precedence(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_intents_are_resolved_by_the_run_and_then_the_pattern(pattern: str) -> None:
+def test_intents_are_resolved_first_by_the_run_and_then_by_the_pattern(pattern: str) -> None:
     """Speakers use "intent/chat" and all other roles "intent/synthesize".
 
     A speaker's own model takes precedence.
@@ -168,7 +168,7 @@ VISIBILITIES: dict[str, dict[str, tuple[str, bool]]] = {
     "council": {"member": ("-member-", False), "chair": ("-chair", True)},
     "review": {"reviewer": ("-reviewer-", False)},
 }
-"""Roles with a visibility, by pattern, with their blocks and whether the history stores them by default."""
+"""Roles with a visibility, by pattern, with their blocks, and whether the history stores them by default."""
 
 
 def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
@@ -182,7 +182,7 @@ def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
 @pytest.mark.parametrize(
     ("pattern", "role"), [(pattern, role) for pattern, roles in VISIBILITIES.items() for role in roles]
 )
-def test_role_visibility_controls_its_items(pattern: str, role: str) -> None:
+def test_visibility_of_a_role_applies_to_its_items(pattern: str, role: str) -> None:
     """All items are visible by default, but speakers' items are not stored.
 
     Turn events are always emitted.
@@ -201,7 +201,7 @@ def test_role_visibility_controls_its_items(pattern: str, role: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ROLES)
-def test_collection_id_names_the_audit_trail(pattern: str) -> None:
+def test_collection_id_identifies_the_audit_trail(pattern: str) -> None:
     make, _ = ROLES[pattern]
     for options, expected in (({}, "x"), ({"collection_id": "trail-7"}, "trail-7")):
         assert make(**options).run_sync(QUESTION, model=FunctionModel(give_answer)).tasks.collection_id == expected

@@ -37,7 +37,7 @@ def test_synthesizer_is_the_last_step() -> None:
     assert lines[-2:] == snapshot(["  → rent-build-raw-output", "  → rent-synthesizer"])
 
 
-def test_custom_synthesizers_have_a_validating_step() -> None:
+def test_custom_synthesizers_are_followed_by_a_validating_step() -> None:
     rent = debate(name="rent", debaters=SIDES, synthesizer=lambda raw: raw, output_schema=dict[str, int])
     assert str(outline(rent)).splitlines()[-3:] == snapshot(
         ["  → rent-build-raw-output", "  → rent-synthesizer", "  → rent-validate-output"]
@@ -136,7 +136,7 @@ deal
 
 
 def test_failure_policies_do_not_change_the_outline() -> None:
-    """Handling a failure is part of the role rather than a step."""
+    """Handling a failure is part of the role rather than a separate step."""
     guarded = deal(on_failure=StandIn(ScriptedModel()), quorum=1, turn_timeout=5, round_timeout=9)
     assert str(outline(guarded)) == str(outline(deal()))
 

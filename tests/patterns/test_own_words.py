@@ -74,7 +74,7 @@ def test_speaker_labels_are_removed(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CUT)
-def test_other_speakers_turns_are_removed(kind: str) -> None:
+def test_turns_of_other_speakers_are_removed(kind: str) -> None:
     """Only the text before such a turn is the speaker's own."""
     words, text, other = CUT[kind]
     assert words.separate(text) == ("Rents rise.", other)
@@ -102,7 +102,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=10).map("".join)
 
 
 @given(TEXTS)
-def test_extracting_a_speakers_words_is_idempotent(text: str) -> None:
+def test_extracting_the_words_of_a_speaker_is_idempotent(text: str) -> None:
     first, _ = ADA.separate(text)
     assert text.rstrip().endswith(first.rstrip()) or first in text
     assert ADA.separate(first)[0] == first
@@ -139,7 +139,7 @@ PATTERNS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_all_patterns_remove_other_speakers_turns(pattern: str) -> None:
+async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None:
     result = await PATTERNS[pattern]().run("Cap rents?", model=ScriptedModel(DIALOGUE, "Ben: They fall."))
     raw = result.raw
     assert [(entry.speaker, entry.text) for entry in raw.entries[:2]] == [("Ada", "Rents rise."), ("Ben", "They fall.")]
@@ -149,7 +149,7 @@ async def test_all_patterns_remove_other_speakers_turns(pattern: str) -> None:
     assert answered[:2] == ["Rents rise.", "They fall."]
 
 
-async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
+async def test_removing_turns_of_another_speaker_does_not_count_as_truncation() -> None:
     """The model ran out of tokens only within the words that were removed."""
     from flowdebate.models import ModelResponse
 
@@ -165,7 +165,7 @@ async def test_removing_another_speakers_turn_is_not_a_truncation() -> None:
         ("text", f"{DIALOGUE}\n\nTransition to Ben"),
     ],
 )
-async def test_handoffs_remove_other_speakers_turns(transition: Any, answer: Any) -> None:
+async def test_handoffs_remove_turns_of_other_speakers(transition: Any, answer: Any) -> None:
     block = handoff(name="x", debaters=PEOPLE, max_turns=1, transition=transition)
     result = await block.run("Cap rents", model=ScriptedModel(answer))
     (entry,) = result.output.entries
@@ -198,7 +198,7 @@ async def test_labels_requested_by_a_handoff_are_unchanged(words: str) -> None:
         ("Some models write <think> first.", "Some models write <think> first."),
     ],
 )
-async def test_transcript_has_only_the_speakers_words(written: str, expected: str) -> None:
+async def test_transcript_contains_only_words_of_the_speaker(written: str, expected: str) -> None:
     """Neither the opponent nor the judge may read the rest of what the model wrote."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     pattern = debate(name="x", debaters=sides, max_rounds=1, synthesizer=False)

@@ -72,7 +72,7 @@ async def test_pattern_outputs_share_their_fields(
     assert type(output).model_validate(output.to_wire()) == output
 
 
-async def test_the_winner_of_a_debate_has_a_stance_and_names() -> None:
+async def test_winner_of_a_debate_has_a_stance_and_names() -> None:
     """The winner is `None` if the verdict is a synthesis of several stances."""
     pattern = debate(
         name="x", debaters=[*SIDES, Debater("cy", "cap"), Debater("dee", "wait")], max_rounds=1, synthesizer=False

@@ -1,4 +1,4 @@
-"""Guarantees of every pattern about failing providers, late calls and interrupted runs."""
+"""Guarantees that every pattern gives about failing providers, late calls and interrupted runs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PANELS = ("round_robin", "consensus", "council", "critique", "review")
 REVIEWS = ("reviewer", "examiner")
 """Turns by speakers other than debaters; an examiner's turn takes two calls, one in each order."""
 OF_LOSSES = {"reviewer": "reviewer", "examiner": "reviewer", "critic": "critic"}
-"""Role reported in a failure, keyed by turn; all other turns are debaters'."""
+"""Role reported in a failure, keyed by turn; for all other turns, it is "debater"."""
 DATA = ("handoff", "critique", "review")
 """Patterns whose speakers answer with structured data, which is not streamed."""
 ONE_AFTER_THE_OTHER = ("debate", "round_robin")
@@ -77,7 +77,7 @@ ONE_AFTER_THE_OTHER = ("debate", "round_robin")
 
 
 def first_call(role: str, *names: str, fails: Exception = DOWN) -> Callable[[ModelRequest], Exception | None]:
-    """Fail the first call for each name in `names` in this role, or the first call of the role itself."""
+    """Fail the first call by each of `names` in this role, or the role's first call if no names are given."""
     pending = list(names) or [role]
 
     def lost(request: ModelRequest) -> Exception | None:
@@ -96,7 +96,7 @@ def losses(run: Any) -> list[tuple[str, str, str]]:
 
 
 @each_turn
-def test_failed_turns_fail_the_run_by_policy(pattern: str, turn: str) -> None:
+def test_failed_turns_fail_the_run_under_the_fail_policy(pattern: str, turn: str) -> None:
     failure = ProviderFailed("down", status=503)
     talkers = Talkers(first_call(turn, "bob", fails=failure))
     with pytest.raises(ProviderFailed) as caught:
@@ -171,7 +171,6 @@ async def test_text_from_failed_calls_is_discarded(pattern: str) -> None:
 
 @each_turn
 def test_fallback_models_replace_a_failed_speaker(pattern: str, turn: str) -> None:
-    """The fallback model is given the speaker's prompt and name, and the failure states which model replaced it."""
     talkers, other = Talkers(first_call(turn, "bob")), Talkers()
     policy = FailurePolicy(on_failure=StandIn(other.model("other")))
     result = talk(pattern, policy=policy).run_sync(QUESTION, model=talkers.model())
@@ -326,7 +325,7 @@ class Hanging:
 
 
 @each_pattern
-async def test_turns_have_a_deadline_for_all_of_their_work(pattern: str) -> None:
+async def test_turn_deadline_covers_all_work_in_the_turn(pattern: str) -> None:
     """A block is cancelled wherever it hangs, and the timeout counts as a provider failure."""
     talkers, hang = Talkers(), Hanging()
     late = talk(pattern, block=hang.__call__, policy=FailurePolicy(on_failure="fail", turn_timeout=0.05))
@@ -419,7 +418,7 @@ async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
 
 @pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
-async def test_rounds_have_a_deadline_over_all_their_turns(pattern: str, *, queues: bool) -> None:
+async def test_round_deadline_covers_all_turns_in_the_round(pattern: str, *, queues: bool) -> None:
     """After the deadline, the current and remaining turns fail, but decisions do not.
 
     The next round has a new deadline.
@@ -450,7 +449,7 @@ async def count_calls(pattern: str) -> int:
 
 
 @each_pattern
-async def test_run_limits_keep_the_entries(pattern: str) -> None:
+async def test_runs_that_reach_a_limit_keep_their_entries(pattern: str) -> None:
     total = await count_calls(pattern)
     for calls in range(1, total + 1):
         talkers = Talkers()
@@ -465,7 +464,7 @@ async def test_run_limits_keep_the_entries(pattern: str) -> None:
 
 
 @each_pattern
-async def test_cancelled_runs_keep_the_entries(pattern: str) -> None:
+async def test_cancelled_runs_keep_their_entries(pattern: str) -> None:
     for number in range(await count_calls(pattern)):
         talkers, reached = Talkers(), asyncio.Event()
 
@@ -495,7 +494,7 @@ async def test_cancelled_runs_keep_the_entries(pattern: str) -> None:
     faults=st.lists(st.sampled_from([None, None, *FAILURES]), min_size=24, max_size=24),
     quorum=st.integers(1, 2),
 )
-def test_failed_calls_are_losses(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
+def test_failed_calls_are_recorded_as_losses(pattern: str, faults: list[ModelError | None], quorum: int) -> None:
     pending = iter(faults)
     talkers = Talkers(lambda _: next(pending, None))
     policy = FailurePolicy(on_failure="skip", quorum=quorum)

@@ -64,7 +64,7 @@ OF_TRANSCRIPTS = {name for name in ATTACKS if "transcript" in name} | {"takes so
         if pattern_name != "consensus" or attack not in OF_TRANSCRIPTS
     ],
 )
-def test_blocks_that_change_history_fail_the_run_and_are_named(pattern: str, attack: str) -> None:
+def test_changing_history_fails_the_run_with_an_error_naming_the_block(pattern: str, attack: str) -> None:
     with pytest.raises(ReadOnly, match=r"block 'x-\w+-bob' must not change") as caught:
         make_pattern(pattern, ATTACKS[attack]).run_sync(QUESTION)
     assert caught.value.block is not None
@@ -153,7 +153,7 @@ def test_debaters_cannot_record_arguments(what: str) -> None:
 
 
 def test_nested_debates_do_not_change_the_outer_transcript() -> None:
-    """Although they share a transcript, the outer debate's output contains only its own entries."""
+    """Although the two debates share a transcript, the outer one's output contains only its own entries."""
     shared = create_debate_transcript()
     inner = rent(name="inner", transcript=shared).then(lambda raw: f"{len(raw.transcript)} arguments")
     outer = rent(debaters=[SIDES[0], Debater("bob", "against", block=inner)], transcript=shared, max_rounds=1)
@@ -256,7 +256,7 @@ def test_dir_lists_the_available_resources() -> None:
 
 
 def test_custom_patterns_have_an_audit_trail() -> None:
-    """`create_record_argument` completes the turn's task and creates it if it does not exist."""
+    """`create_record_argument` completes the turn's task, which it first creates if necessary."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
     pattern = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))

@@ -100,7 +100,7 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
     },
     "the same name": ({"name": "anna"}, ".name", "must differ from the name of"),
 }
-"""Invalid second speakers, next to one called anna, with the field after the roster index and the valid values."""
+"""Invalid speakers that follow a valid one called anna, each with its field after the index and the valid values."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -284,7 +284,7 @@ def test_inputs_without_a_subject_are_rejected(pattern: str, value: Any) -> None
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("way", ["text", "a dict", "the input"])
-def test_the_subject_can_be_given_in_three_forms(pattern: str, way: str) -> None:
+def test_subject_can_be_given_in_three_forms(pattern: str, way: str) -> None:
     field, kind = SUBJECTS[pattern]
     value: Any = {"text": "Rents?", "a dict": {field: "Rents?"}, "the input": kind(**{field: "Rents?"})}[way]
     create, _ = FACTORIES[pattern]

@@ -37,12 +37,12 @@ def is_structured(body: dict[str, Any]) -> bool:
 
 @dataclass
 class Reported:
-    """A server that gives valid answers, except for the first ones, or the judge's first one, as reported."""
+    """A server that gives the reported text or verdict, and valid answers otherwise."""
 
     text: str | None = None
     verdict: str | None = None
     always: bool = True
-    """Whether the reported text is used for every text answer rather than only the first one."""
+    """True if the reported text is used for every text answer rather than only the first one."""
     piece: int = 9
     """Length of each stream chunk, in characters."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -189,7 +189,7 @@ async def test_labels_before_a_turn_are_removed(text: str) -> None:
     assert result.output.transcript[0].text == ARGUMENT
 
 
-async def test_other_speakers_turns_are_removed_and_noted() -> None:
+async def test_turns_of_other_speakers_are_removed_and_noted() -> None:
     """One model was reported to concede on behalf of the other side."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
@@ -248,7 +248,7 @@ async def test_rankings_are_parsed_on_the_first_attempt(write: Any) -> None:
         block = council(name="c", members=[Persona(name) for name in ("Ada", "Ben", "Cem")])
         result = await block.run("Where?", model=OpenAIModel("m", base_url=server.base_url))
     assert result.status == "complete"
-    assert counts["structured"] == 4  # including the chair
+    assert counts["structured"] == 4  # includes the chair's answer
 
 
 async def test_one_missing_model_out_of_four_leaves_three_answers() -> None:

@@ -100,7 +100,7 @@ def requests_of(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_role_options_override_only_the_patterns_options(way: str) -> None:
+def test_role_options_override_only_the_pattern_options(way: str) -> None:
     pattern, role, make_options = WAYS[way]
     plain = requests_of(pattern, role, {"instructions": "Be kind."})
     custom = requests_of(pattern, role, {"instructions": "Be kind.", **make_options(instructions="Be brief.")})

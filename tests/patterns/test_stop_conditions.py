@@ -91,7 +91,7 @@ def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_stop_reason_survives_the_wire_format(pattern: str) -> None:
+def test_stop_reason_survives_a_wire_format_round_trip(pattern: str) -> None:
     """The stored output contains the reason without line breaks."""
     raw = build(pattern, stop.rounds(1)).run_sync(QUESTION).raw
     assert type(raw).model_validate(raw.to_wire()).stop_reason == "rounds(1)"
@@ -132,7 +132,7 @@ def test_condition_errors_name_the_condition_and_the_pattern(pattern: str) -> No
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
     result = build(pattern, stop.repeated(0.9, similarity=Jaccard())).run_sync(QUESTION)
-    if pattern == "handoff":  # after ann, bob, ann, bob has spoken only once
+    if pattern == "handoff":  # after three turns (ann, bob, ann), bob has spoken only once
         assert result.raw.stop_reason == "max_turns"
     else:
         first = 1 if pattern == "consensus" else 2  # a consensus has proposals before the first round
@@ -191,7 +191,7 @@ def talker(*, tokens: int | None) -> FunctionModel:
 SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
-def test_token_condition_counts_the_runs_tokens_so_far() -> None:
+def test_token_condition_counts_tokens_used_so_far_in_the_run() -> None:
     """All reported tokens count, and the round that reaches the limit is the last one."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=4, terminate_when=stop.tokens(350), synthesizer=False)
     result = rent.run_sync(QUESTION, model=talker(tokens=100))
@@ -250,7 +250,7 @@ def test_runs_end_within_their_rounds_for_any_conditions(pattern: str, condition
 
 
 class Killed(Exception):
-    """The interruption of a run by the test."""
+    """An exception raised by the test to interrupt a run."""
 
 
 class Mortal(MemoryStore):

@@ -196,7 +196,7 @@ async def test_simultaneous_rounds_take_no_longer_than_one_turn(kind: str, order
 
 
 @given(st.permutations(NAMES))
-async def test_transcript_has_the_declared_order(arrival: list[str]) -> None:
+async def test_transcript_keeps_the_declared_order(arrival: list[str]) -> None:
     answered = {name: asyncio.Event() for name in arrival}
     later: list[str] = []
 
@@ -239,7 +239,7 @@ async def test_other_turns_in_a_failed_round_finish_and_are_not_repeated() -> No
     assert [entry.agent_name for entry in result.raw.transcript] == list(NAMES)
 
 
-async def test_limits_end_the_run_with_all_paid_turns() -> None:
+async def test_runs_that_reach_a_limit_keep_all_paid_turns() -> None:
     """Pending calls finish; only the turn that would exceed the limit is cancelled."""
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
     speakers = Speakers()
@@ -338,7 +338,7 @@ async def test_late_fallback_models_see_no_more_than_the_others() -> None:
     assert [loss.instead for loss in result.raw.losses] == ["stand_in"]
 
 
-async def test_losses_are_in_turn_order() -> None:
+async def test_losses_are_listed_in_turn_order() -> None:
     """The first failure to occur in this test belongs to a later turn."""
     slow = {"ann": 2, "bea": 0, "cid": 1}
 

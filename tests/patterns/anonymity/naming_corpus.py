@@ -418,7 +418,7 @@ NOT_CAUGHT = (
     ("virtues", "Thank you, Will. You will not like my answer.", ("Will",), ()),
     ("virtues", "I think Will is wrong.", ("Will",), ()),
 )  # fmt: skip
-"""Turns that name a participant in lower case or by a single letter, with the participant and the names found."""
+"""Turns that name a participant in lower case or by a single letter, each with the names in it and those found."""
 
 FALSE_ALARMS = (
     ("virtues", "In the Gospel of Mark the rent is paid by tenants.", ("Mark",)),

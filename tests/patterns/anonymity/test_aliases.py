@@ -54,7 +54,7 @@ def resolve_mark(mark: str, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if simplify(name) == simplify(mark)]
 
 
-def test_the_corpora_have_a_hundred_turns_each() -> None:
+def test_corpora_have_a_hundred_turns_each() -> None:
     assert len({text for _, text in NAMING}) >= 100
     assert len({text for _, text in SILENT}) >= 100
     assert {key for key, _ in NAMING} == {key for key, _ in SILENT} == set(ROSTERS)
@@ -63,13 +63,13 @@ def test_the_corpora_have_a_hundred_turns_each() -> None:
 
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
-def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None:
+def test_only_marked_names_are_hidden(key: str, marked: str) -> None:
     aliases, roster, parts, position = ALIASES[key], ROSTERS[key], [], 0
     for mark in _MARK.finditer(marked):
         candidates = [mark[2]] if mark[2] else resolve_mark(mark[1], roster.names)
         assert len(candidates) == 1
         before = marked[position : mark.start()].removesuffix("@")
-        alias = aliases.names.get(candidates[0]) or next(  # a model's family or maker shares one alias with all others
+        alias = aliases.names.get(candidates[0]) or next(  # all model families and makers share one alias
             leak.alias
             for leak in aliases.hide(strip_marks(marked)).leaks
             if (leak.meant, leak.text) == (candidates[0], mark[1])
@@ -80,7 +80,7 @@ def test_marked_names_and_nothing_else_are_hidden(key: str, marked: str) -> None
 
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
-def test_a_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
+def test_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
     """The search is independent of the library and ignores sentence structure, so its weaknesses are different."""
     hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
@@ -116,7 +116,7 @@ def test_capitalized_words_can_be_mistaken_for_names(key: str, text: str, replac
     assert find_names(key, text) == list(replaced)
 
 
-def test_the_documented_figures_match_the_corpus() -> None:
+def test_documented_figures_match_the_corpus() -> None:
     """`docs/prompts.md` states how many names are found and how many turns without names are changed."""
     name_count = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
     missed = sum(len(names) - len(caught) for _, _, names, caught in NOT_CAUGHT)
@@ -245,7 +245,7 @@ def test_aliases_depend_on_the_seed_but_not_on_the_order(names: list[str], seed:
 def test_aliases_are_assigned_uniformly() -> None:
     """A skewed draw would reveal names.
 
-    Over 1,200 seeds, each of the six orders of three aliases should occur about 200 times.
+    With 1,200 seeds, each of the six orders of three aliases should occur about 200 times.
     """
     names = ("Ann", "Ben", "Cleo")
     orders = Counter(tuple(sorted(names, key=make_aliases(names, random=Random(seed)).of)) for seed in range(1_200))

@@ -1,4 +1,4 @@
-"""Helpers for the tests of `consensus()`: agents, models that name the author in each answer, invariants of runs."""
+"""Helpers for the tests of `consensus()`: agents, models whose answers name their author, and invariants of runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Call:
     agent: str = ""
     round: int = 0
     target: str | None = None
-    """The agent whose proposal is criticised."""
+    """The agent whose proposal is criticized."""
     request: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -95,7 +95,7 @@ def answer_of(call: Call) -> Any:
 def model(answer: Callable[[Call], Any] = answer_of, *, calls: list[Call] | None = None) -> FunctionModel:
     """Create a model that returns `answer(call)`, or the default answer if that is None.
 
-    Each call is appended to `calls`.
+    Every call is appended to `calls`.
     """
 
     async def act(request: ModelRequest) -> Any:
@@ -119,7 +119,7 @@ def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, Consens
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*use at most", category=FlowDebateWarning
-        )  # the invariants hold for any number
+        )  # the invariants hold for any number of agents
         return consensus(**{"name": "plan", "agents": agents, "convergence": bound, **options})
 
 
@@ -140,7 +140,7 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
 
 
 def in_order_of_stages(reached: Sequence[StageReached]) -> bool:
-    """Check that the stages start with the first one, follow each other, and count rounds from 1."""
+    """Check that the stages begin with the first one, follow a valid order, and count rounds from 1."""
     before: StageReached | None = None
     number = 0
     for at in reached:
@@ -177,7 +177,7 @@ def stages(run: RunView) -> list[str]:
 
 
 def check_emitted(run: RunView) -> list[Any]:
-    """Check the invariants of events and stages for any ending of a run, and return the debate's events."""
+    """Check the invariants of events and stages, however the run ended, and return the debate's events."""
     emissions = consensus_events(run)
     check_wire(run)
     assert [index for index, event in enumerate(emissions) if isinstance(event, emitted.DebateStarted)] == [0]
@@ -195,7 +195,7 @@ def check_emitted(run: RunView) -> list[Any]:
 
 
 def check_wire(run: RunView) -> None:
-    """Check that the wire events have one start, one end, gapless sequence numbers and rounds in order."""
+    """Check that the wire events have a single start and end, no gaps in their sequence numbers, and ordered rounds."""
     wire = list(emitted.wire_events(run.events))
     kinds = [event["kind"] for event in wire]
     assert [event["sequence"] for event in wire] == list(range(1, len(wire) + 1))

@@ -23,7 +23,7 @@ seeds = st.integers(0, 10**6)
 
 
 def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
-    """Build a debate with every ending and kind of call. Circuits stay closed, because they depend on call order."""
+    """Build a debate that makes every kind of call. Circuits stay closed, because they depend on call order."""
     return plan(
         names,
         max_rounds=2,
@@ -62,7 +62,7 @@ def test_arrival_order_does_not_matter(
 
 
 @given(size=st.integers(1, 5), seed=seeds, order=seeds, failing=st.sampled_from((0.0, 0.2)))
-def test_the_same_seed_gives_the_same_debate(size: int, seed: int, order: int, failing: float) -> None:
+def test_same_seed_gives_the_same_debate(size: int, seed: int, order: int, failing: float) -> None:
     """Two debates with the same seed may differ only if their answers arrive in a different order."""
     names = NAMES[:size]
     debate = everything(names)

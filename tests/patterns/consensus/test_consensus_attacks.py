@@ -72,7 +72,7 @@ def run_harmless() -> tuple[list[Call], Any]:
 
 
 def check(calls: list[Call], result: Any) -> None:
-    """Check that messages have the same lines as in a harmless debate, except for the texts.
+    """Check that, apart from the texts, the messages have the same lines as in a harmless debate.
 
     Records must be equal.
     """
@@ -101,7 +101,7 @@ def test_arbitrary_text_does_not_change_other_agents_prompts(text: str) -> None:
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
-def test_agents_named_like_an_attack_work_normally(attack: Any) -> None:
+def test_agents_whose_name_is_an_attack_work_normally(attack: Any) -> None:
     name = clean_text(attack.written(own="ann", other="bob"))
     calls, result = run_debate("homes", (name, "bob", "cy"))
     assert len(calls) == len(run_harmless()[0])

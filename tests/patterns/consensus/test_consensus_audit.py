@@ -52,7 +52,7 @@ def test_each_call_has_a_task_with_its_result() -> None:
     order=st.none() | st.integers(0, 99),
     failing=st.sampled_from((0.0, 0.1, 0.5)),
 )
-def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None, failing: float) -> None:
+def test_each_call_has_exactly_one_finished_task(size: int, seed: int, order: int | None, failing: float) -> None:
     names = NAMES[:size]
     world = World(seed, names, failing, order)
     try:
@@ -78,8 +78,6 @@ def test_each_call_has_one_finished_task(size: int, seed: int, order: int | None
 
 
 def test_failed_tasks_record_the_error() -> None:
-    """The reason consists of the error's class and message."""
-
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("vote", "bob") else None
 
@@ -121,6 +119,6 @@ async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
     ]
 
 
-def test_collection_id_names_the_audit_trail() -> None:
+def test_collection_id_identifies_the_audit_trail() -> None:
     result = plan(THREE, max_rounds=1, collection_id="minutes").run_sync(TASK, model=model())
     assert result.tasks.collection_id == "minutes"

@@ -37,7 +37,7 @@ class Clock:
 
 
 def failing_model(*phases: str, agent: str = "bob") -> Any:
-    """Create a model whose calls by `agent` in `phases` fail."""
+    """Create a model that fails in calls by `agent` during `phases`."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call.agent == agent and call.phase in phases else None
@@ -45,7 +45,7 @@ def failing_model(*phases: str, agent: str = "bob") -> Any:
     return model(answer)
 
 
-def test_three_failures_in_a_row_open_the_circuit() -> None:
+def test_three_consecutive_failures_open_the_circuit() -> None:
     """An agent with an open circuit is no longer called, and each missing call is recorded as a failure."""
     calls: list[Call] = []
 
@@ -67,7 +67,7 @@ def test_three_failures_in_a_row_open_the_circuit() -> None:
     assert final == {**dict.fromkeys(FIVE, 1), "bob": 0}
 
 
-def test_a_success_between_failures_keeps_the_circuit_closed() -> None:
+def test_success_between_failures_keeps_the_circuit_closed() -> None:
     """In each round, two critiques and a vote fail, but the revision between them succeeds."""
     result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=failing_model("critique", "vote"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
@@ -95,7 +95,7 @@ def test_shared_circuits_persist_across_runs() -> None:
     assert separate.run_sync(TASK, model=model()).output.losses == []
 
 
-def test_an_agent_recovers_after_the_cooldown() -> None:
+def test_agent_recovers_after_the_cooldown() -> None:
     """The test sets the clock so that the circuit goes from open to half-open without waiting."""
     clock = Clock()
     breakers = Breakers(clock=clock)
@@ -116,7 +116,7 @@ def test_an_agent_recovers_after_the_cooldown() -> None:
     assert breakers.state("bob") == "closed"
 
 
-def test_a_failed_trial_reopens_the_circuit() -> None:
+def test_failed_trial_reopens_the_circuit() -> None:
     clock = Clock()
     breakers = Breakers(clock=clock)
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_a_failed_trial_reopens_the_circuit() -> None:
     assert breakers.state("bob") == "half_open"
 
 
-def test_a_half_open_circuit_allows_two_trials_at_once() -> None:
+def test_half_open_circuit_allows_two_concurrent_trials() -> None:
     clock = Clock()
     breakers = Breakers(clock=clock)
     calls: list[Call] = []

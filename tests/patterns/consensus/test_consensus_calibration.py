@@ -68,7 +68,7 @@ async def test_votes_without_recorded_outcomes_are_weighted_by_rating() -> None:
     assert await weights(archive) == {"ann": 2.0, "bob": 0.0, "cy": 1.0}
 
 
-async def test_wrong_verdicts_do_not_rate_other_choices() -> None:
+async def test_wrong_verdict_says_nothing_about_other_choices() -> None:
     """Ann's proposal turned out to be wrong, but nobody knows whether Cy's would have been better."""
     archive = Archive()
     first = await run_debate(archive)
@@ -133,7 +133,7 @@ async def test_unknown_agents_are_rejected_with_the_agent_names() -> None:
     assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, False)]}
 
 
-async def test_agents_without_votes_can_be_right() -> None:
+async def test_agent_that_cast_no_vote_can_be_right() -> None:
     archive = Archive()
     first = await run_debate(archive)
     ballots = await archive.outcomes.ballots(first.feedback.debate)

@@ -33,7 +33,7 @@ def run_debate(world: World, **options: Any) -> Any:
 
 
 @given(size=st.integers(1, 4), seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2, 0.5)))
-def test_each_call_of_an_agent_is_a_turn(size: int, seed: int, failing: float) -> None:
+def test_each_agent_call_is_a_turn(size: int, seed: int, failing: float) -> None:
     world = World(seed, NAMES[:size], failing)
     run = run_debate(world, max_rounds=2)
     check_emitted(run)
@@ -62,7 +62,7 @@ def test_rounds_start_and_end_as_in_other_patterns(seed: int, failing: float, ro
     assert raw.stop_reason == ("max_rounds" if raw.early_end is None else raw.early_end.source) or not raw.rounds
 
 
-def test_all_event_paths_are_below_the_debate() -> None:
+def test_all_event_paths_are_under_the_debate_path() -> None:
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
 
@@ -74,7 +74,7 @@ def test_all_event_paths_are_below_the_debate() -> None:
     assert {event["path"] for event in wire_events(result.events)} == {"plan"}
 
 
-def test_nested_debates_keep_their_events_apart() -> None:
+def test_nested_debates_keep_their_events_separate() -> None:
     """When a debate takes an agent's role, its events still have their own sequence numbers in the wire format."""
 
     async def inner(request: Any, ctx: Context) -> Any:

@@ -90,7 +90,7 @@ def test_positions_last_until_the_agent_states_a_new_one() -> None:
     }
 
 
-def test_convergence_without_a_threshold_is_only_measured() -> None:
+def test_convergence_is_measured_but_ends_nothing_without_a_threshold() -> None:
     output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=repeating_model()).output
     assert get_ending(output) is None
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["converged"] * 3
@@ -136,7 +136,7 @@ def test_dissimilar_proposals_diverge() -> None:
     assert bound.rounds[0].convergence.status == "refining"
 
 
-def test_stability_compares_an_agents_text_with_the_previous_one() -> None:
+def test_stability_compares_each_text_with_its_previous_version() -> None:
     def answer(call: Call) -> Any:
         if call.phase != "revision":
             return None
@@ -149,7 +149,7 @@ def test_stability_compares_an_agents_text_with_the_previous_one() -> None:
     assert stability[1:] == [1.0, 1.0]
 
 
-def test_the_best_installed_measure_is_used() -> None:
+def test_best_installed_similarity_measure_is_used() -> None:
     output = plan(max_rounds=1, convergence=ConvergenceOptions()).run_sync(TASK, model=model()).output
     assert output.rounds[0].convergence is not None
     assert output.rounds[0].convergence.backend in ("embeddings", "tf-idf", "jaccard")
@@ -159,7 +159,7 @@ def test_the_best_installed_measure_is_used() -> None:
 
 
 @pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
-def test_a_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
+def test_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
     """Each revision states whether the agent thinks the debate has gone on long enough."""
 
     def answer(call: Call) -> Any:
@@ -193,7 +193,6 @@ def test_failed_revisions_do_not_count_as_votes_to_end() -> None:
     [True, {"conclusive": True}, {"reasoning": "It is clear.\ud800", "conclusive": True}],
 )
 def test_judge_can_end_the_rounds(answer: Any) -> None:
-    """The application provides a function that is called after each round, and the reason it returns is recorded."""
     requests: list[StopRequest] = []
 
     def judge(value: StopRequest) -> Any:
@@ -213,7 +212,7 @@ def test_judge_can_end_the_rounds(answer: Any) -> None:
     result.output.model_dump_json()
 
 
-def test_default_judge_is_a_model_separate_from_the_agents() -> None:
+def test_default_judge_is_separate_from_the_agents() -> None:
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -295,7 +294,7 @@ def test_confident_agents_end_the_rounds(enough: float, rounds: int) -> None:
         assert output.ballots == output.rounds[-1].poll
 
 
-def test_polls_without_a_consensus_end_nothing() -> None:
+def test_polls_without_a_consensus_do_not_end_the_rounds() -> None:
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent, "confidence": 1} if call.phase == "vote" else None
 
@@ -303,7 +302,7 @@ def test_polls_without_a_consensus_end_nothing() -> None:
     assert (len(output.rounds), get_ending(output), len(output.rounds[0].poll)) == (2, None, 3)
 
 
-def test_failed_poll_votes_are_not_repeated() -> None:
+def test_failed_poll_votes_are_not_retried() -> None:
     """Two of three agents are confident. The third agent's vote failed during the poll and stays missing."""
 
     def answer(call: Call) -> Any:
@@ -384,8 +383,7 @@ def test_debate_stays_within_its_call_budget(
         assert result.usage.calls + round_calls > budget - (0 if size > 1 else tie)
 
 
-def test_exhausted_budget_reports_the_required_calls() -> None:
-    """The message tells the caller how many calls another round and the vote would have needed."""
+def test_exhausted_budget_message_states_the_required_calls() -> None:
     output = plan(max_rounds=3, convergence=None, budget=20).run_sync(TASK, model=model()).output
     assert get_ending(output) == ("budget", 1)
     assert output.early_end is not None

@@ -70,7 +70,7 @@ LOST = [
 
 @pytest.mark.parametrize("case", LOST, ids=lambda case: case.id)
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
+def test_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
     def answer(call: Call) -> Any:
         return case.reply if call.phase == phase and call.agent == "bob" and call.target in (None, "cy") else None
 
@@ -86,7 +86,7 @@ def test_a_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
     assert result.output.outcome == "consensus"
 
 
-def test_invalid_structured_answers_are_failures() -> None:
+def test_invalid_structured_answers_count_as_failures() -> None:
     """For example, a critique without a severity or a vote with a confidence of 700 counts as a failure."""
 
     def answer(call: Call) -> Any:
@@ -142,7 +142,7 @@ def test_values_from_0_to_1_are_unchanged(written: float) -> None:
     assert output.losses == []
 
 
-def test_blank_proposals_are_failures() -> None:
+def test_blank_proposals_count_as_failures() -> None:
     def answer(call: Call) -> Any:
         return ModelResponse(text=" \u200b") if call == Call("proposal", "bob") else None
 
@@ -169,7 +169,7 @@ def test_failures_are_sorted_by_phase_and_agent() -> None:
 
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 10**6), failing=st.sampled_from((0.1, 0.4, 0.8)))
-def test_texts_of_failed_calls_appear_only_in_losses(size: int, seed: int, failing: float) -> None:
+def test_text_from_failed_calls_appears_only_in_losses(size: int, seed: int, failing: float) -> None:
     names = NAMES[:size]
     calls: list[Call] = []
 
@@ -288,7 +288,6 @@ def test_vote_takes_place_without_critiques() -> None:
 
 
 def test_debates_without_proposals_raise() -> None:
-    """The error lists each agent's failure, and the run attached to the error has the partial output."""
     failing = failing_model(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
     with pytest.raises(NoProposals, match=r"plan: no agent made a proposal \(ann: ProviderFailed: down") as caught:
         plan().run_sync(TASK, model=failing)
@@ -317,7 +316,6 @@ def test_one_proposal_is_enough_for_a_debate() -> None:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.anyio
 async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> None:
-    """The output up to the exception is still available from the handle."""
     failure = LookupError("a mistake")
 
     def block(request: Any) -> Any:
@@ -369,7 +367,7 @@ def test_invalid_results_from_custom_blocks_raise(phase: str, answer: Any, field
     check_emitted(caught.value.run)
 
 
-def test_model_errors_in_custom_blocks_are_failures() -> None:
+def test_model_errors_in_custom_blocks_count_as_failures() -> None:
     """A custom block that raises a model error is treated like a failing provider."""
 
     def block(request: Any) -> Any:

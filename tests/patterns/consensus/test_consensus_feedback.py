@@ -51,7 +51,7 @@ async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutp
 
 
 @pytest.mark.anyio
-async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
+async def test_consensus_winner_gains_what_the_others_lose() -> None:
     """All three agents start with 1500 points. The winner gains 10.667, and each of the others loses 5.333."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "ann")
     assert output.feedback is not None
@@ -60,7 +60,7 @@ async def test_a_winner_with_consensus_gains_what_the_others_lose() -> None:
 
 
 @pytest.mark.anyio
-async def test_winner_without_consensus_beats_each_other_agent() -> None:
+async def test_winner_without_consensus_takes_points_from_every_other_agent() -> None:
     """Since nobody followed the winner, it gains 16 points from each of the other agents."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "nobody")
     assert output.outcome == "no_consensus"
@@ -181,7 +181,7 @@ async def test_persona_records_add_up_across_debates() -> None:
 
 
 @pytest.mark.anyio
-async def test_points_are_helpful_if_their_target_wins() -> None:
+async def test_critique_points_are_helpful_if_their_target_wins() -> None:
     archive = Archive()
     await plan(max_rounds=1, archive=archive).run(TASK, model=model(answer_with_changes))
     patterns = await archive.critique_patterns.successful(limit=9)
@@ -197,7 +197,7 @@ async def test_points_are_helpful_if_their_target_wins() -> None:
 
 
 @pytest.mark.anyio
-async def test_points_without_a_revision_are_not_helpful() -> None:
+async def test_critique_points_without_a_revision_are_not_helpful() -> None:
     """The target won with its earlier proposal, since its revision failed."""
     archive = Archive()
 
@@ -297,7 +297,7 @@ LOOKED_UP = [
 
 
 @pytest.mark.parametrize("case", LOOKED_UP, ids=lambda case: case.id)
-def test_agents_read_research_or_the_reason_for_its_absence(case: Research) -> None:
+def test_agents_see_research_and_missing_research_is_explained(case: Research) -> None:
     calls: list[Call] = []
     result = plan(max_rounds=1, research=case.function).run_sync(TASK, model=model(calls=calls))
     context = result.output.context
@@ -350,7 +350,7 @@ async def raise_trouble() -> Any:
 
 
 async def never_return() -> Any:
-    """Never return, as if the store hangs."""
+    """Never return, as if the store were hanging."""
     await asyncio.Event().wait()
 
 
@@ -360,7 +360,7 @@ async def return_nonsense() -> Any:
 
 
 def broken_archive(parts: tuple[str, ...], act: Callable[[], Any]) -> Archive:
-    """Create an archive with a short timeout, in which the stores in `parts` fail."""
+    """Create an archive with a short timeout in which the stores named in `parts` fail."""
     return Archive(**{part: Failing(act) for part in parts}, patience=0.01)
 
 
@@ -456,7 +456,7 @@ def test_runs_cancelled_during_archiving_keep_their_answer() -> None:
     assert (handle.raw.outcome, handle.raw.winner) == ("consensus", "ann")
 
 
-def test_limits_reached_during_archiving_keep_the_answer() -> None:
+def test_limit_reached_during_archiving_does_not_lose_the_answer() -> None:
     archive = Archive(personas=Failing(never_return))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))
@@ -506,7 +506,7 @@ async def test_debates_without_a_vote_count_are_not_archived() -> None:
 
 
 @pytest.mark.anyio
-async def test_concurrent_debates_share_an_archive() -> None:
+async def test_concurrent_debates_can_share_an_archive() -> None:
     archive = Archive()
     debate = plan(max_rounds=1, archive=archive)
     results = await asyncio.gather(*[debate.run(TASK, model=model()) for _ in range(10)])

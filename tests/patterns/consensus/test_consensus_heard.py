@@ -64,7 +64,7 @@ def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[st
 
 
 @pytest.mark.parametrize("choice", [None, "nobody"])
-def test_votes_without_valid_ballots_have_no_verdict(choice: str | None) -> None:
+def test_debates_without_valid_ballots_have_no_verdict(choice: str | None) -> None:
     """If all votes failed or chose nobody, it is unknown whether the agents agree."""
 
     def answer(call: Call) -> Any:
@@ -78,7 +78,7 @@ def test_votes_without_valid_ballots_have_no_verdict(choice: str | None) -> None
     assert (result.output.winner, result.output.confidence) == (None, 0)
 
 
-def test_ties_are_verdicts() -> None:
+def test_ties_count_as_verdicts() -> None:
     """A tie is a valid result: all agents voted, and they disagreed."""
 
     def answer(call: Call) -> Any:
@@ -88,7 +88,7 @@ def test_ties_are_verdicts() -> None:
     assert (result.status, result.output.outcome, result.output.strength) == ("complete", "no_consensus", "contested")
 
 
-def test_invalid_votes_are_losses() -> None:
+def test_invalid_votes_are_recorded_as_losses() -> None:
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": "nobody"} if call.phase == "vote" and call.agent == "cy" else None
 

@@ -67,8 +67,8 @@ def test_agents_may_call_tools_before_answering() -> None:
     assert (output.winner, output.losses) == ("ann", [])
 
 
-def test_options_do_not_reach_custom_blocks_or_judges() -> None:
-    """Judges, and generators in an agent's role, have their own options."""
+def test_options_do_not_apply_to_custom_blocks_or_judges() -> None:
+    """Judges have their own options, as do generators that fill an agent's role."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -123,7 +123,7 @@ def test_client_visibility_controls_whether_text_is_streamed(visible: bool, coun
 # Custom blocks
 
 
-def test_custom_blocks_can_do_everything_an_agent_does() -> None:
+def test_custom_blocks_can_replace_an_agent_in_every_phase() -> None:
     requests: list[Any] = []
 
     async def own(value: Any, ctx: Context) -> Any:
@@ -170,7 +170,7 @@ def test_custom_blocks_may_return_plain_answers() -> None:
     assert {ballot.confidence for ballot in output.ballots} == {0.5}
 
 
-def test_results_survive_a_round_trip() -> None:
+def test_output_survives_a_wire_format_round_trip() -> None:
     output = plan(max_rounds=2).run_sync(TASK, model=model(), seed=3).output
     wire = output.to_wire()
     assert wire["finalProposals"][0]["agent"] == "ann"
@@ -235,13 +235,13 @@ class Case:
     id: str
     make: Callable[[], object]
     option: str
-    """Field named in the message."""
+    """Field that the message names."""
     problem: str
     location: str = "consensus 'plan'"
 
 
 def case_of(id: str, option: str, problem: str, location: str = "consensus 'plan'", **options: Any) -> Case:  # noqa: A002 - the name of the field
-    """Build a case of options that `consensus()` rejects."""
+    """Build a case with options that `consensus()` rejects."""
     agents = [{"name": name} for name in THREE]
     return Case(id, lambda: consensus(**{"name": "plan", "agents": agents, **options}), option, problem, location)
 
@@ -375,7 +375,7 @@ def test_invalid_options_are_rejected(case: Case) -> None:
     assert isinstance(error, ValueError)
 
 
-def test_a_hub_for_a_topology_function_is_rejected() -> None:
+def test_hub_is_rejected_for_a_topology_function() -> None:
     """Only the built-in star topology has a hub."""
     with pytest.raises(ConflictingOptions, match="`hub` requires `topology` star"):
         plan(topology=TopologyOptions(lambda *_: [], hub="ann"))

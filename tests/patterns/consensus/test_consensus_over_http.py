@@ -47,7 +47,6 @@ async def answer(exchange: Exchange) -> None:
 
 
 async def test_debate_runs_over_http() -> None:
-    """The fifteen requests are sent in concurrent groups and share one system message."""
     async with ChatServer({"served": answer}) as server:
         model = OpenAIModel("served", base_url=server.base_url, api_key="sk-none")
         result = await plan(max_rounds=1).run(TASK, model=model)

@@ -1,4 +1,4 @@
-"""Failure policies for consensus debates: fail, skip, a fallback model, a proposal quorum, time limits."""
+"""Failure policies for consensus debates: fail, skip, a fallback model, a proposal quorum, and time limits."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ PHASES = ("proposal", "critique", "revision", "vote")
 
 
 def failing_model(*phases: str, agent: str = "bob") -> FunctionModel:
-    """Create a model whose calls by `agent` in `phases` fail."""
+    """Create a model that fails in calls by `agent` during `phases`."""
     return model(lambda call: ConnectionLost("gone") if call.agent == agent and call.phase in phases else None)
 
 
 def fallback_policy(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
-    """Create a policy whose fallback model can be recognized by its block."""
+    """Create a policy whose fallback model checks that it is called as such and records its calls."""
 
     def answer(request: ModelRequest) -> Any:
         assert request.block.startswith("plan-stand-in-")
@@ -58,7 +58,6 @@ def test_open_circuits_end_the_run_under_the_fail_policy() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_fallback_model_answers_for_a_failed_agent(phase: str) -> None:
-    """The answer is attributed to the agent, while the failure names the fallback model."""
     substitute_calls: list[Call] = []
     result = plan(max_rounds=1, topology="round-robin", failures=fallback_policy(substitute_calls)).run_sync(
         TASK, model=failing_model(phase)
@@ -95,7 +94,6 @@ async def test_resumed_runs_repeat_neither_agent_nor_fallback_calls() -> None:
 
 
 def test_fallback_model_answers_while_the_circuit_is_open() -> None:
-    """The agent is not called, and the fallback call does not count towards its circuit."""
     breakers = Breakers(failures=1)
     breakers.record_failure("bob")
     substitute_calls: list[Call] = []
@@ -119,7 +117,7 @@ def test_fallback_model_answers_while_the_circuit_is_open() -> None:
 
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.2, 0.5, 0.8)))
-def test_nothing_is_missing_with_a_working_fallback(seed: int, failing: float) -> None:
+def test_working_fallback_model_fills_every_gap(seed: int, failing: float) -> None:
     debate = plan(NAMES[:3], max_rounds=2, convergence=None, failures=fallback_policy([]))
     result = debate.run_sync(TASK, model=World(seed, failing=failing).model(), seed=seed)
     check_emitted(result)
@@ -148,12 +146,12 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
     assert result.output.winner == "ann"
 
 
-def test_the_default_policy_skips_failed_agents() -> None:
+def test_default_policy_skips_failed_agents() -> None:
     """Each agent has 90 seconds per turn, as in the pipeline that this pattern is modeled on."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
-def test_agent_options_reach_the_agents_default_blocks_and_fallback() -> None:
+def test_agent_options_apply_to_default_blocks_and_fallback_model() -> None:
     """No other agent's prompt may contain the instructions or the template."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)

@@ -30,7 +30,7 @@ def stating(call: Call) -> Any:
             return None
 
 
-def test_a_change_of_mind_in_the_first_revision_is_recorded() -> None:
+def test_change_of_mind_in_the_first_revision_is_recorded() -> None:
     """The position stated in a proposal belongs to round 0, both in the output and in the ledger."""
     archive = Archive()
     output = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(stating)).output

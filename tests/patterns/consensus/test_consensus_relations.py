@@ -60,7 +60,7 @@ def test_relationships_count_critiques_and_votes() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from((0.0, 0.3)))
-def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float) -> None:
+def test_relationships_add_up_to_all_critiques_and_endorsements(seed: int, size: int, failing: float) -> None:
     world = World(seed, NAMES[:size], failing=failing)
     try:
         raw = plan(NAMES[:size], max_rounds=2).run_sync(TASK, model=world.model(), seed=seed).output
@@ -82,17 +82,17 @@ def test_relationships_add_up_to_the_debate(seed: int, size: int, failing: float
     assert all(agreed.get((other, agent)) == value for (agent, other), value in agreed.items() if value is not None)
 
 
-def test_severe_mutual_critiques_are_a_clash() -> None:
+def test_severe_mutual_critiques_count_as_a_clash() -> None:
     output = run_debate({"ann": 0.7, "bob": 0.95}, {"ann": "ann", "bob": "ann"})
     assert moments_of(output) == [("clash", 1, ["ann", "bob"]), ("conversion", None, ["bob", "ann"])]
 
 
-def test_a_severely_criticized_winner_is_a_comeback() -> None:
+def test_win_despite_severe_criticism_counts_as_a_comeback() -> None:
     output = run_debate({"ann": 0.1, "bob": 0.8}, {"ann": "bob", "bob": "bob"})
     assert moments_of(output) == [("conversion", None, ["ann", "bob"]), ("comeback", None, ["bob"])]
 
 
-def test_a_winner_with_a_low_rating_is_an_upset() -> None:
+def test_win_by_a_low_rated_agent_counts_as_an_upset() -> None:
     """The winner was rated at least 100 points below the loser before the debate."""
     archive = Archive()
     asyncio.run(archive.ratings.apply("before", {"ann": 60.0, "bob": -40.0}))
@@ -112,7 +112,9 @@ def test_a_winner_with_a_low_rating_is_an_upset() -> None:
     ],
     ids=["together", "apart", "neither"],
 )
-def test_changes_between_rounds_are_moments(texts: list[str], positions: list[str], expected: list[Any]) -> None:
+def test_changes_between_rounds_are_listed_as_moments(
+    texts: list[str], positions: list[str], expected: list[Any]
+) -> None:
     def answer(call: Call) -> Any:
         index = BOTH.index(call.agent) if call.agent in BOTH else 0
         if call.phase == "proposal":

@@ -32,7 +32,7 @@ sizes = st.integers(1, 10)
 
 
 def edge_count(topology: str, count: int, sparsity: float) -> int:
-    """Compute the number of critiques per round by the topology's formula, which gives 0 for a single agent."""
+    """Compute the number of critiques per round from the topology's formula, which gives 0 for a single agent."""
     if count == 1:
         return 0
     return {
@@ -66,7 +66,7 @@ def check_edges(output: ConsensusOutput, names: Sequence[str]) -> None:
     sparsity=st.sampled_from((0.0, 0.25, 0.5, 0.75, 1.0)),
     seed=st.integers(0, 99),
 )
-def test_topologies_have_the_expected_number_of_critiques(
+def test_topologies_produce_the_expected_number_of_critiques(
     size: int, topology: Topology, sparsity: float, seed: int
 ) -> None:
     names = NAMES[:size]
@@ -83,7 +83,7 @@ def test_topologies_have_the_expected_number_of_critiques(
 
 
 @given(size=st.integers(2, 10), topology=st.sampled_from(("all-to-all", "ring", "star", "sparse")))
-def test_some_topologies_never_change(size: int, topology: str) -> None:
+def test_some_topologies_depend_on_neither_round_nor_seed(size: int, topology: str) -> None:
     debate = plan(NAMES[:size], topology=topology, max_rounds=2, convergence=None)
     rounds = [critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (1, 2)]
     assert rounds[0][0] == rounds[0][1] == rounds[1][0] == rounds[1][1]
@@ -99,8 +99,7 @@ def test_round_robin_pairs_all_agents() -> None:
         assert sorted(critic for critic, _ in one) == sorted(target for _, target in one) == sorted(NAMES[:5])
 
 
-def test_random_graphs_are_drawn_per_round_from_the_seed() -> None:
-    """The graphs differ between rounds, but the same seed always draws the same ones."""
+def test_random_graphs_are_drawn_from_the_seed_for_each_round() -> None:
     debate = plan(NAMES[:8], topology=TopologyOptions("random-graph", sparsity=0.3), max_rounds=3, convergence=None)
     one, repeated, other = (
         critique_edges(debate.run_sync(TASK, model=model(), seed=seed).output) for seed in (7, 7, 8)

@@ -60,7 +60,7 @@ def vote(choices: Mapping[str, str | None] | Sequence[str | None], **options: An
     confidence=st.floats(0, 1),
     voting=st.sampled_from(("majority", "supermajority", "unanimous", "weighted")),
 )
-def test_every_eligible_vote_is_valid_spoiled_or_failed(
+def test_every_eligible_vote_counts_as_valid_spoiled_or_failed(
     choices: list[str | None], confidence: float, voting: str
 ) -> None:
     output = vote(choices, confidence=confidence, voting=voting)
@@ -178,8 +178,7 @@ def test_choices_are_parsed_leniently(written: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["", " ", "nobody", "ann or bob", "ann\x00bob", "none of them", "a" * 5000])
-def test_unknown_choices_are_spoiled_and_recorded_verbatim(written: str) -> None:
-    """A choice that names several proposals is also spoiled."""
+def test_unknown_choices_spoil_the_vote_and_are_recorded_verbatim(written: str) -> None:
     output = vote([written, "ann", "ann"])
     assert output.tally is not None
     assert (output.tally.valid, output.tally.spoiled) == (2, 1)
@@ -187,7 +186,7 @@ def test_unknown_choices_are_spoiled_and_recorded_verbatim(written: str) -> None
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-def test_attacks_as_choices_are_spoiled(attack: Any) -> None:
+def test_attacks_given_as_choices_spoil_the_vote(attack: Any) -> None:
     output = vote([attack.written(own="ann", other="bob"), "bob", "bob"])
     assert output.tally is not None
     assert (output.tally.spoiled, output.winner) == (1, "bob")
@@ -222,7 +221,6 @@ def test_escaped_names_match_their_agent(name: str, other: str) -> None:
 
 
 def test_voters_may_copy_escaped_names() -> None:
-    """Prompts escape the comma in the agent's name, and voters copy it."""
     names = ("Änne O'Neill, PhD", "bob", "cy")
     output = vote(dict.fromkeys(names, tag_name(names[0])))
     assert output.winner == names[0]
@@ -320,7 +318,7 @@ def test_votes_are_weighted_by_archive_ratings() -> None:
 
 
 def test_other_rules_ignore_ratings() -> None:
-    """A majority counts agents, so their weights do not matter."""
+    """The majority rule counts agents, so their weights do not matter."""
     archive = _rated_archive(cy=Rating(elo=3000, calibration=1.0))
     assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"
 
@@ -358,7 +356,7 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
-def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
+def test_invalid_tie_breaks_are_recorded_as_losses(answer: Any) -> None:
     """Neither an unknown name nor a value other than a name breaks a tie. `None` counts as no answer."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
@@ -369,7 +367,7 @@ def test_invalid_tie_breaks_are_losses(answer: Any) -> None:
         assert output.status == "degraded"
 
 
-def test_failed_tie_judges_are_losses() -> None:
+def test_failed_tie_judges_are_recorded_as_losses() -> None:
     def answer(call: Call) -> Any:
         if call.phase == "vote":
             return {**answer_of(call), "choice": "ann" if call.agent in FOUR[:2] else "bob"}
@@ -383,7 +381,7 @@ def test_failed_tie_judges_are_losses() -> None:
 
 
 def test_default_tie_judge_chooses_between_tied_proposals() -> None:
-    """The judge is a model separate from the agents and reads the tied proposals in an order drawn from the seed."""
+    """The judge is told that it is not one of the agents, and it reads only the tied proposals."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 FOUR = NAMES[:4]
 TWO_ROUNDS = {"topology": "round-robin", "max_rounds": 2, "convergence": None}
 CALLS = 4 + 2 * (4 + 4) + 4
-"""Number of calls by four agents in two rounds with one critic each."""
+"""Number of calls that four agents with one critic each make in two rounds."""
 
 
 def count_answers(raw: ConsensusOutput) -> int:
@@ -96,7 +96,7 @@ def test_no_consensus_is_the_last_stage_if_there_is_no_agreement() -> None:
     assert stages(result)[-2:] == ["VOTE_AGGREGATION", "NO_CONSENSUS"]
 
 
-def test_debates_emit_seven_other_kinds_of_events() -> None:
+def test_debates_emit_seven_kinds_of_events_besides_stages() -> None:
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call == Call("vote", "cy") else None
 
@@ -132,7 +132,7 @@ def test_debates_emit_seven_other_kinds_of_events() -> None:
 
 
 @given(st.lists(st.sampled_from(ConsensusStage), max_size=12))
-def test_only_sequences_in_the_table_are_in_order(stages_: list[ConsensusStage]) -> None:
+def test_only_stage_sequences_in_the_table_are_valid(stages_: list[ConsensusStage]) -> None:
     reached: list[StageReached] = []
     number = 0
     legal = True
@@ -146,7 +146,7 @@ def test_only_sequences_in_the_table_are_in_order(stages_: list[ConsensusStage])
     assert in_order_of_stages(reached) is legal
 
 
-def test_wrong_round_numbers_are_out_of_order() -> None:
+def test_wrong_round_numbers_make_a_stage_sequence_invalid() -> None:
     """Rounds are numbered from 1, and only the stages within a round have a number."""
     walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
@@ -241,7 +241,7 @@ def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> Non
 
 
 @given(at=moments, order=orders)
-def test_timeouts_keep_the_answers(at: int, order: int | None) -> None:
+def test_debates_that_time_out_keep_their_answers(at: int, order: int | None) -> None:
     gate = Gate(at, order=order)
     result = full_debate(timeout=0.03).run_sync(TASK, model=gate.model(), seed=1)
     if result.status == "complete":
@@ -259,7 +259,7 @@ def test_timeouts_keep_the_answers(at: int, order: int | None) -> None:
 
 
 @given(at=moments, order=orders)
-def test_application_errors_keep_the_answers(at: int, order: int | None) -> None:
+def test_debates_ended_by_an_application_error_keep_their_answers(at: int, order: int | None) -> None:
     failure = LookupError("a mistake")
     gate = Gate(at, order=order, error=failure)
 
@@ -278,7 +278,7 @@ def test_application_errors_keep_the_answers(at: int, order: int | None) -> None
 
 
 @pytest.mark.parametrize("at", [0, 2, 5, 9, 14, CALLS - 1])
-def test_run_time_limits_keep_the_answers(at: int) -> None:
+def test_debates_ended_by_the_run_time_limit_keep_their_answers(at: int) -> None:
     gate = Gate(at)
     result = plan(FOUR, **TWO_ROUNDS).run_sync(TASK, model=gate.model(), seed=1, limits=Limits(seconds=0.05))
     check_partial_output(result, "limit", gate.answered)
@@ -307,12 +307,12 @@ def test_invalid_tasks_are_rejected_before_any_event(value: Any) -> None:
     assert consensus_events(caught.value.run) == []
 
 
-def test_timeouts_that_are_not_reached_change_nothing() -> None:
+def test_unreached_timeouts_change_nothing() -> None:
     output = plan(max_rounds=1, timeout=60).run_sync(TASK, model=model()).output
     assert (output.status, output.early_end) == ("complete", None)
 
 
-def test_timeouts_during_judging_lose_no_round() -> None:
+def test_timeouts_during_judging_keep_all_rounds() -> None:
     async def late(ctx: Context) -> bool:
         await asyncio.Event().wait()
         raise AssertionError

@@ -57,7 +57,7 @@ class Listening:
         return [prompt for block, prompt in self.asked if part in block]
 
 
-def test_council_takes_two_calls_per_member_plus_the_chair() -> None:
+def test_council_makes_two_calls_per_member_and_one_for_the_chair() -> None:
     result = run_council()
     raw = result.output
     assert isinstance(raw, CouncilOutput)
@@ -111,7 +111,7 @@ def test_hiding_names_can_be_disabled() -> None:
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32))
-def test_answers_are_listed_first_equally_often(count: int, seed: int) -> None:
+def test_each_answer_is_listed_first_equally_often(count: int, seed: int) -> None:
     """A reviewer that always prefers the first answer favors nobody, so the ranking is a tie."""
     raw = run_council(NAMES[:count], seed=seed).output
     assert {rank.rank for rank in raw.ranking} == {1}
@@ -127,7 +127,6 @@ def test_ranking_does_not_depend_on_the_order_of_answers() -> None:
 
 
 def test_reviews_are_optional() -> None:
-    """With `review="none"`, a council takes N + 1 calls and produces no ranking."""
     result = run_council(review="none")
     raw = result.output
     assert (result.usage.calls, raw.reviews, raw.ranking, raw.agreement) == (4, [], [], None)
@@ -141,7 +140,7 @@ def test_reviewing_all_answers_measures_self_preference() -> None:
     assert all(rank.self_preference is not None for rank in raw.ranking)
 
 
-def test_chair_returns_the_output_schema() -> None:
+def test_chair_answers_in_the_output_schema() -> None:
     model = FunctionModel(
         lambda request: {"ship": False, "why": "Tests fail."} if "chair" in request.block else reply(request)
     )
@@ -152,7 +151,7 @@ def test_chair_returns_the_output_schema() -> None:
 
 
 @pytest.mark.parametrize("ranking", [[], [("A", "B")], "twice", "stranger"], ids=str)
-def test_invalid_rankings_are_retried_and_then_raise(ranking: Any) -> None:
+def test_invalid_rankings_are_retried_before_an_error_is_raised(ranking: Any) -> None:
     def broken(request: ModelRequest) -> Any:
         if "-reviewer-" not in request.block:
             return reply(request)
@@ -168,8 +167,6 @@ def test_invalid_rankings_are_retried_and_then_raise(ranking: Any) -> None:
 
 
 def test_failed_members_are_excluded_and_reported() -> None:
-    """With "skip", a failed member writes no reviews and its answer is not reviewed."""
-
     def flaky(request: ModelRequest) -> Any:
         return ProviderFailed("down", status=503) if request.block.endswith("-member-Bea") else reply(request)
 
@@ -222,7 +219,7 @@ def test_custom_blocks_can_take_any_role() -> None:
     assert len(inputs[0].ranking) == 2
 
 
-def test_blocks_with_invalid_rankings_are_named() -> None:
+def test_errors_name_the_block_with_an_invalid_ranking() -> None:
     members = [Persona("Ann", block=lambda _: "Yes."), Persona("Bea")]
     with pytest.raises(OutputError, match="ship-member-Ann"):
         council(name="ship", members=members).run_sync(QUESTION, model=FunctionModel(reply))
@@ -252,7 +249,7 @@ def test_people_can_take_all_roles(tmp_path: Path) -> None:
     assert (result.status, result.output.answer) == ("complete", "Wait.")
 
 
-def test_stored_councils_resume_without_repeated_calls(tmp_path: Path) -> None:
+def test_resumed_councils_repeat_no_call(tmp_path: Path) -> None:
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:3]])
     store = tmp_path / "runs.sqlite3"
 
@@ -269,13 +266,13 @@ def test_stored_councils_resume_without_repeated_calls(tmp_path: Path) -> None:
     assert result.output == run_council(seed=1).output
 
 
-def test_batches_run_councils() -> None:
+def test_councils_can_run_in_batches() -> None:
     pattern = council(name="ship", members=[{"name": name} for name in NAMES[:2]])
     batch = pattern.batch_sync(["Ship?", "Wait?"], model=FunctionModel(reply))
     assert [item.result and item.result.output.question for item in batch] == ["Ship?", "Wait?"]
 
 
-def test_every_phase_has_events() -> None:
+def test_every_phase_emits_events() -> None:
     kinds = [
         event.kind
         for event in run_council(NAMES[:2]).events

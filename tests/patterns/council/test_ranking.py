@@ -18,7 +18,7 @@ SCOPES = st.sampled_from(["others", "all"])
 
 
 def review(name: str, *ranking: str) -> CouncilReview:
-    """Create a review by `name`, from best to worst."""
+    """Create a review by `name` that ranks answers from best to worst."""
     ranked = [CouncilRanked(agent_name=author, rank=place, reason="-") for place, author in enumerate(ranking, start=1)]
     return CouncilReview(agent_name=name, order=list(ranking), ranking=ranked)
 
@@ -73,7 +73,7 @@ def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
 def test_nearly_all_pairs_are_neighbors_once_in_odd_councils(count: int) -> None:
     """A Williams square needs an even number of answers.
 
-    With an odd number, one step occurs twice and another never occurs.
+    With an odd number N, N pairs occur twice and N pairs never.
     """
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 2)
@@ -122,7 +122,7 @@ def test_concordance_is_between_zero_and_one(names: list[str], random: Random) -
     assert 0 <= concordance.w <= 1
 
 
-def test_concordance_of_complete_rankings_is_kendalls_w() -> None:
+def test_concordance_of_complete_rankings_matches_the_textbook_formula() -> None:
     """The textbook formula is 12 S / (m² (n³ - n)), applied here to three reviewers and four answers."""
     by_reviewer = reviews(
         review("x", "a", "b", "c", "d"), review("y", "a", "c", "b", "d"), review("z", "b", "a", "c", "d")
@@ -141,7 +141,7 @@ def test_agreement_has_no_confidence_interval() -> None:
     assert set(concordance.model_dump()) == {"w", "reviews"}
 
 
-def test_opposite_rankings_have_no_concordance() -> None:
+def test_opposite_rankings_have_zero_concordance() -> None:
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "c", "b", "a")))
     assert concordance is not None
     assert concordance.w == 0
@@ -157,7 +157,7 @@ def test_tied_answers_share_a_rank() -> None:
     ]
 
 
-def test_self_preference_compares_own_ranks_with_others_ranks() -> None:
+def test_self_preference_compares_own_and_peer_ranks() -> None:
     by_reviewer = reviews(review("a", "a", "b"), review("b", "b", "a"))
     assert [rank.self_preference for rank in rank_answers(by_reviewer, ["a", "b"])] == [1.0, 1.0]
     alone = reviews(review("a", "b"), review("b", "a"))

@@ -30,7 +30,7 @@ ABSENT = {"claim": "It says 60 days.", "kind": "false", "place": "within 60 days
 
 
 def failing_model(part: str, **options: Any) -> FunctionModel:
-    """Return the tests' model, failing in blocks whose names contain `part`."""
+    """Return the model for these tests, but make it fail in blocks whose names contain `part`."""
     inner = model_of(**options)
 
     async def reply(request: ModelRequest) -> Any:
@@ -41,7 +41,7 @@ def failing_model(part: str, **options: Any) -> FunctionModel:
     return FunctionModel(reply)
 
 
-def test_a_critique_takes_three_calls_or_four_with_a_revision() -> None:
+def test_critique_takes_three_calls_or_four_with_a_revision() -> None:
     revised, standing, silent = (
         run_critique(),
         run_critique(model_of(ruling="does_not_hold")),
@@ -56,7 +56,7 @@ def test_a_critique_takes_three_calls_or_four_with_a_revision() -> None:
     assert {result_.output.status for result_ in (revised, standing, silent)} == {"complete"}
 
 
-def test_output_has_claims_with_rulings_and_evidence() -> None:
+def test_output_lists_claims_with_rulings_and_evidence() -> None:
     raw = run_critique().output
     assert isinstance(raw, CritiqueOutput)
     [claim] = raw.claims
@@ -69,7 +69,7 @@ def test_output_has_claims_with_rulings_and_evidence() -> None:
     assert CritiqueOutput.model_validate(raw.to_wire()) == raw
 
 
-def test_contradictory_passages_in_the_answer_are_evidence() -> None:
+def test_contradictory_passages_in_the_answer_count_as_evidence() -> None:
     """A contradiction needs two different passages from the answer."""
     assert run_critique(model_of(quotes=APART)).output.outcome == "revised"
     for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
@@ -102,7 +102,7 @@ def test_quotes_may_include_the_label_of_their_line() -> None:
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 
 
-def test_claims_about_absent_words_are_not_judged() -> None:
+def test_claims_about_words_not_in_the_answer_are_not_judged() -> None:
     """If there are no other claims, the judge is not called at all."""
     rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
@@ -163,7 +163,7 @@ def test_answer_in_the_input_overrides_the_option() -> None:
         run_critique(question={"question": QUESTION, "answer": " "})
 
 
-def test_run_needs_one_working_critic() -> None:
+def test_run_needs_at_least_one_working_critic() -> None:
     """An answer that was not checked must never be presented as checked."""
     with pytest.raises(QuorumLost):
         run_critique(failing_model("-critic-"), answer=ANSWER)
@@ -208,7 +208,7 @@ def test_empty_answers_are_not_criticized() -> None:
     assert result.output.status == "no_verdict"
 
 
-def test_functions_fill_every_role() -> None:
+def test_functions_can_fill_every_role() -> None:
     inputs: list[object] = []
 
     def author(value: Any) -> str:
@@ -232,7 +232,7 @@ def test_functions_fill_every_role() -> None:
     assert result.usage.calls == 0
 
 
-def test_people_fill_every_role() -> None:
+def test_people_can_fill_every_role() -> None:
     texts: list[str] = []
 
     def ask(request: Any) -> object:
@@ -299,5 +299,5 @@ def test_outline_shows_all_steps() -> None:
     ],
     ids=["written", "given"],
 )
-def test_check_pattern_passes(options: dict[str, Any]) -> None:
+def test_critique_passes_check_pattern(options: dict[str, Any]) -> None:
     check_pattern(critique(name="x", **options), max_examples=5)

@@ -89,7 +89,7 @@ def test_claims_with_invented_quotes_never_change_an_answer(
     word=rulings,
     revisions=st.sampled_from([0, 1]),
 )
-def test_number_of_calls_is_limited_by_the_roles(
+def test_number_of_roles_limits_the_number_of_calls(
     answers: int, critics: int, claims: list[ClaimDraft], word: str, revisions: int
 ) -> None:
     called: list[str] = []

@@ -51,7 +51,6 @@ def test_custom_moderators_read_the_shared_transcript() -> None:
 
 @pytest.mark.parametrize("role", ["moderator", "judge", "synthesizer", "debater"])
 def test_roles_with_a_different_transcript_are_rejected(role: str) -> None:
-    """The `ResourceConflict` suggests sharing the reference between roles."""
     custom_block = _moderator_with(create_debate_transcript())
     options: dict[str, Any] = {"debaters": SIDES}
     if role == "debater":
@@ -75,7 +74,7 @@ def test_default_blocks_with_other_transcripts_are_rejected() -> None:
         debate(name="rent", debaters=SIDES, moderator=moderator, judge=judge, transcript=one)
 
 
-def test_pipelines_share_a_debates_transcript_by_reference() -> None:
+def test_pipelines_share_the_debate_transcript_by_reference() -> None:
     transcript = create_debate_transcript()
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, transcript=transcript)
 
@@ -120,7 +119,7 @@ def test_audit_trail_has_one_completed_task_per_turn() -> None:
     assert len({task.id for task in trail.list()}) == 4
 
 
-def test_collection_id_names_the_collection() -> None:
+def test_collection_id_identifies_the_audit_trail() -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, collection_id="audit-7")
     assert rent.run_sync(QUESTION, model=script("A", "B")).tasks.collection_id == "audit-7"
 
@@ -137,7 +136,6 @@ def test_each_run_has_its_own_audit_trail() -> None:
 
 
 def test_speakers_called_twice_have_a_task_per_turn() -> None:
-    """A speaker listed twice in `next_speakers` gets a separate task for each turn."""
     model = ScriptedModel("A1", "A2", VERDICT)
     rent = debate(
         name="rent", debaters=SIDES, synthesizer=False, moderator=lambda _: decision("anna", "anna", done=True)
@@ -149,7 +147,7 @@ def test_speakers_called_twice_have_a_task_per_turn() -> None:
     ]
 
 
-def test_task_changes_are_events() -> None:
+def test_task_changes_are_emitted_as_events() -> None:
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )

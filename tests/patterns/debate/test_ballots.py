@@ -66,8 +66,7 @@ def test_order_of_sides_does_not_affect_the_result(cast: list[JudgeBallot], by: 
 
 
 @given(ballots, ways)
-def test_scores_are_shares_and_the_winner_has_the_most(cast: list[JudgeBallot], by: DecidedBy) -> None:
-    """The shares add up to 1, and a tie has no winner."""
+def test_scores_are_shares_and_the_highest_share_wins(cast: list[JudgeBallot], by: DecidedBy) -> None:
     decision = decide(cast, sides=SIDES, by=by)
     assert sum(decision.scores.values()) == pytest.approx(1)
     if decision.winner is not None:
@@ -112,7 +111,7 @@ def test_scores_and_votes_can_have_different_winners() -> None:
     assert decide(cast, sides=SIDES, by="vote").winner == "a"
 
 
-def test_flips_are_between_ballots_from_one_model() -> None:
+def test_flips_occur_only_between_ballots_from_one_model() -> None:
     """Two models that disagree have not flipped. A model has flipped if its winner depends on the view."""
     one, other = ballot(3, 1, 0, model="m"), ballot(1, 3, 0, model="n")
     assert not decide([one, other], sides=SIDES).flipped
@@ -127,7 +126,7 @@ KINDS = {
     2: [ballot(1, 0, sides="ab"), ballot(0, 1, sides="ab"), ballot(1, 1, sides="ab"), ballot(2, 1, sides="ab")],
     3: [ballot(1, 0, 0), ballot(0, 1, 0), ballot(0, 0, 1), ballot(1, 1, 0), ballot(1, 1, 1)],
 }
-"""All possible votes, and a score."""
+"""Ballots by number of sides: a vote for each side, ties and, for two sides, an uneven score."""
 
 
 @pytest.mark.parametrize("by", ["mean", "vote"])
@@ -193,7 +192,7 @@ def test_invalid_panels_are_rejected(n: int, correlation: float) -> None:
         effective_n(n, correlation)
 
 
-def test_a_decision_requires_at_least_one_side() -> None:
+def test_decision_requires_at_least_one_side() -> None:
     with pytest.raises(ConfigurationError):
         decide([], sides=[])
 

@@ -45,7 +45,7 @@ def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) 
 
 
 @given(entries=ENTRIES.filter(lambda entries: len({entry.stance for entry in entries}) > 1), view=st.integers(0, 9))
-def test_contributions_are_read_without_names(entries: list[DebateContributionEntry], view: int) -> None:
+def test_contributions_are_shown_without_names(entries: list[DebateContributionEntry], view: int) -> None:
     reading = BlindReading.of(raw_of(entries), view=view, names=["mira", "jonas"])
     turns = [(round_.title, turn.label) for round_ in reading.rounds for turn in round_.turns]
     letters = {stance: label for label, stance in reading.sides}

@@ -43,7 +43,7 @@ def _check(raw: DebateRawOutput, question: str) -> None:
     assert raw.found.verdict == f"found on {question}"
 
 
-async def test_moderated_pattern_runs_many_debates_at_once() -> None:
+async def test_moderated_debates_can_run_concurrently() -> None:
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     results = await asyncio.gather(*[rent.run(f"Q{number}?", model=echo_model()) for number in range(50)])
     for number, result in enumerate(results):
@@ -135,7 +135,7 @@ async def test_run_sync_works_inside_a_running_loop() -> None:
     assert rent.run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
-async def test_run_has_the_records_of_the_outer_debate() -> None:
+async def test_run_records_belong_to_the_outer_debate() -> None:
     """A debate in a debater's role must not replace the outer debate's `transcript` and `tasks`."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
     outer = debate(

@@ -1,4 +1,4 @@
-"""The concise profile: turns begin with their position, end with whole sentences, and do not copy others."""
+"""The concise profile: turns begin with their position, end with whole sentences, and do not copy other turns."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def run_concise_debate(
     return await debate(name="d", judge=verdict, synthesizer=False, **defaults).run(question, model=model, seed=1)
 
 
-async def test_turns_begin_with_the_speakers_own_position() -> None:
+async def test_speakers_begin_turns_with_their_own_position() -> None:
     """A model that supports prefixes continues the given words.
 
     The phrases alternate so that turns in the same round differ.
@@ -117,7 +117,7 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
         ("?!", "What is it?", ""),
     ],
 )
-def test_positions_become_the_beginning_of_a_sentence(stance: str, question: str, begins: str) -> None:
+def test_positions_become_sentence_openings(stance: str, question: str, begins: str) -> None:
     """A position in another language becomes a separate sentence, and an essay-length one is left out."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
@@ -163,8 +163,7 @@ async def test_truncated_turns_end_with_a_whole_sentence() -> None:
     assert [(answer.trimmed, answer.truncated) for answer in answers] == [(8, False), (0, True)]
 
 
-async def test_copied_turns_are_retried_without_the_other_sides_text() -> None:
-    """The retry is a separate step with its own event and counts towards usage."""
+async def test_copied_turns_are_retried_without_the_opposing_text() -> None:
     model = ScriptedModel(LONG, f"But {LONG}", "Cheap.")
     result = await run_concise_debate(model)
     assert [turn.text for turn in result.raw.transcript] == [LONG, "Cheap."]
@@ -204,7 +203,7 @@ async def test_stored_runs_record_the_retry() -> None:
 
 
 async def test_paraphrases_are_retried() -> None:
-    """A paraphrase copies no long run of words, whereas two short turns may share a few word pairs by chance."""
+    """A paraphrase copies no long run of words and is recognized by the word pairs it shares with the original."""
     original = (
         "Phones are addictive and cause stress. If a pupil checks a phone all day, the pupil may lose focus and sleep."
     )
@@ -225,7 +224,6 @@ async def test_paraphrases_are_retried() -> None:
 
 @pytest.mark.parametrize("further", [LONG, f"{LONG} {LONG}", f"I disagree. {BUSES}, because"])
 async def test_retries_without_improvement_are_discarded(further: str) -> None:
-    """The first answer is kept, and an event reports the discarded retry."""
     first = f"But {LONG}"
     result = await run_concise_debate(ScriptedModel(LONG, first, further))
     assert [turn.text for turn in result.raw.transcript] == [LONG, first]
@@ -235,7 +233,7 @@ async def test_retries_without_improvement_are_discarded(further: str) -> None:
     assert [answer.first_counts for answer in answers] == [False, True]
 
 
-async def test_repeating_a_position_is_not_copying() -> None:
+async def test_repeating_a_position_does_not_count_as_copying() -> None:
     position = " ".join(f"because{number}" for number in range(13))
     model = ScriptedModel(
         "Quiet.", f"{position.capitalize()}, because so.", "Clean.", f"Again. {LONG}", "Quiet.", LONG, "New."
@@ -374,8 +372,8 @@ def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str])
 
 
 @pytest.mark.slow
-def test_the_longest_answers_are_compared_completely() -> None:
-    """The texts are as long as an answer may be and consist of one word, a few words, or words that never recur."""
+def test_answers_of_maximum_length_are_compared_in_full() -> None:
+    """The texts consist of a single word, a few words, or words that never recur."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0

@@ -38,7 +38,7 @@ def test_debates_end_after_max_rounds(rounds: int) -> None:
         (4, False, "max_rounds"),
     ],
 )
-def test_first_reason_wins(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
+def test_first_applicable_stop_reason_is_reported(round_: int, moderator_done: bool, expected: str | None) -> None:  # noqa: FBT001
     decided = DebateModeratorDecision(round=round_, next_speakers=["a"], done=moderator_done)
     assert stop_reason(DebateState(round=round_, moderator_decisions=[decided]), max_rounds=3) == expected
 
@@ -71,7 +71,7 @@ def test_predicates_may_be_async() -> None:
     assert _rent(max_rounds=4, terminate_when=stop).run_sync(QUESTION, model=by_role()).output.rounds == 1
 
 
-def test_predicate_sees_the_session_state_that_blocks_set() -> None:
+def test_predicate_sees_session_state_set_by_blocks() -> None:
     """A debate uses up a budget kept in `ctx.session.state` and then ends."""
 
     def stop(ctx: Context) -> bool:

@@ -1,4 +1,4 @@
-"""Source facts sorted by side; debaters on a small model begin their turns with them."""
+"""Facts from sources, sorted by the side they support; debaters on a small model begin their turns with them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_models_without_log_probabilities_argue_without_facts() -> None:
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
 
 
-def test_other_debates_make_no_additional_calls() -> None:
+def test_debates_that_sort_no_facts_make_no_additional_calls() -> None:
     """Facts are not sorted for debates with full prompts, custom instructions, a custom template or no sources."""
     for options in ({"prompts": PromptOptions(profile="full")}, {"instructions": "Be kind."}):
         model = Small()

@@ -78,7 +78,7 @@ async def test_model_exceptions_are_raised_unchanged() -> None:
     assert (late.value.block, late.value.model) == ("rent-debater-ben", "scripted")
 
 
-async def test_failures_keep_the_arguments_so_far() -> None:
+async def test_failed_debates_keep_the_arguments_made_so_far() -> None:
     rent = debate(name="rent", debaters=SIDES, failures=FailurePolicy(on_failure="fail"))
     handle = rent.start(QUESTION, model=script("A1", "B1", "A2", "B2", verdict={"verdict": "?"}))
     with pytest.raises(SchemaViolation) as caught:
@@ -98,7 +98,7 @@ async def test_failures_keep_the_arguments_so_far() -> None:
     assert last.error.startswith("SchemaViolation: ")
 
 
-async def test_failing_turns_keep_the_turns_before_them() -> None:
+async def test_failed_turns_do_not_lose_earlier_turns() -> None:
     handle = debate(name="rent", debaters=SIDES).start(QUESTION, model=ScriptedModel("A1", "B1"))
     with pytest.raises(ScriptError):
         await handle

@@ -30,7 +30,7 @@ def _run_debate(*replies: Any, model: Any = None, **options: Any) -> tuple[Scrip
     return scripted, rent.run_sync(QUESTION, model=model or scripted, seed=5)
 
 
-def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
+def test_debaters_and_judge_see_aliases_instead_of_names() -> None:
     model, result = _run_debate(*NAMED, VERDICT)
     for prompt in (_prompts(model, "rent-debater-ben")[0], _prompts(model, "rent-judge")[0]):
         assert "anna" not in prompt
@@ -38,7 +38,7 @@ def test_names_in_arguments_are_aliases_for_debaters_and_judge() -> None:
     assert "Ben" not in _prompts(model, "rent-judge")[0]
     assert [entry.text for entry in result.raw.transcript] == list(NAMED)
     leaks = result.raw.leaks
-    # the two models include the vendor; "GPT-5 told her" does not name an author
+    # the two models include the vendor, and "GPT-5 told her" does not reveal an author
     assert (leaks.own, leaks.others, leaks.models) == (2, 2, 2)
     assert leaks == audit_run(result).leaks
     assert any("names hidden in arguments: 6" in finding for finding in audit_run(result).findings)
@@ -96,9 +96,9 @@ def test_invalid_sources_are_rejected() -> None:
 
 
 def test_debates_are_compared_with_baselines() -> None:
-    """With `baselines=True`, the output includes the results of one call and of two votes.
+    """With `baselines=True`, the output includes the results of a single call and of two votes.
 
-    The verdict is still that of the debate.
+    The verdict is still the debate's own.
     """
 
     def answer(request: ModelRequest) -> Any:
@@ -119,7 +119,7 @@ def test_debates_are_compared_with_baselines() -> None:
         debate(name="rent", debaters=SIDES, baselines=["vote"])  # type: ignore[list-item]
 
 
-def test_the_judge_of_every_run_can_be_audited() -> None:
+def test_judge_of_every_run_can_be_audited() -> None:
     _, result = _run_debate("A.", "B.", VERDICT)
     audit = audit_run(result)
     assert audit.judge.ballots == 1
@@ -137,7 +137,7 @@ def test_custom_judges_have_no_ballots() -> None:
     assert audit_run(result).judge.ballots == 0
 
 
-def test_judges_from_a_debaters_model_family_cause_a_warning() -> None:
+def test_judge_and_debater_from_one_model_family_cause_a_warning() -> None:
     sides = [Debater("a", "for", model="openai/gpt-5-mini"), Debater("b", "against", model="ollama/gemma3")]
     with pytest.warns(FlowDebateWarning, match="'openai/gpt-6' judges, 'openai/gpt-5-mini' argues"):
         debate(name="rent", debaters=sides, judge=JudgeOptions(panel=["openai/gpt-6", "anthropic/claude-5"]))

@@ -20,7 +20,7 @@ SIDES = [Debater("pro", "Trams are better"), Debater("con", "Buses are better")]
 
 
 def answer(request: Any) -> Any:
-    """Answer as listeners who favor the first side and a judge who names no winner."""
+    """Answer as listeners who favor the first side, or as a judge who names no winner."""
     if request.output_schema is None:
         return f"{request.block} speaks."
     if "-audience" in request.block:
@@ -47,7 +47,6 @@ def test_formats_run_all_of_their_phases(name: str) -> None:
 
 
 def test_delphi_is_anonymous() -> None:
-    """Agents have numbers instead of names, and the prompt explains what an estimate is."""
     prompts: list[str] = []
 
     def estimate(request: Any) -> Any:
@@ -70,7 +69,7 @@ def test_delphi_is_anonymous() -> None:
     assert all("Delphi study" in prompt for prompt in prompts)
 
 
-def test_the_side_that_swayed_more_of_the_audience_wins() -> None:
+def test_side_that_swayed_more_of_the_audience_wins() -> None:
     """Both listeners favored buses before the debate and trams after it, so their first votes do not decide."""
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None

@@ -68,7 +68,6 @@ def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
 
 
 def test_mirrored_debates_continue_both_halves() -> None:
-    """Each half gets one more round, and both verdicts are issued again."""
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, mirror=True, max_rounds=1)
 
@@ -81,8 +80,7 @@ def test_mirrored_debates_continue_both_halves() -> None:
     assert count_new_calls(longer) == 2 * (2 + 1)
 
 
-def test_debaters_answer_a_readers_question() -> None:
-    """The debaters answer in the next round. A debate can be continued more than once."""
+def test_debaters_answer_a_question_from_a_reader() -> None:
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)
 
@@ -125,7 +123,7 @@ def test_runs_that_cannot_continue_are_rejected() -> None:
     assert len(counting.prompts) == 5
 
 
-def test_front_ends_continue_debates_with_a_fork() -> None:
+def test_front_ends_continue_a_debate_by_forking_it() -> None:
     counting = Counting()
 
     async def continue_debate() -> Any:

@@ -75,7 +75,7 @@ def test_judge_sees_arguments_in_original_order_without_shuffling() -> None:
 
 
 @given(st.integers(0, 2**63 - 1))
-def test_view_event_has_the_shuffled_order(seed: int) -> None:
+def test_view_event_reports_the_shuffled_order(seed: int) -> None:
     """The event must report the order in which the judge actually saw the arguments."""
     prompt, view_event, _ = _run_judge(seed=seed)
     assert [sorted(view_event.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
@@ -151,7 +151,7 @@ def test_schema_lists_the_stances_as_an_enum() -> None:
     assert {"enum": ["for", "against", "later"], "type": "string"} in schema["properties"]["winner"]["anyOf"]
 
 
-def test_shared_stances_may_win() -> None:
+def test_stance_shared_by_two_debaters_can_win() -> None:
     """Two debaters may share a stance, so the judge chooses between distinct stances."""
     sides = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
@@ -160,6 +160,6 @@ def test_shared_stances_may_win() -> None:
     assert verdict.winner == "for"
 
 
-def test_judges_need_stances() -> None:
+def test_judge_requires_at_least_one_stance() -> None:
     with pytest.raises(ConfigurationError, match="`stances` must contain at least one stance"):
         create_judge(name="rent", transcript=create_debate_transcript(), stances=[])

@@ -58,7 +58,7 @@ def _scoring_model(
 
 
 def _biased_judge(bias: float) -> FunctionModel:
-    """Create a judge that adds `bias` to the first side, and otherwise scores "for" slightly higher."""
+    """Create a judge that scores "for" slightly higher and adds `bias` to whichever side comes first."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 40 + 5 * (side == "for") + bias * (place == 0) for place, side in enumerate(order)}
@@ -229,7 +229,6 @@ def _steady_judge(winner: str) -> FunctionModel:
 
 
 def test_panels_have_one_ballot_per_model_and_view() -> None:
-    """Two models and two orders result in four ballots, and the verdict reports their effective number."""
     options = _panel(
         _steady_judge("for"), _steady_judge("for"), _steady_judge("against"), schedule="swap", decided_by="vote"
     )
@@ -312,7 +311,7 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("field", WRONG)
-def test_invalid_options_are_named(field: str) -> None:
+def test_errors_name_the_invalid_option(field: str) -> None:
     options, allowed = WRONG[field]
     with pytest.raises(ConfigurationError, match=field if field != "sampled" else "size") as caught:
         JudgeOptions(**options)

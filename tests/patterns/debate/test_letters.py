@@ -213,7 +213,7 @@ def test_one_confident_model_does_not_outvote_three() -> None:
 
 
 @given(st.integers(1, 3), st.data())
-def test_two_thirds_agreement_decides(minority: int, data: st.DataObject) -> None:
+def test_agreement_by_two_thirds_of_judges_decides(minority: int, data: st.DataObject) -> None:
     """However confident it is, a minority cannot win, whatever the number of sides and the other ballots."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
@@ -252,7 +252,7 @@ def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], 
 
 
 @given(panels)
-def test_panels_of_one_match_their_judge(given_to: list[list[float]]) -> None:
+def test_panel_of_one_decides_like_its_judge(given_to: list[list[float]]) -> None:
     alone = panel_of(given_to[:1])
     second, first = sorted((alone[0].log_odds or {}).values())[-2:]
     decision = decide_by_log_odds(alone)
@@ -323,7 +323,7 @@ def test_judge_reads_neither_positions_nor_names() -> None:
 # Problems that letters do not show
 
 
-def test_improbable_letters_are_a_problem() -> None:
+def test_ballots_with_improbable_letters_do_not_count() -> None:
     """A ballot does not count if the letters together have a probability of less than a tenth."""
 
     def likely(request: ModelRequest) -> Any:
@@ -339,7 +339,7 @@ def test_improbable_letters_are_a_problem() -> None:
     assert judged.verdict == ("No winner: the answers of the judge were not among the letters that it was asked for.")
 
 
-def test_failed_ballots_invalidate_the_judges_other_ballots() -> None:
+def test_failed_ballot_invalidates_other_ballots_by_the_same_judge() -> None:
     """Slot bias cancels out only over all orders, so a single order decides nothing, as in a panel."""
 
     def likely(request: ModelRequest) -> Any:
@@ -355,7 +355,7 @@ def test_failed_ballots_invalidate_the_judges_other_ballots() -> None:
     assert judged.judging.scores == {SIDES[0]: 0.5, SIDES[1]: 0.5}
 
 
-def test_failed_ballots_without_a_model_invalidate_all() -> None:
+def test_failed_ballot_without_a_model_invalidates_all_ballots() -> None:
     """Any of the models could have cast the failed ballot."""
     failed = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
     usable = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
@@ -370,8 +370,6 @@ def test_leads_below_the_threshold_have_no_winner() -> None:
 
 
 def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
-    """The views stay the same, and the verdict records why the judge fell back to scores."""
-
     def answer(request: ModelRequest) -> Any:
         if request.choices:
             return "A"
@@ -482,7 +480,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=60) | st.lists(
 
 
 @given(texts)
-def test_sentences_are_substrings_and_keep_all_words(text: str) -> None:
+def test_split_sentences_are_substrings_and_keep_all_words(text: str) -> None:
     at = 0
     for sentence in sentences_of(text):
         at = text.index(sentence, at) + len(sentence)
@@ -525,7 +523,7 @@ def test_verified_statements_are_quoted_first() -> None:
     assert len(statements_of(entries, SIDES[0])) == 2
 
 
-def test_verdicts_quote_the_models_choice_and_the_reply() -> None:
+def test_verdicts_quote_the_chosen_sentence_and_its_reply() -> None:
     """The model only chooses sentences and writes no part of the verdict's text."""
 
     def likely(request: ModelRequest) -> Any:
@@ -605,7 +603,6 @@ def test_verdicts_do_not_require_a_quote() -> None:
     text=st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
 )
 def test_verdicts_name_only_the_winner(winner: str | None, sides: int, text: str) -> None:
-    """Without a winner, no side is named, and each quote is on a separate line."""
     words = letter_verdict(winner, sides, usable=True)
     assert [side for side in SIDES if side in words] == ([] if winner is None else [winner])
     assert words.startswith("No winner") is (winner is None)

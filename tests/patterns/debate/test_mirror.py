@@ -1,4 +1,4 @@
-"""Mirrored debates, which run in both speaker orders and have one verdict on both."""
+"""Mirrored debates, which run in both speaker orders and have a joint verdict."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def order(raw: Any) -> list[tuple[int, str]]:
 
 
 def second_opener(request: ModelRequest) -> str:
-    """Return the side with the highest number in its texts, which these tests' judge prefers."""
+    """Return the side whose texts contain the highest number, which the judge in these tests prefers."""
     arguments = re.findall(r"\[(for|against|neither)\] \((\d+)\)", str(request.messages[-1]["content"]))
     return str(max(arguments, key=lambda argument: int(argument[1]))[0])
 
@@ -211,7 +211,6 @@ def test_every_mirror_round_has_the_reverse_order(
 
 @pytest.mark.parametrize(("second", "winner"), [("for", "for"), ("against", None), (None, None)])
 def test_custom_judges_must_name_the_same_winner_twice(second: str | None, winner: str | None) -> None:
-    """The joint verdict contains the reasons from both debates."""
     winners = iter([second, "for"])
 
     def judge(_: object, ctx: Context) -> dict[str, Any]:
@@ -225,7 +224,7 @@ def test_custom_judges_must_name_the_same_winner_twice(second: str | None, winne
     assert raw.verdict.judging is None
 
 
-def test_debates_without_a_mirror_verdict_have_none() -> None:
+def test_debates_without_a_mirror_verdict_have_no_joint_verdict() -> None:
     def judge(request: ModelRequest) -> str:
         if "mirrored" in request.block:
             raise ProviderFailed("down", status=503)
@@ -237,7 +236,7 @@ def test_debates_without_a_mirror_verdict_have_none() -> None:
     assert result.raw.mirrored.status == "no_verdict"
 
 
-def test_limits_in_the_mirror_leave_no_verdict() -> None:
+def test_limit_reached_in_the_mirror_leaves_no_verdict() -> None:
     """The transcript is complete, but a verdict requires evidence from both halves."""
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"), limits=Limits(calls=6))
     assert (result.status, result.raw.verdict, result.raw.first_verdict) == ("limit", None, None)

@@ -40,7 +40,7 @@ def _scripted_moderator(*decisions: Any) -> dict[str, Any]:
     return {"moderator": moderator}
 
 
-def test_the_moderator_opens_every_round_and_chooses_the_speakers() -> None:
+def test_moderator_opens_every_round_and_chooses_the_speakers() -> None:
     alone = decision("anna", reason="Ben has nothing to add.")
     model = ScriptedModel(
         decision("ben", "anna"), "B1", "A1", decision("anna", "ben"), "A2", "B2", alone, "A3", VERDICT
@@ -78,7 +78,7 @@ def test_debates_without_a_moderator_have_no_decisions() -> None:
     ).output.moderator_decisions == []  # fmt: skip
 
 
-def test_rounds_with_done_still_run() -> None:
+def test_speakers_still_take_turns_in_a_round_marked_done() -> None:
     """The speakers named in a decision with `done` still take their turns before the debate ends."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -87,14 +87,14 @@ def test_rounds_with_done_still_run() -> None:
     model.assert_complete()
 
 
-def test_rounds_with_done_may_have_no_speakers() -> None:
+def test_rounds_marked_done_may_have_no_speakers() -> None:
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", decision(done=True), VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.round for entry in output.transcript] == [1, 1]
     assert (output.rounds, len(output.moderator_decisions), output.stop_reason) == (2, 2, "moderator_done")
 
 
-def test_a_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
+def test_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
     """A debater missing from the decision speaks anyway, and the decision records who was added."""
     model = ScriptedModel(decision(done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
@@ -124,7 +124,7 @@ def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
     assert output.moderator_decisions[1].added == ["ben"]
 
 
-def test_a_reason_does_not_silence_a_side_that_still_has_to_reply() -> None:
+def test_reason_does_not_silence_a_side_that_still_has_to_reply() -> None:
     """Ben has answered Anna, so a round for Ben alone would deny her a reply."""
     alone = decision("ben", done=True, reason="Anna has said enough.")
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
@@ -174,7 +174,7 @@ def test_one_debater_speaks_for_a_shared_stance() -> None:
 
 
 @pytest.mark.parametrize("given_to", ["debate", "maker"])
-def test_moderator_prompts_have_the_stances_and_round_count(given_to: str) -> None:
+def test_moderator_prompts_contain_stances_and_round_count(given_to: str) -> None:
     options = {"moderator": True, "transcript": None} if given_to == "debate" else {}
     model = ScriptedModel(decision("anna", "ben", done=True), "A", "B", VERDICT)
     _rent(**options).run_sync(QUESTION, model=model)
@@ -196,8 +196,7 @@ def test_empty_speaker_lists_require_done(key: str) -> None:
         _rent(**_scripted_moderator({key: [], "done": False})).run_sync(QUESTION, model=by_role())
 
 
-def test_unvalidated_instances_are_validated() -> None:
-    """An instance made with `model_construct` must not bypass the validation."""
+def test_decisions_made_with_model_construct_are_validated() -> None:
     invalid = DebateModeratorOutput.model_construct(next_speakers=[], briefing=None, new_angle=None, done=False)
     with pytest.raises(OutputError, match="may be empty only with done=true"):
         _rent(**_scripted_moderator(invalid)).run_sync(QUESTION, model=by_role())
@@ -210,7 +209,7 @@ def test_repeated_speakers_take_several_turns() -> None:
     assert "[for] A1" in turn_of(model.calls[2])
 
 
-def test_a_side_speaks_even_if_the_other_side_is_given_all_turns() -> None:
+def test_side_speaks_even_if_the_other_side_is_given_all_turns() -> None:
     """An added speaker gets a turn even beyond the number of turns that a moderator may assign."""
     model = ScriptedModel(decision(*["anna"] * 8, done=True), *(f"A{number}" for number in range(8)), "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -390,7 +389,7 @@ def test_moderators_can_decide_based_on_the_transcript() -> None:
     assert _rent().run_sync(QUESTION, model=model).output.rounds == 2
 
 
-def test_decisions_are_events() -> None:
+def test_decisions_are_emitted_as_events() -> None:
     result = _rent(max_rounds=2).run_sync(QUESTION, model=by_role(decide=lambda _: decision("anna")))
     decision_events = events(result, ModeratorDecided)
     assert [(event.block, event.decision.round) for event in decision_events] == [
@@ -400,7 +399,7 @@ def test_decisions_are_events() -> None:
     assert [event.decision for event in decision_events] == result.output.moderator_decisions
 
 
-def test_the_current_decision_is_none_while_the_moderator_decides() -> None:
+def test_current_decision_is_none_while_the_moderator_decides() -> None:
     """In the meantime, the moderator can still read the decisions from earlier rounds."""
     decisions: list[tuple[int, object]] = []
 

@@ -41,7 +41,7 @@ def _named_model(name: str) -> FunctionModel:
     return FunctionModel(inner._function, name=name)
 
 
-def test_blocks_without_a_model_use_the_debates_model() -> None:
+def test_blocks_without_a_model_use_the_debate_model() -> None:
     decide = by_role(decide=lambda _: decision("anna", "ben", done=True))
     rent = debate(
         name="rent",
@@ -68,7 +68,7 @@ def _nested_debater() -> Any:
 
 
 def _generator_judge() -> Any:
-    """Build a custom generator that judges."""
+    """Build a custom generator that acts as the judge."""
     return generator(name="own-judge", model="intent/synthesize", output_schema=DebateVerdict)
 
 
@@ -185,7 +185,7 @@ def _with_models(first: Any, second: Any) -> list[Debater]:
     ],
     ids=["no model named", "the debate's model", "one debater has its own", "objects"],
 )
-def test_judges_that_see_names_and_share_a_debaters_model_cause_a_warning(
+def test_judges_that_see_names_and_share_a_model_with_a_debater_cause_a_warning(
     options: dict[str, Any], names: list[str]
 ) -> None:
     (warning,) = _warnings_of(anonymize_transcript=False, **options)

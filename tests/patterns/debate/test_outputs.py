@@ -142,8 +142,7 @@ def test_debates_can_be_debaters() -> None:
     model.assert_complete()
 
 
-def test_debates_as_debaters_start_over_in_each_round() -> None:
-    """The transcript of an inner debate is empty at the beginning of each of its turns."""
+def test_inner_debates_start_over_in_each_round() -> None:
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     first: list[Any] = ["X1", "Y1", {**VERDICT, "winner": None}, "I1", "B1"]
     model = ScriptedModel(*first, "X2", "Y2", {**VERDICT, "winner": None}, "I2", "B2", VERDICT)

@@ -56,8 +56,7 @@ async def answer(exchange: Exchange) -> None:
         await exchange.json(completion("Homes first."))
 
 
-async def test_tool_results_reach_the_briefing_and_the_debaters() -> None:
-    """The model calls the function, and every debater in the round sees the result in the briefing."""
+async def test_tool_results_appear_in_the_briefing_for_debaters() -> None:
     LOOKED_UP.clear()
     transcript = create_debate_transcript()
     moderator = create_moderator(

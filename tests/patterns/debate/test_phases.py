@@ -94,7 +94,7 @@ def test_phases_can_be_combined_with_orders_and_the_mirror(turn_order: Any, mirr
         assert all(pair.answer is not None for pair in half.cross_questions)
 
 
-def test_phases_determine_speakers_aim_and_length() -> None:
+def test_phases_determine_who_speaks_and_the_aim_and_length_of_turns() -> None:
     prompts: list[str] = []
 
     def said(request: Any) -> str:
@@ -109,7 +109,7 @@ def test_phases_determine_speakers_aim_and_length() -> None:
     assert "about 40 words" not in prompts[2]
 
 
-def test_sides_without_a_question_to_answer_argue() -> None:
+def test_sides_with_no_question_to_answer_make_an_argument_instead() -> None:
     """The turn takes place in any case, so that the number of calls does not depend on failures."""
 
     def said(request: Any) -> Any:
@@ -218,7 +218,7 @@ def test_transcripts_with_phases_can_be_parsed(roster: Any, data: Any) -> None:
     assert type(raw).model_validate(raw.to_wire()) == raw
 
 
-def test_turn_events_have_their_phase() -> None:
+def test_turn_events_include_the_phase() -> None:
     crossed = [(turn.phase, turn.target) for turn in events(run_debate(), TurnStarted) if turn.round == 2]
     assert crossed == [("question", "ben"), ("answer", "ann"), ("question", "ann"), ("answer", "ben")]
 

@@ -44,7 +44,7 @@ def raw_output(
 
 
 @given(debates(), texts, texts, maybe, maybe, maybe, st.lists(texts, max_size=3))
-def test_no_text_forges_a_line_in_a_debaters_turn(
+def test_no_text_forges_a_line_in_a_debater_turn(
     transcript: Entries,
     stance: str,
     other: str,
@@ -91,7 +91,7 @@ def test_no_text_forges_a_line_in_a_system_message(question: str, several: list[
 
 
 @given(debates(), decisions)
-def test_no_text_forges_a_line_in_a_moderators_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
+def test_no_text_forges_a_line_in_a_moderator_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
     def render(clean: Callable[[str], str]) -> str:
         return render_moderator_turn(
             entries=[entry(e.round, clean(e.agent_name), clean(e.stance), clean(e.text)) for e in transcript],
@@ -104,7 +104,7 @@ def test_no_text_forges_a_line_in_a_moderators_turn(transcript: Entries, moderat
 
 
 @given(debates(), texts)
-def test_no_text_forges_a_line_in_a_judges_turn(transcript: Entries, question: str) -> None:
+def test_no_text_forges_a_line_in_a_judge_turn(transcript: Entries, question: str) -> None:
     def render(clean: Callable[[str], str]) -> str:
         cleaned = [entry(e.round, "", clean(e.stance), clean(e.text)) for e in transcript]
         return render_judge_turn(question=clean(question), transcript=render_entries(cleaned))
@@ -113,7 +113,7 @@ def test_no_text_forges_a_line_in_a_judges_turn(transcript: Entries, question: s
 
 
 @given(debates(), texts, st.tuples(texts, maybe, texts), decisions)
-def test_no_text_forges_a_line_in_a_synthesizers_turn(
+def test_no_text_forges_a_line_in_a_synthesizer_turn(
     transcript: Entries, question: str, verdict_parts: tuple[str, str | None, str], moderator_decisions: Decisions
 ) -> None:
     def render(clean: Callable[[str], str]) -> str:
@@ -232,7 +232,7 @@ def test_debaters_without_opposing_arguments_are_not_asked_to_answer() -> None:
     assert "Answer the" not in prompt
 
 
-def test_the_last_lines_contain_the_instruction() -> None:
+def test_last_lines_contain_the_instruction() -> None:
     """Small models follow what they read last, so the briefing and angle come earlier."""
     prompt = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
     places = [prompt.index(piece) for piece in ("No.", "Facts.", "Costs?", "The position you defend", "a landlord")]

@@ -37,7 +37,7 @@ def losses(result: Any) -> list[tuple[str, str, int, str]]:
     return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
-def test_quorum_counts_the_stances_of_each_rounds_speakers() -> None:
+def test_quorum_counts_the_stances_of_speakers_in_each_round() -> None:
     """A round with one speaker requires only that speaker, and debaters with the same stance count as one."""
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="nobody answered"):

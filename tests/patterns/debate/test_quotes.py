@@ -283,7 +283,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 @given(sources_and_slices(), st.data())
 def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """The extra word either replaces a word from the source or is inserted between two of them."""
+    """The foreign word either replaces a word from the source or is inserted between two words."""
     source, first, last = sample
     keys = normalize(source).words[first : last + 1]
     assume("unheard" not in normalize(source).text)

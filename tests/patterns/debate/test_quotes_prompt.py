@@ -40,8 +40,7 @@ pieces = st.sampled_from(
 hostile = st.lists(pieces | nasty, max_size=8).map(" ".join)
 
 
-def test_line_counts_verified_quotes_and_lists_the_others() -> None:
-    """Quotes too short to be verified are not mentioned in the line."""
+def test_quote_line_counts_verified_quotes_and_lists_the_others() -> None:
     argument = (
         '"Rents fell by 1.5 per cent", "wages rose … in all towns" and "rents fell by 15 per cent in May"; "May".'
     )
@@ -52,7 +51,7 @@ def test_line_counts_verified_quotes_and_lists_the_others() -> None:
     )
 
 
-def test_texts_without_quotes_have_no_line() -> None:
+def test_texts_without_quotes_get_no_quote_line() -> None:
     assert render_quotes([]) == ""
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
@@ -85,7 +84,7 @@ def test_repeated_quotes_are_counted_once() -> None:
 
 
 @given(hostile)
-def test_no_argument_can_forge_or_break_the_line(text: str) -> None:
+def test_no_argument_can_forge_or_break_the_quote_line(text: str) -> None:
     quotes = verify_quotes(text, REPORT)
     line = render_quotes(quotes)
     argument = render_entries([entry(1, "a", "for", text)])

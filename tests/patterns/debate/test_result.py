@@ -35,7 +35,7 @@ def test_synthesizers_do_not_replace_the_raw_output() -> None:
     assert (result.raw.question, result.raw.rounds, len(result.raw.transcript)) == (QUESTION, 1, 2)
 
 
-def test_the_wire_format_has_camel_case_keys() -> None:
+def test_wire_format_has_camel_case_keys() -> None:
     model = ScriptedModel(decision("anna", "ben", briefing="Facts.", done=True), "A1", "B1", VERDICT)
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, **moderated())
     output = rent.run_sync(QUESTION, model=model, seed=7).output
@@ -100,7 +100,7 @@ def test_raw_output_survives_json_in_either_key_style(case: Any) -> None:
     assert DebateRawOutput.model_validate(json.loads(json.dumps(raw.to_wire()))) == raw
 
 
-def test_output_from_the_original_can_be_parsed() -> None:
+def test_output_from_flow_state_dev_can_be_parsed() -> None:
     """Output from flow-state-dev lacks this library's additions and may lack a briefing."""
     document = {
         "rounds": 1,

@@ -122,18 +122,18 @@ def test_templates_for_a_different_role_are_rejected() -> None:
         debate(**{**OPTIONS, "moderator": ModeratorOptions(template=SYNTHESIZER)})
 
 
-def test_unbound_judges_take_the_debates_options() -> None:
+def test_unbound_judges_take_the_debate_options() -> None:
     """Binding a judge must have the same effect as configuring it with `JudgeOptions`."""
     assert requests_to_role("judge", judge=create_judge(schedule="swap")) == requests_to_role("judge", judge="swap")
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(), anonymize_transcript=False))
     assert "[anna" not in str(requests_to_role("judge", judge=create_judge()))
 
 
-def test_judge_options_override_the_debates_options() -> None:
+def test_judge_options_override_the_debate_options() -> None:
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(anonymize_transcript=False)))
 
 
-def test_synthesizers_without_a_schema_use_the_debates_schema() -> None:
+def test_synthesizers_without_a_schema_use_the_debate_schema() -> None:
     options: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "output_schema": DebateVerdict}
     pattern = debate(**options, synthesizer=create_synthesizer(instructions="Be brief."))
     verdict = {"verdict": "Cap.", "winner": "for", "reasoning": "So."}
@@ -144,7 +144,7 @@ def test_synthesizers_without_a_schema_use_the_debates_schema() -> None:
     assert isinstance(pattern.run_sync(QUESTION, model=FunctionModel(answer)).output, DebateVerdict)
 
 
-def test_fallback_models_keep_the_debaters_options() -> None:
+def test_fallback_models_keep_the_debater_options() -> None:
     calls: list[RecordedCall] = []
     failing = FunctionModel(lambda _: (_ for _ in ()).throw(_provider_failure()), name="lost")
     spare = FunctionModel(lambda request: calls.append(request) or "A.", name="spare")  # type: ignore[func-returns-value,arg-type]
@@ -164,7 +164,7 @@ MAKERS = [create_judge, create_moderator, create_synthesizer, create_debater]
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_unbound_blocks_elsewhere_are_an_error(make: Any) -> None:
+def test_unbound_blocks_cannot_be_used_elsewhere(make: Any) -> None:
     """The error is raised before any call and explains how to bind the block.
 
     Unbound blocks may not be used standalone, in a sequencer or in another role.
@@ -180,6 +180,6 @@ def test_unbound_blocks_for_a_different_role_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_unknown_options_of_an_unbound_block_are_a_type_error(make: Any) -> None:
+def test_unknown_options_of_an_unbound_block_raise_a_type_error(make: Any) -> None:
     with pytest.raises(TypeError):
         make(temperatur=0)

@@ -79,7 +79,7 @@ def test_system_message_is_the_same_for_all_debaters() -> None:
     assert QUESTION in system_of(model.calls[0])
 
 
-def test_debater_prompts_have_the_stance_the_role_and_the_round() -> None:
+def test_debater_prompts_contain_stance_role_and_round() -> None:
     sides = [Debater("anna", "cap rents", role="a tenant of thirty years"), Debater("ben", "free rents")]
     model = script("A1", "B1", "A2", "B2", verdict={**VERDICT, "winner": None})
     debate(name="rent", debaters=sides, synthesizer=False).run_sync(QUESTION, model=model)
@@ -102,7 +102,7 @@ def test_questions_can_be_given_in_three_forms(value: object) -> None:
     assert rent.run_sync(value, model=script("A", "B")).output.question == QUESTION
 
 
-def test_sequencer_state_has_the_question_and_the_round() -> None:
+def test_sequencer_state_contains_the_question_and_the_round() -> None:
     states: list[tuple[str, int, int]] = []
 
     def watch(value: DebateInput, ctx: Context) -> str:

@@ -52,7 +52,7 @@ def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: in
 
 
 @given(sides, seeds)
-def test_the_swap_schedule_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
+def test_swap_schedule_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
     """Two sides have no other orders, and a single side has only one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
@@ -61,7 +61,7 @@ def test_the_swap_schedule_is_an_order_and_its_reverse(names: list[str], seed: i
 
 
 @given(st.integers(1, 4), seeds)
-def test_the_full_schedule_contains_every_order(count: int, seed: int) -> None:
+def test_full_schedule_contains_every_order(count: int, seed: int) -> None:
     names = [str(number) for number in range(count)]
     views = Schedule(kind="full").views(names, random=Random(seed))
     assert sorted(view.order for view in views) == sorted(permutations(names))
@@ -85,7 +85,7 @@ def test_first_view_keeps_the_order_without_shuffling(names: list[str], seed: in
         assert source.getstate() == Random(seed).getstate()
 
 
-def test_the_default_random_source_is_deterministic() -> None:
+def test_default_random_source_is_deterministic() -> None:
     """Each call creates a new `Random(0)`."""
     plan = sampled(4)
     assert plan.views("abcd") == plan.views("abcd") == plan.views("abcd", random=Random(0))
@@ -126,7 +126,7 @@ def test_invalid_sides_and_labels_are_rejected(make: Any, field: str) -> None:
     assert caught.value.field == field
 
 
-def test_schedules_have_the_documented_numbers_of_calls() -> None:
+def test_schedules_take_the_documented_number_of_calls() -> None:
     """The documentation gives these numbers for two, three and four sides."""
     plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
     assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [

@@ -320,7 +320,7 @@ def test_plain_questions_need_no_call() -> None:
     ],
     ids=["one", "five", "blank", "alike", "unseen", "control", "long", "null", "text", "empty"],
 )
-def test_invalid_rosters_are_schema_violations(answer: dict[str, object]) -> None:
+def test_invalid_rosters_raise_a_schema_violation(answer: dict[str, object]) -> None:
     """No part of an invalid roster may reach a page or a debate."""
     with pytest.raises(SchemaViolation):
         propose(answer)

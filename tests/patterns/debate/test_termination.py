@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flowdebate.testing.cases import DebateCase
 
 TURNS_EACH = 4
-"""Maximum number of turns per debater and round that these debates' moderators assign."""
+"""Maximum number of turns per debater and round that the moderators in these debates assign."""
 TOOL_ROUNDS = 9
 """Maximum number of requests by a block whose model keeps calling tools."""
 

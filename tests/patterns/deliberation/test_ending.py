@@ -88,7 +88,7 @@ def test_custom_moderators_can_report_in_any_form(value: Any) -> None:
     assert output.final_decision == "Invest half."
 
 
-def test_moderator_text_without_a_status_is_a_summary() -> None:
+def test_moderator_text_without_a_status_becomes_the_summary() -> None:
     output = deal(moderator=lambda _: "Go \ud800on.\0", max_rounds=1).run_sync(TOPIC, model=by_role()).output
     assert (output.summaries, output.is_settled) == (["Go \ufffdon."], False)
 
@@ -174,7 +174,7 @@ def test_deliberations_end_whatever_the_models_answer(
         assert isinstance(raw.to_wire(), dict)
 
 
-def test_seed_used_by_the_run_is_in_the_output() -> None:
+def test_output_records_the_seed_of_the_run() -> None:
     """Nothing but the seed is needed to repeat a recorded run."""
     model = ScriptedModel("A", "B", SETTLED)
     assert deal().run_sync(TOPIC, model=model, seed=11).output.seed == 11

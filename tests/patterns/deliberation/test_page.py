@@ -62,7 +62,7 @@ INVESTMENT = output_of(
 )
 
 
-def test_rendered_page_of_a_settled_deliberation() -> None:
+def test_settled_deliberation_is_rendered_as_a_page() -> None:
     assert render_deliberation(INVESTMENT, title="DEBATE PATTERN — Investment Decision") == snapshot("""\
 ============================================================
 DEBATE PATTERN — Investment Decision

@@ -162,7 +162,7 @@ def test_personas_see_only_their_own_system_prompt() -> None:
     assert all("- bull, investor" in call.prompt for call in (bull, bear, moderator))
 
 
-def test_a_personas_own_entries_are_marked() -> None:
+def test_personas_see_their_own_entries_marked() -> None:
     """Otherwise, a model would take its own earlier statements for someone else's."""
     bull, bear, moderator = record_calls()[3:6]
     assert "[bull (you), investor] It grows." in bull.prompt
@@ -181,7 +181,7 @@ def test_long_system_prompts_are_not_repeated() -> None:
     assert "careful" not in turn_of(model.calls[0])
 
 
-def test_the_only_remaining_persona_answers_nobody() -> None:
+def test_last_remaining_persona_answers_nobody() -> None:
     """All of the other personas have failed."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
     prompt = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
@@ -189,7 +189,7 @@ def test_the_only_remaining_persona_answers_nobody() -> None:
     assert "summary" not in prompt
 
 
-def test_prompt_has_the_latest_summary() -> None:
+def test_prompt_includes_the_latest_summary() -> None:
     """If a report is missing or empty, the previous summary stays in place."""
     report_ = ModeratorReport(summary="They differ.", status="CONTINUE")
     for later in ([None], [ModeratorReport(summary=" ", status="CONTINUE")], []):

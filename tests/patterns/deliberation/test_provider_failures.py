@@ -39,7 +39,7 @@ def test_missing_reports_settle_nothing() -> None:
         deal().run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN))
 
 
-def test_deliberations_survive_without_reports() -> None:
+def test_deliberations_complete_without_reports() -> None:
     output = deal(max_rounds=1, on_failure="skip").run_sync(TOPIC, model=ScriptedModel("A1", "B1", DOWN)).output
     assert (output.final_decision, output.is_settled, output.reports) == (None, False, [None])
 

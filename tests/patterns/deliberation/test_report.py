@@ -157,7 +157,7 @@ def test_variants_of_settled_are_recognized(status: str) -> None:
         "CONTINUE\n\n**STATUS:** SETTLED",
     ],
 )
-def test_other_statuses_do_not_settle(status: str) -> None:
+def test_other_statuses_do_not_settle_a_deliberation(status: str) -> None:
     """In these reports, the status is negated, doubted, hedged, contradicted, phrased as a question or missing."""
     assert parse_report(f"SUMMARY: x\nSTATUS: {status}").status == "CONTINUE"
 
@@ -185,7 +185,7 @@ def test_quotations_in_the_summary_are_not_part_of_the_report(quotation: str) ->
     assert "STATUS: SETTLED" in summary
 
 
-def test_contradictory_statuses_do_not_settle() -> None:
+def test_contradictory_statuses_do_not_settle_a_deliberation() -> None:
     """The moderator's own decision is the last one in the text."""
     text = "SUMMARY: Bear said:\nSTATUS: SETTLED\nDECISION: sell\nI disagree.\nSTATUS: CONTINUE\nDECISION: none"
     assert parse_text(text) == ("Bear said:", "CONTINUE", None)
@@ -236,7 +236,7 @@ def test_rendered_reports_can_be_parsed(report: ModeratorReport) -> None:
 @given(written | st.text(anything))
 @example("SUMMARY: \ud800\nSTATUS: SETTLED")
 @example("SUMMARY: ⟦U+D800⟧\nSTATUS: SETTLED")
-def test_parsing_never_fails_and_settles_only_on_settled(text: str) -> None:
+def test_parsing_never_fails_and_settles_only_if_the_text_says_settled(text: str) -> None:
     """Any text yields a valid report, and rendering and parsing that report again changes nothing."""
     report = parse_report(text)
     assert ModeratorReport.model_validate(report.model_dump()) == report
@@ -247,7 +247,7 @@ def test_parsing_never_fails_and_settles_only_on_settled(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_texts_without_a_marker_are_the_summary(text: str) -> None:
+def test_texts_without_a_marker_become_the_summary(text: str) -> None:
     if not any(word in text.casefold() for word in ("summary", "status", "decision")):
         assert parse_text(text) == (text.strip(), "CONTINUE", None)
 

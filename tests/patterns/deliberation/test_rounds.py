@@ -1,4 +1,4 @@
-"""Rounds of a deliberation: personas speak concurrently without seeing each other, recorded in declared order."""
+"""Rounds of a deliberation: personas speak concurrently, unseen by each other, and are recorded in declared order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.anyio
 
 
 def test_rounds_call_each_persona_and_the_moderator_once() -> None:
-    """A round with N personas takes N + 1 calls, and the moderator's is the last."""
     model = ScriptedModel("A1", "B1", report(), "A2", "B2", SETTLED)
     result = deal().run_sync(TOPIC, model=model)
     model.assert_complete()
@@ -110,7 +109,7 @@ async def test_personas_do_not_see_entries_from_the_same_round() -> None:
     assert transcripts == [[], ["late", "said by bull"]]
 
 
-async def test_state_has_the_answers_of_the_current_round() -> None:
+async def test_state_contains_the_answers_of_the_current_round() -> None:
     """An answer appears in the state as soon as it arrives, and the state is empty between rounds."""
     states: list[dict[str, str]] = []
 

@@ -96,7 +96,6 @@ def test_answers_may_agree_with_any_earlier_answer() -> None:
 
 
 def test_functions_can_replace_the_agreement_judge() -> None:
-    """The function is called with the question and both answers, and no model is called."""
     pairs: list[tuple[str, str, str]] = []
 
     def same_start(pair: Any) -> bool:
@@ -253,7 +252,7 @@ def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionMo
     return FunctionModel(reply)
 
 
-def test_failed_steps_are_skipped_and_named() -> None:
+def test_failed_steps_are_skipped_and_reported() -> None:
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=failing_model("second"))
     assert (result.status, result.output.status, result.output.decided_by) == ("degraded", "degraded", "third")

@@ -42,7 +42,7 @@ def make_step(kind: str, name: str) -> Block[Any, Any]:
 
 @dataclass(frozen=True)
 class Plan:
-    """An escalation as data."""
+    """Description from which an escalation is built."""
 
     kinds: list[str]
     rules: dict[str, Any]
@@ -107,7 +107,7 @@ def test_cost_covers_the_steps_and_the_checks_between_them(plan: Plan, data: st.
 
 @settings(max_examples=example_count(40))
 @given(plans(rules=st.just(lambda output: False)), st.data())
-def test_last_step_decides_without_a_matching_rule(plan: Plan, data: st.DataObject) -> None:
+def test_last_step_decides_if_no_rule_matches(plan: Plan, data: st.DataObject) -> None:
     output = plan.build().run_sync(QUESTION, model=schema_model(data), seed=1).output
     assert (output.decided_by, output.stop_reason) == (f"step-{len(plan.kinds) - 1}", "last step")
     assert output.answer == output.steps[-1].answer

@@ -61,7 +61,7 @@ def in_turn(form: TransitionForm = "structured") -> FunctionModel:
 
 
 def turns(output: HandoffOutput) -> list[tuple[str, str, str | None, str | None]]:
-    """Return each turn's speaker, text, next speaker and chooser."""
+    """Return each turn's speaker, text and next speaker, and who chose the next speaker."""
     return [(entry.agent_name, entry.text, entry.next_agent_name, entry.chosen_by) for entry in output.transcript]
 
 

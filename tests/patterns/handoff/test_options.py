@@ -32,7 +32,7 @@ def search(query: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_options_reach_the_default_speakers(form: TransitionForm) -> None:
+def test_options_apply_to_the_default_speakers(form: TransitionForm) -> None:
     def instruct(_: object, ctx: Context) -> str:
         return f"You are {ctx.block}."
 
@@ -167,7 +167,7 @@ def test_other_values_become_text_with_one_warning() -> None:
         )
 
 
-def test_created_speakers_are_retried_like_default_ones() -> None:
+def test_separately_created_speakers_are_retried_like_default_ones() -> None:
     transcript = create_handoff_transcript()
     custom = create_speaker(
         name="mine",
@@ -185,7 +185,7 @@ def test_created_speakers_are_retried_like_default_ones() -> None:
     assert "Be brief." in system_of(model.calls[1])
 
 
-def test_speakers_work_without_a_handoff() -> None:
+def test_speakers_work_outside_a_handoff() -> None:
     from flowdebate import sequencer
 
     transcript = create_handoff_transcript()
@@ -222,7 +222,6 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("options", "field", "allowed"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allowed: str) -> None:
-    """The `ConfigurationError` is also a `ValueError` and names the pattern, the field and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         morals(**options)
     assert isinstance(caught.value, ValueError)

@@ -175,7 +175,7 @@ async def run_handoff(*replies: dict[str, Any], **options: Any) -> tuple[Any, li
         return await pattern.run(PROPOSITION, model=model, seed=options.get("seed", 4)), server.bodies
 
 
-async def test_speakers_are_retried_and_their_first_text_counts(case: Case) -> None:
+async def test_retried_speakers_keep_their_first_text(case: Case) -> None:
     result, bodies = await run_handoff(case.reply, GOOD[case.form], transition=case.form)
     assert turns(result.output) == [("Pro", case.text or "Second words.", "Neutral", "retry")]
     assert len(bodies) == 2
@@ -212,7 +212,7 @@ async def test_next_speaker_can_be_drawn_without_a_retry(case: Case) -> None:
     assert name == case.next_name if case.next_name else name in {"Con", "Neutral"}
 
 
-async def test_invalid_handovers_can_raise_and_keep_the_text(case: Case) -> None:
+async def test_invalid_handovers_can_raise_an_error_that_keeps_the_text(case: Case) -> None:
     kind = OutputError if case.next_name else RosterError
     with pytest.raises(kind) as caught:
         await run_handoff(case.reply, transition=case.form, on_invalid="error")
@@ -251,7 +251,7 @@ async def test_replies_with_two_objects_are_retried() -> None:
 
 
 async def test_unreadable_answers_are_provider_failures() -> None:
-    """The model layer has already used up its own `retry` option."""
+    """The model layer has already made the retries that its own `retry` option allows."""
     with pytest.raises(SchemaViolation):
         await run_handoff(completion('{"response": 3 4}'), transition="structured")
 
@@ -305,7 +305,7 @@ async def test_tool_definition_follows_the_provider_format() -> None:
     )
 
 
-async def test_text_next_to_a_call_replaces_missing_arguments() -> None:
+async def test_text_beside_a_call_replaces_a_missing_response() -> None:
     """Some models write their text first and then call the tool."""
     reply = completion_with_calls(json.dumps({"next_agent_name": "Con"}), content=SAID)
     result, _ = await run_handoff(reply, transition="tool")
@@ -358,7 +358,7 @@ async def test_other_tools_are_called_before_the_answer() -> None:
     assert [message["role"] for message in bodies[1]["messages"]] == ["system", "user", "assistant", "tool"]
 
 
-async def test_model_retry_applies_only_to_non_objects() -> None:
+async def test_model_retry_is_not_used_for_a_wrong_name() -> None:
     """A wrong name costs only one additional call, although the model is allowed three attempts."""
     async with ChatServer(
         {"served": reply_handler(completion(encode_fields(SAID, "Bob")), GOOD["structured"])}
@@ -388,5 +388,5 @@ async def test_text_is_streamed() -> None:
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]
 
 
-async def test_roster_has_the_names_used_in_the_cases() -> None:
+async def test_roster_matches_the_names_in_the_cases() -> None:
     assert NAMES == ["Pro", "Con", "Neutral"]

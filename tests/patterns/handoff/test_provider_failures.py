@@ -79,7 +79,7 @@ def test_failed_retries_keep_the_text(on_failure: Any) -> None:
     assert [event.instead for event in events(result, RoleFailed)] == ["drawn"]
 
 
-def test_the_fail_policy_keeps_the_text() -> None:
+def test_fail_policy_keeps_the_text() -> None:
     with pytest.raises(Refused) as caught:
         morals().run_sync(PROPOSITION, model=ScriptedModel(over("Yes.", "Bob"), Refused("no")))
     assert caught.value.run is not None
@@ -161,7 +161,7 @@ def run_to_end(pattern: Sequencer[Any, Any], model: FunctionModel, *, may_fail: 
 
 
 def check_turns(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
-    """Check that every turn is taken by the speaker chosen before and hands over to a different one."""
+    """Check that the previously chosen speaker takes each turn and hands over to a different one."""
     assert output.stop_reason in {"max_turns", "predicate"}
     assert [event.round for event in handovers] == list(range(1, output.turns + 1))
     assert [event.agent_name for event in handovers] == ["Pro", *(event.next_agent_name for event in handovers[:-1])]

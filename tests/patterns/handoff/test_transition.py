@@ -88,7 +88,7 @@ def test_names_can_have_any_characters(name: str, written: object) -> None:
     ],
     ids=case_id,
 )
-def test_last_marker_counts_and_the_rest_stays(text: str, rest: str, name: str) -> None:
+def test_last_marker_counts_and_all_other_text_is_kept(text: str, rest: str, name: str) -> None:
     """A marker is either at the end of the text or on a line of its own."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
@@ -164,7 +164,7 @@ PIECES = st.sampled_from([*"abT \n.*_()[]\"'-", "Transition to ", "Opponent", "B
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))
-def test_remaining_text_is_part_of_the_original(text: str) -> None:
+def test_remaining_text_is_a_subsequence_of_the_original(text: str) -> None:
     transition = read_transition(text, ROSTER)
     remaining = iter(text)
     assert all(character in remaining for character in transition.text)

@@ -65,7 +65,7 @@ def test_outline_has_no_retry_step_without_retries() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_named_speaker_speaks_next(form: TransitionForm) -> None:
+def test_named_speaker_speaks_next(form: TransitionForm) -> None:
     model = script(("1", "Neutral"), ("2", "Pro"), ("3", "Neutral"), ("4", "Pro"), form=form)
     output = morals(max_turns=4, transition=form).run_sync(PROPOSITION, model=model).output
     model.assert_complete()
@@ -118,7 +118,6 @@ def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, 
 
 
 def test_output_is_the_raw_output_with_its_history() -> None:
-    """The wire format has camelCase keys and can be parsed back."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes.", "Neutral"), over("Hm.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=7)
     output = result.output
@@ -140,7 +139,7 @@ def test_output_is_the_raw_output_with_its_history() -> None:
     assert HandoffEntry.model_validate(wire["transcript"][0]) == output.transcript[0]
 
 
-def test_turn_events_have_the_handover() -> None:
+def test_turn_events_include_the_handover() -> None:
     model = ScriptedModel(over("Yes.", "Con"), over("No.", "Con"), over("No.", "Con"))
     result = morals(max_turns=2).run_sync(PROPOSITION, model=model, seed=1)
     kinds = (RoundStarted, TurnStarted, ModelCalled, TurnFinished, HandoffMade, RoundsEnded)
@@ -175,7 +174,7 @@ LOTTERY = morals(transition="text", on_invalid="random", max_turns=6)
 
 
 @given(st.integers(0, 2**53))
-def test_draws_repeat_with_the_seed_and_exclude_the_speaker(seed: int) -> None:
+def test_draws_depend_on_the_seed_and_exclude_the_current_speaker(seed: int) -> None:
     sequences = []
     for _ in range(2):
         result = LOTTERY.run_sync(PROPOSITION, model=ScriptedModel(*["I say nothing of that."] * 6), seed=seed)

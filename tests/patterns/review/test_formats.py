@@ -185,14 +185,14 @@ def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str,
     assert location["physicalLocation"]["region"] == {"startLine": start, "endLine": end}
 
 
-def test_findings_without_a_file_are_notifications() -> None:
+def test_findings_without_a_file_become_notifications() -> None:
     """A review without material has no line to attach a finding to."""
     [run] = json.loads(findings_sarif(document_of(finding_of(1))))["runs"]
     assert run["results"] == []
     assert "It fails." in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
 
 
-def test_sarif_has_at_most_as_many_results_as_github_displays() -> None:
+def test_sarif_contains_no_more_results_than_github_displays() -> None:
     coverage = [FileCoverage(file="app.py", lines=2, first_line=7)]
     findings = [finding_of(number) for number in range(1, 5_003)]
     [run] = json.loads(findings_sarif(document_of(*findings, coverage=coverage)))["runs"]
@@ -200,7 +200,7 @@ def test_sarif_has_at_most_as_many_results_as_github_displays() -> None:
     assert run["invocations"][0]["toolExecutionNotifications"][-1]["message"]["text"].startswith("2 more findings")
 
 
-def test_json_lines_have_no_terminal_escapes() -> None:
+def test_json_lines_contain_no_terminal_escapes() -> None:
     printed = findings_lines(document_of(finding_of(1, text="\x1b[31m \u202e \x9b \x7f")))
     assert printed.isprintable()
     assert json.loads(printed)["title"] == "\x1b[31m \u202e \x9b \x7f"

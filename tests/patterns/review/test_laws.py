@@ -214,7 +214,9 @@ def test_more_support_never_weakens_a_finding(standings: list[str], data: st.Dat
 
 
 @given(standings_of, st.randoms(), st.data())
-def test_order_and_models_affect_only_independence(standings: list[str], random: Any, data: st.DataObject) -> None:
+def test_reviewer_order_and_models_do_not_affect_the_state(
+    standings: list[str], random: Any, data: st.DataObject
+) -> None:
     """The state of a finding does not depend on which model each reviewer uses."""
     standings = ["raised", *standings]
     models = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=len(standings), max_size=len(standings)))
@@ -237,7 +239,7 @@ GONE = Place(file="app.py", quote="one / 0", found=False, problem="the quote is 
 
 
 @given(standings_of, st.booleans())
-def test_findings_from_an_earlier_review_count_until_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
+def test_findings_from_an_earlier_review_stay_confirmed_until_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
     """An earlier review never weakens a finding; only a majority or a missing location can resolve it."""
     place = GONE if gone else Place()
     finding = decide_one(["raised", *standings], place=place, earlier=True)
@@ -304,12 +306,12 @@ def test_repeated_findings_are_merged_with_earlier_ones() -> None:
         (["raised"], "disputed"),
     ],
 )
-def test_a_majority_of_reviewers_decides(standings: list[str], state: str) -> None:
+def test_majority_of_reviewers_decides(standings: list[str], state: str) -> None:
     """A reviewer supports a finding by confirming it, or by raising and then defending it."""
     assert decide_one(standings).state == state
 
 
-def test_the_documented_rules_match_the_code() -> None:
+def test_documented_rules_match_the_code() -> None:
     """The table of states in the documentation is generated from these rules."""
     table = "\n".join(f"| `{rule.state}` | {rule.condition} |" for rule in STATE_RULES)
     assert table in (Path(__file__).parents[3] / "docs" / "review.md").read_text()
@@ -380,7 +382,7 @@ def test_authors_of_findings_are_hidden() -> None:
     )
     run_review(reviewers, names=NAMES[:3])
     prompts = [text for block, text in reviewers.asked if "-examiner-" in block]
-    assert len(prompts) == 5  # two by each of the other reviewers, and the author's answer
+    assert len(prompts) == 5  # two for each of the two other reviewers, and one for the author
     assert not [text for text in prompts if re.search(r"\b(ann|bea)\b", text)]
 
 
@@ -450,7 +452,7 @@ def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, plac
     assert place_found.found is (None if not location_fields else problem is None)
 
 
-def test_interrupted_runs_have_findings_and_an_undecided_gate() -> None:
+def test_interrupted_runs_keep_findings_and_leave_the_gate_undecided() -> None:
     """An unexamined finding might have failed the gate."""
     draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
     model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
@@ -480,9 +482,9 @@ raised = st.builds(
 
 @given(st.lists(raised, max_size=24))
 def test_findings_at_the_same_location_are_compared(findings: list[Raised]) -> None:
-    """Two findings by different reviewers may be the same if they are within five lines or name no line.
+    """Two findings by different reviewers may be the same if they are near each other or name no line.
 
-    The nearest findings are compared first.
+    Findings up to five lines apart are compared, the nearest first.
     """
     groups = group(findings)
     near = []
@@ -519,7 +521,7 @@ def test_thousands_of_findings_are_decided_in_seconds() -> None:
         for name in names
     ]
     results = decide(joined, verdicts, [], dict.fromkeys(names, "a model"))
-    # takes 0.6 s on an idle machine; it took minutes before there was an index
+    # takes 0.6 s on an idle machine; before there was an index, it took minutes
     assert time.process_time() - before < 10.0
     assert {finding.state for finding in results} == {"confirmed"}
 

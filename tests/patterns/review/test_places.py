@@ -124,7 +124,7 @@ def test_other_numbers_in_a_quote_count_as_words(quote: str) -> None:
         ("name = user.name\nok = check(name)\naudit(ok)", "src/auth.py:10-13"),
     ],
 )
-def test_quotes_from_a_diff_are_found_with_and_without_signs(quote: str, text: str) -> None:
+def test_quotes_from_a_diff_are_found_with_or_without_diff_signs(quote: str, text: str) -> None:
     """The quote may come from either side of the change or from both. A removed line has no line number."""
     place = locate_in(DIFF, quote=quote)
     assert (place.text, place.found) == (text, True)
@@ -146,7 +146,7 @@ def test_quotes_from_a_different_file_move_the_location() -> None:
     assert locate_in(FILES, file="none.py", quote="return <p>{id}</p>;").text == "app/[id]/page.tsx:2"
 
 
-def test_existing_lines_are_valid_without_their_quote() -> None:
+def test_existing_lines_are_accepted_even_if_their_quote_is_not_found() -> None:
     """A note says that the quote was not found.
 
     Without a line number, the finding would have no location.

@@ -55,8 +55,8 @@ def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
         ("local", "local"),
     ],
 )
-def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
-    """A model may be served by several hosts, but they are not its vendor."""
+def test_maker_of_a_model_is_its_vendor(model: str, maker: str) -> None:
+    """A model may be served by several hosts, but none of them is its vendor."""
     assert maker_of(model) == maker
 
 
@@ -64,7 +64,7 @@ def test_a_models_maker_is_its_vendor(model: str, maker: str) -> None:
     "author", ["anthropic", "claude-sonnet-4-5", "openrouter/anthropic/claude-opus-4", ["Anthropic"]]
 )
 @pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
-def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str) -> None:
+def test_models_from_the_vendor_of_the_author_are_rejected(author: Any, reviewer: str) -> None:
     allowed, excluded = Named("openai/gpt-5"), Named(reviewer)
     with pytest.raises(ConfigurationError, match=re.escape(f"R1 uses {reviewer}, a model by anthropic")):
         run_review(allowed, excluded, not_vendor=author)
@@ -73,7 +73,7 @@ def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str)
 
 
 def test_minimum_number_of_vendors_is_checked_before_the_first_call() -> None:
-    """Two hosts of models by the same vendor count as one."""
+    """Two hosts that serve models from the same vendor count as one."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
     with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, but all reviewers use models by openai\."):
         run_review(one, other, min_vendors=2)
@@ -81,7 +81,7 @@ def test_minimum_number_of_vendors_is_checked_before_the_first_call() -> None:
     assert run_review(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
 
 
-def test_the_runs_model_counts_too() -> None:
+def test_run_model_counts_as_a_reviewer_model() -> None:
     """Reviewers without a model of their own use the run's model."""
     model = Named("openai/gpt-5")
     with pytest.raises(ConfigurationError, match="too few vendors"):
@@ -127,7 +127,6 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )  # fmt: skip
 def test_command_without_suitable_models_fails(command: Any, options: list[str], message: str) -> None:
-    """The exit code is 2, and no recording is started."""
     result = command(*options)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())

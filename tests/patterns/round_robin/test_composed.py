@@ -56,7 +56,7 @@ async def test_panels_can_feed_a_debate_in_a_pipeline() -> None:
     assert [trail.collection_id for trail in result.task_collections] == ["bridge", "then"]
 
 
-async def test_next_step_reads_the_panels_transcript_by_reference() -> None:
+async def test_next_step_reads_the_panel_transcript_by_reference() -> None:
     """The step reads the same object. A different transcript is rejected when the pipeline is built."""
 
     def reading(transcript: Any) -> Any:
@@ -74,7 +74,7 @@ async def test_next_step_reads_the_panels_transcript_by_reference() -> None:
         sequencer(name="all").then(pattern).then(reading(create_round_robin_transcript()))
 
 
-async def test_iterating_over_a_handle_yields_the_panels_events() -> None:
+async def test_iterating_over_a_handle_yields_the_panel_events() -> None:
     handle = bridge(max_rounds=1, **refereed()).start(QUESTION, model=by_role())
     kinds = [event.kind async for event in handle if hasattr(event, "kind")]
     phases = [kind for kind in kinds if kind in {"turn_finished", "referee_reported", "rounds_ended"}]

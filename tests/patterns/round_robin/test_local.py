@@ -33,7 +33,7 @@ class Plan(BaseModel):
 
 
 class Word(BaseModel):
-    """A deliverable that is short by its schema, whatever its text."""
+    """A deliverable that its schema keeps short, whatever the text."""
 
     word: str = Field(max_length=20)
 
@@ -72,7 +72,6 @@ async def test_small_model_completes_a_panel() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_large_model_answers_the_question() -> None:
-    """The turns must be short and differ from each other, and the plan must answer the question."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     model, transcript = LocalModel(), create_round_robin_transcript()

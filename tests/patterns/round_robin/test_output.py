@@ -121,7 +121,7 @@ def test_shared_transcripts_remain_after_the_panel() -> None:
     assert result.transcript.entries == result.output.transcript
 
 
-def test_audit_in_the_state_is_from_the_current_round() -> None:
+def test_state_contains_the_audit_of_the_current_round() -> None:
     """Before the referee has reported, `ctx.sequencer.state.audit` is `None`."""
     audits: list[RefereeAudit | None] = []
 

@@ -111,7 +111,7 @@ Build on the strongest points of the others: say what they get right and what th
 """)
 
 
-def test_the_only_remaining_panelist_continues() -> None:
+def test_last_remaining_panelist_continues_alone() -> None:
     """There are no earlier entries to which the panelist could reply."""
     assert render_turn(entries=ENTRIES[:1]).splitlines()[-1] == snapshot(
         "Nobody else has spoken yet. Add something new that your answer still lacks."

@@ -142,7 +142,7 @@ def test_invalid_reports_raise_an_error_naming_block_and_field() -> None:
     assert [field for field, _ in caught.value.problems] == ["assessments.0.score", "notes"]
 
 
-def test_referees_without_a_valid_report_are_failures() -> None:
+def test_referees_without_a_valid_report_count_as_failures() -> None:
     """With "fail", the run raises an error. By default, the round has no audit, and the panel continues."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
@@ -192,7 +192,7 @@ def test_silent_panelists_are_not_assessed() -> None:
     assert output.audits[0].dropped == ["ada"]
 
 
-def test_default_referees_are_made_for_the_panel() -> None:
+def test_default_referee_must_match_the_roster() -> None:
     with pytest.raises(ConfigurationError, match=r"`referee` must have roster_names=") as caught:
         bridge(**refereed(names=("ada", "zoe")))
     assert caught.value.got == ["ada", "zoe"]

@@ -1,4 +1,4 @@
-"""The order of speakers on a panel, what each of them sees, and the end."""
+"""The order of speakers on a panel, what each of them sees, and how the panel ends."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_events_in_a_round_are_in_order() -> None:
     rounds=st.integers(1, 4),
     stop=st.none() | st.integers(1, 5),
 )
-def test_order_follows_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
+def test_speaking_order_follows_the_roster(roster: list[str], rounds: int, stop: int | None) -> None:
     until = None if stop is None else lambda ctx: ctx.sequencer.state.round >= stop
     panelists = [Persona(name, block=lambda _, ctx: ctx.block) for name in roster]
     pattern = round_robin(name="any", debaters=panelists, max_rounds=rounds, terminate_when=until, synthesizer=False)
@@ -135,14 +135,13 @@ def record_calls(**options: Any) -> Sequence[RecordedCall]:
 
 
 def test_panelists_see_only_their_own_system_prompt() -> None:
-    """The prompt is at the end of that panelist's system message and appears in no other message."""
     first, second, _ = (system_of(call) for call in record_calls())
     assert first.endswith("You are ada, economist.\nYou count what it costs.")
     assert second.endswith("You are ben, engineer.\nYou ask whether it holds.")
     assert "holds" not in first
 
 
-def test_collection_id_names_the_audit_trail() -> None:
+def test_collection_id_identifies_the_audit_trail() -> None:
     trail = bridge(collection_id="trail-7", max_rounds=1).run_sync(QUESTION, model=ScriptedModel("A", "B")).tasks
     assert trail.collection_id == "trail-7"
     assert [(task.goal, task.assignee, task.metadata, task.status, task.output) for task in trail.list()] == [
