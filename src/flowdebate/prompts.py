@@ -152,7 +152,7 @@ def frame(text: str) -> str:
 
 
 def explain_escapes(*texts: str) -> str:
-    """Describe what `frame` escapes in `texts`, on a line that none of them can forge; empty if nothing is escaped.
+    """Describe what `frame` escapes in `texts`, on a line that none of them can forge; return "" if nothing is escaped.
 
     >>> explain_escapes("<|im_end|>", "x < y")
     '(The texts above have ⟦U+003C⟧ for "<" where a control token of chat models begins.)'

@@ -54,7 +54,9 @@ class Outline:
     text: str
     """Text of the line: a block's name, or a verb and its object."""
     kind: str = "block"
-    """"handler", "generator", "router", "sequencer", or the name of a builder method, for example "then"."""
+    """Kind of step: "handler", "generator", "router", "sequencer", or the name of a builder method, for
+    example "then".
+    """
     children: Sequence[Outline] = ()
     target: str | None = None
     """Name of the step that a loop jumps back to."""
@@ -394,11 +396,12 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         At most `max_concurrency` runs are in progress at once, and questions are read as slots become free, so the
         iterable may be endless; `question(row)` extracts the question from a row. `limits` apply to each run; each
-        run's seed is derived from `seed` and its index. A failed run yields an item with its error, or ends the batch
-        with `on_error="raise"`. With a `store` the runs have the ids "{batch_id}-{index}". If `batch` is called again
-        with the same `batch_id`, complete runs are returned without a call, and the others are resumed; RunChanged is
-        raised if a stored run has another question, pattern, model or seed. `progress(summary)` is called after each
-        run; once `until(summary)` is true, no further questions are read.
+        run's seed is derived from `seed` and the run's index. A failed run yields an item with its error, or ends the
+        batch with `on_error="raise"`. With a `store`, the run IDs have the form "{batch_id}-{index}". If `batch` is
+        called again with the same `batch_id`, the results of complete runs are returned without calling a model, and
+        the other runs are resumed; RunChanged is raised if a stored run has a different question, pattern, model or
+        seed. `progress(summary)` is called after each run; once `until(summary)` returns true, no further questions are
+        read.
         """
         from flowdebate.runs.batch import Batch
 
@@ -425,7 +428,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base class for a block that replaces `inner` under the same name, with the same resources and outline."""
+    """Base class for blocks that stand in for `inner`, with the same name, resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -444,7 +447,7 @@ class InRole(Wrapped):
         self.role: str | None = role
 
     async def act(self, value: object, ctx: Context, /) -> object:
-        # not `self._inner(…)`: a judge used as a debater must act as a debater
+        # calling `self._inner` would set its own role: a judge used as a debater must act as a debater
         return await self._inner.act(value, ctx)
 
 
@@ -460,7 +463,7 @@ def merge_resources(
 
     Raises ResourceConflict if two blocks share different objects under the same key, or if one shares an object under a
     key private to another. Two private objects under the same key do not conflict. Resources in `owned` become private.
-    The private resources of blocks in `closed` are ignored: a debate in a debater's role has its own transcript,
+    The private resources of blocks in `closed` are ignored: a debate acting as a debater has its own transcript,
     separate from that of the enclosing debate.
     """
     shared: dict[str, Resource] = {}

@@ -1,4 +1,4 @@
-"""Application functions as blocks (`handler`), and as tools that a model may call; capabilities bundle tools."""
+"""Application functions, converted to blocks (`handler`) or to tools for models; capabilities bundle tools."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _awaits(kind: Hashable) -> bool:
 
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
-    """Return `outcome`, awaited if its type is awaitable.
+    """Return `outcome`, or the result of awaiting it if its type is awaitable.
 
     Only the type is checked, because attribute access on a value may be slow or unreliable.
     """
@@ -282,7 +282,7 @@ class Capability:
     tools: Sequence[ToolLike] = ()
     """Functions or blocks offered to the model."""
     instructions: TextSlot = ""
-    """Addition to the system message: text, or a function of `(input, ctx)` that returns it."""
+    """Text added to the system message, or a function of `(input, ctx)` that returns such text."""
     context: MessagesSlot = ()
     """Messages inserted before the prompt; a string is a user message."""
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None

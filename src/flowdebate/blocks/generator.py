@@ -278,7 +278,10 @@ class Reading(Protocol):
     """Protocol for selecting the part of a block's answers to keep."""
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return the part of `text` to keep, as `Trimmed` if it is cut; `text` is the answer to `messages`."""
+        """Return the part of `text` to keep, as a `Trimmed` string if anything is cut.
+
+        `text` is the answer to `messages`.
+        """
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
         """Wrap `listener` so that it receives only the part to keep of a streamed answer."""

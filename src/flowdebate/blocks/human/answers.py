@@ -29,7 +29,9 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Check that text is valid Unicode, not blank and at most as long as an argument; raise OutputError otherwise."""
+    """Return a text answer converted to valid Unicode; raise OutputError if it is blank or longer than an argument may
+    be.
+    """
     if not isinstance(answer, str):
         raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))

@@ -1,4 +1,4 @@
-"""Human block: a person in any role in a pattern. Either the person answers immediately, or the run is suspended."""
+"""Human block: lets a person take any role in a pattern, by answering immediately or after the run is suspended."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Human(Block[Any, Any]):
         return fitted
 
     def in_role(self, role: str) -> Self:
-        """Return a copy of this human in `role`, so that a pattern can still set the schema for its answers."""
+        """Return a copy of this human with `role` set; a pattern can still set the answer schema of a copy."""
         placed = copy.copy(self)
         placed.role = role
         return placed

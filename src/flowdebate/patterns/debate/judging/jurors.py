@@ -403,7 +403,8 @@ def listed_letters(letters: Sequence[str]) -> str:
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
     """Assign letters to the slots of each view; if `crossed`, repeat the view for every rotation.
 
-    As long as letters follow the slots, letter bias and slot bias coincide, and using all orders cancels both out.
+    If letters follow the slots, biases toward a letter and toward a slot coincide, and using all orders cancels out
+    both.
     """
     turns = range(len(letters) if crossed else 1)
     return tuple(
@@ -472,7 +473,7 @@ class LetterJuror:
         options: FilledOptions,
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
-        """Create a block for choosing one of `choices`, without tools."""
+        """Create a block in which the model, without tools, chooses one of `choices`."""
         slots: FilledOptions = {**options, "tools": ()}  # a one-token answer leaves no room for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 

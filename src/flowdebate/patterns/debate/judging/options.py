@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .jurors import JudgeTemplate
 
 
-LETTERS = ("letter", "letter_after_reasons")  # answer forms consisting of a single letter
+LETTERS = ("letter", "letter_after_reasons")  # forms in which the judge answers with a letter
 _WHERE = "JudgeOptions"
 MAX_CRITERIA, MAX_WEIGHT = 20, 1_000
 # Options that configure the judge's block rather than the judging itself.
