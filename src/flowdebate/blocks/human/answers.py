@@ -29,9 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Return a text answer converted to valid Unicode; raise OutputError if it is blank or longer than an argument may
-    be.
-    """
+    """Convert a text answer to valid Unicode; raise OutputError if it is blank, or longer than an argument may be."""
     if not isinstance(answer, str):
         raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))

@@ -272,7 +272,7 @@ def _render_task(
     fields: Mapping[str, object],
     template: DebaterTemplate,
 ) -> str:
-    """Render the task for a turn, taken from the phase or else chosen according to the arguments so far."""
+    """Render the task for a turn: the phase's task, or else one chosen according to the arguments so far."""
     if assignment is not None and (assignment.to_stance is not None or assignment.aim is not None):
         return _render_assignment(identity, assignment, fields, template)
     if not entries:

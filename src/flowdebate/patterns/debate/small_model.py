@@ -132,7 +132,7 @@ class SmallModelSupport:
         return bool(needed)
 
     async def render_turn(self, value: object, ctx: Context) -> str:
-        """Render the message for a turn, sorting the facts before the first one."""
+        """Render the message for a turn. Before the first turn, also sort the facts."""
         if not self.is_needed(ctx):
             return self.prompt.render_turn(None, ctx)
         if self.material is not None:
@@ -235,7 +235,9 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_opposite_side(self, text: str, ctx: Context) -> Objection | None:
-        """Check whether `text` ends up supporting another side, in a debate with facts."""
+        """Check whether `text` ends up supporting another side; return None if it does not, or if no facts
+        are known.
+        """
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None

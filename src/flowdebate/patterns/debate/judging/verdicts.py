@@ -126,7 +126,7 @@ def letter_reasoning(judging: Judging, *, hint: bool) -> str:
 
 
 def describe_lead(judging: Judging) -> str | None:
-    """Describe the leading side's margin, before and after discounting length; return None if it is unknown."""
+    """Describe the leading side's margin, before and after correcting for length; return None if it is unknown."""
     used = balanced(judging.ballots)
     if judging.decided_by != "log_odds" or not any(ballot.fit for ballot in used):
         return None
