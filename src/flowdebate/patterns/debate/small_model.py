@@ -235,9 +235,7 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_opposite_side(self, text: str, ctx: Context) -> Objection | None:
-        """Check whether `text` ends up supporting another side; return None if it does not, or if no facts
-        are known.
-        """
+        """Check whether `text` ends up supporting another side; return None if it does not or no facts are known."""
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None
