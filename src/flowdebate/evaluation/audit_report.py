@@ -52,7 +52,7 @@ class Figure(WireModel):
     value: float
     n: Annotated[int, Field(ge=1)]
     low: float | None = None
-    """Lower bound of the 95% confidence interval, followed by the upper bound; None if there is no interval."""
+    """Bounds of the confidence interval (95% by default); None if there is no interval."""
     high: float | None = None
 
 
@@ -101,9 +101,9 @@ class Places(WireModel):
 
     @property
     def separable(self) -> bool:
-        """True if a preference for a place can be told apart from one for a side.
+        """True if a preference for a place can be distinguished from a preference for a side.
 
-        For labels, it must also be possible to tell it apart from a preference for a slot.
+        For labels, it must also be distinguishable from a preference for a slot.
         """
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
@@ -114,7 +114,7 @@ class Places(WireModel):
 
 
 class LastWord(WireModel):
-    """Wins of the last speaker in the last round, over items with any number of sides."""
+    """Wins by the last speaker of the last round, over items with any number of sides."""
 
     wins: int
     n: int

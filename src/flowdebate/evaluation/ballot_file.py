@@ -169,7 +169,8 @@ class BallotFile:
 def read_ballots(path: BallotPath) -> BallotFile:
     """Read a ballot file (CSV, JSON Lines or Parquet; "-" for stdin) with the columns of `BallotRow`.
 
-    In CSV, write a list as JSON or separate its values with "|". Raise BadFile with the line and the column.
+    In CSV, write a list as JSON or separate its values with "|". Raise BadFile, with the line and column, for invalid
+    data.
     """
     return BallotFile(parse_ballots(fspath(path), read_table(fspath(path), column="item")))
 

@@ -104,7 +104,7 @@ class BenefitReport(InNotebooks, WireModel):
     failed: int = 0
     """Number of counted questions whose debate ended without a verdict."""
     missing: Missing = "wrong"
-    """Way in which failed debates are counted."""
+    """Rule for counting failed debates."""
     without_truth: int = 0
     """Number of questions omitted because their correct answer is unknown."""
     confidence: float
@@ -259,7 +259,7 @@ def _compare(
     min_gain: float,
     undecided: Undecided = "lot",
 ) -> list[PairedComparison]:
-    """Compare the debate with each baseline, with p-values adjusted for the number of baselines."""
+    """Compare the debate with each baseline, adjusting p-values for the number of baselines."""
     counts = [_compare_with(name, items, confidence, len(names), undecided) for name in names]
     adjusted = holm([comparison.p for comparison, _ in counts])
     compared = []

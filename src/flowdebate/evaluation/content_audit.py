@@ -78,9 +78,9 @@ def content_choices(
 ) -> list[ContentChoice]:
     """Convert the usable `ballots` from one debate to choices.
 
-    All arguments are keyed by side: `systems` are the authors (None if the sides are the systems), `texts` are the
-    arguments (None to take lengths from the ballots and ignore style), and `models` are the sides' models (None to
-    ignore the model family).
+    All mappings are keyed by side: `systems` maps to the authors (None if the sides are the systems), `texts` to the
+    arguments in the debate (None to take lengths from the ballots and ignore style), and `models` to the models (None
+    to ignore the model family).
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):

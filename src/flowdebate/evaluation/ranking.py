@@ -239,7 +239,7 @@ def rank_table(
     ranking = _rank(table, _group(table, minimum=_TIE), order=order, confidence=confidence)
     if ranking.problem is None:
         return ranking
-    # If systems are connected only by ties, strengths may be infinite together with the tie parameter.
+    # If systems are connected only by ties, the strengths and the tie parameter may be infinite.
     return _rank(table, _group(table, minimum=1), order=order, confidence=confidence)
 
 

@@ -143,7 +143,7 @@ Shown: TypeAlias = Literal["run", "vote"]
 """What a public link shows: all arguments and the outcome, or the arguments without names until the reader votes."""
 
 _MAX_SHARES = 20
-"""Maximum number of public links to a run at the same time."""
+"""Maximum number of simultaneous public links to a run."""
 
 
 class Share(WireModel):
@@ -181,7 +181,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Create a public link; raise NotAwaited if there are too many, or for a vote on anything but a finished debate."""
+    """Create a public link; raise NotAwaited if there are too many, or if it asks for votes the run cannot accept."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so it does not accept votes")

@@ -170,7 +170,7 @@ class ReviewRates(InNotebooks, WireModel):
     recall: Figure | None
     """Share of planted faults found, with Wilson's interval; None if there are no faults."""
     false_findings: Figure
-    """Mean number of findings per change that match no planted fault, with an interval."""
+    """Mean number of findings per change that match no planted fault, with a confidence interval."""
     false_on_clean: Figure | None
     """Mean number of findings per clean change; None if there are no clean changes."""
 
@@ -260,7 +260,7 @@ def _rates(pairs: Sequence[Outcome], counts: Callable[[ReportedFinding], bool]) 
 
 
 def _mean(counts: Sequence[int]) -> Figure:
-    """Return the mean of counts with its normal interval, or the exact interval of a Poisson rate if all counts are 0.
+    """Return the mean count with a normal interval, or with the exact Poisson interval if all counts are 0.
 
     The variance is at least that of a Poisson count, because a few equal counts do not make the mean certain.
     """

@@ -149,8 +149,8 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
     import numpy as np
     from scipy.special import bdtr, bdtrc, bdtrik  # type: ignore[import-untyped,unused-ignore]
 
-    # The smallest number of wins that a fair coin reaches with a probability of at most half of `alpha`. The inverse
-    # may be rounded up or down.
+    # Find the smallest number of wins that a fair coin reaches with a probability of at most half of `alpha`. The
+    # inverse may be rounded up or down, so its result is checked.
     near = np.floor(bdtrik(1 - alpha / 2, n, 0.5))
     critical = near + 1 + (bdtrc(near, n, 0.5) > alpha / 2)
     tails: Floats = bdtrc(critical - 1, n, rate) + bdtr(np.maximum(n - critical, 0), n, rate)

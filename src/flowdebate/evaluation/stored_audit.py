@@ -321,8 +321,8 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
 def read_items(path: str) -> tuple[Items, BallotFile | None]:
     """Read items from a file of items (JSON Lines) or of ballots (CSV, JSON Lines or Parquet); "-" is stdin.
 
-    For a file of ballots, the second part of the result contains the ballots; otherwise, it is None. Raise BadFile with
-    the line and the field.
+    For a file of ballots, the second part of the result contains the ballots; otherwise, it is None. Raise BadFile,
+    with the line and field, for invalid data.
     """
     rows = list(read_table(path, column="item"))
     if any("item" in row and "ballots" not in row for _, row in rows[:1]):

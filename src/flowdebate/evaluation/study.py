@@ -214,7 +214,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """The study's cases, one design after another, so each finished design is a result in itself."""
+        """The study's cases, one design after another, so that each finished design is already a usable result."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers with a known amount for a mean to be reported."""
+"""Minimum share of known amounts required to report a mean."""
 
 
 class StudyMethod(WireModel):
@@ -130,7 +130,7 @@ class StudyReport(InNotebooks, WireModel):
     failed: int
     """Number of debates that ended without a verdict."""
     missing: Missing
-    """Way in which failed debates are counted."""
+    """Rule for counting failed debates."""
     confidence: float
     min_gain: float
     methods: list[StudyMethod]

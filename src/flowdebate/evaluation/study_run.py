@@ -537,7 +537,7 @@ def _indexes(case: Case) -> Mapping[str, str]:
 
 
 def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
-    """Convert a ballot to side indexes, without the judge's text."""
+    """Convert a ballot to numbers: sides become indexes, and the judge's text is dropped."""
     by_side = {name: getattr(ballot, name) for name in ("labels", "scores", "criteria", "log_odds", "lengths")}
     update = {
         **{

@@ -246,7 +246,7 @@ def convergence(
     The status is "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart
     (its mean similarity to the others is below `diverging`). It is "stagnant" if positions differ and the stability is
     `converged` or more. Otherwise it is "diverging" at a similarity below `diverging`, and "refining" in all other
-    cases. A single proposal has nobody to agree with and is "refining".
+    cases. A single proposal has no other to agree with, so it is "refining".
 
     >>> from flowdebate.measures import Jaccard
     >>> texts = {"ann": "We should cap rents now", "bob": "We should not cap rents now"}
