@@ -75,7 +75,7 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Return a new list, as a `default_factory`; given `list` itself, pydantic would spend milliseconds on its docs."""
+    """Return a new list; with `list` itself as the `default_factory`, pydantic would spend milliseconds on its docs."""
     return []
 
 

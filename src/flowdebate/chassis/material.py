@@ -94,7 +94,10 @@ class Material:
         return sources
 
     async def record(self, ctx: Context) -> None:
-        """Record the sources once per run, as a decision at this path; a resumed run keeps its original sources."""
+        """Record the sources once per run, as a decision at the current path.
+
+        A resumed run keeps its original sources.
+        """
         if self in ctx.run.cache:  # already recorded, for example by the debate enclosing a mirrored one
             return
 

@@ -94,7 +94,9 @@ class PatternOutput(WireModel):
     none.
     """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The steps up to and including this one in a run with depth "auto"; None (and omitted from JSON) in other runs."""
+    """The escalation steps up to and including this one, in a run with depth "auto"; None (and omitted from JSON) in
+    other runs.
+    """
 
     # Only for type checkers: outputs declare these as fields, in wire-form order.
     if TYPE_CHECKING:

@@ -287,7 +287,7 @@ class RolePrompt(Generic[TemplateT]):
         return self.wording(ctx).length
 
     def room(self, _: object, ctx: Context) -> AnswerForm:
-        """Return the form of an answer, including its maximum length if there is one."""
+        """Return the required form of an answer, including its maximum length if there is one."""
         return {"words": self.wording(ctx).words}
 
     def bounds(self, _: object, ctx: Context) -> AnswerForm:

@@ -36,7 +36,7 @@ _GROUPS = (DEFAULT, "chat", "synthesize")
 
 @dataclass(frozen=True, kw_only=True)
 class Seats:
-    """A pattern's `model`, split into individual assignments."""
+    """A pattern's `model` option, split into individual assignments."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models of the members that have their own, by name."""

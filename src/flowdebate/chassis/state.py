@@ -253,8 +253,8 @@ def pattern_state(ctx: Context) -> PatternState:
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
-    """Return the enclosing pattern's state as a specific class."""
-    handle = ctx.scope.sequencer  # the state's class is different if a block from one pattern is used in another
+    """Return the enclosing pattern's state if it is a `kind`; otherwise return a new `kind`."""
+    handle = ctx.scope.sequencer  # the state is of a different class if a block from one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
 

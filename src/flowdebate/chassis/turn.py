@@ -568,7 +568,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started another task for the same debater
         turns = [task for task in turns if task.id in audit.reserved]
-    if not turns:  # `create_record_argument` is used in a pattern without the library's turns
+    if not turns:  # only if an application's own pattern uses `create_record_argument` without the library's turns
         number = round_of(ctx)
         turns = [audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})]
     for task in turns:

@@ -525,7 +525,7 @@ def _look_at_sheet(packed: zipfile.ZipFile, path: str) -> _Sheet:
 
 
 def _cell(cell: ReadOnlyCell) -> str:
-    """Format a cell's value as the sheet displays it: as a percentage, or with leading zeros."""
+    """Format a cell's value as the sheet displays it, for example as a percentage or with leading zeros."""
     value, form = cell.value, cell.number_format or "General"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if re.fullmatch(r"0(\.0+)?%", form):

@@ -185,7 +185,7 @@ class VerifiedQuote(Quote):
     source: str | None = None
     """Name of the source that contains the quote; None if no source does."""
     spans: tuple[Span, ...] = ()
-    """Spans in the source, each from the first word to the last: one for each passage between ellipses."""
+    """Spans in the source, one for each passage between ellipses, from its first word to its last."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
     """Page on which the quote begins, for example "page 12"; None (and omitted from JSON) if the source has
     no pages.

@@ -60,7 +60,9 @@ class SourceInfo(WireModel):
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Reason why a file was not read; None (and omitted from JSON) if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Content of a document that was not read, such as "2 pictures"; None (and omitted from JSON) if there is none."""
+    """Content omitted when the document was read, such as "2 pictures"; None (and omitted from JSON) if
+    there is none.
+    """
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)
@@ -117,7 +119,9 @@ class Source(WireModel):
     left_out: str | None = None
     """Reason why a file in a folder or a diff was not read; None if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Content of a document that was not read, such as "2 pictures"; None (and omitted from JSON) if there is none."""
+    """Content omitted when the document was read, such as "2 pictures"; None (and omitted from JSON) if
+    there is none.
+    """
     excluded: bool = Field(default=False, exclude_if=operator.not_)
     """True if the user excluded the file with a glob; False is omitted from JSON."""
     commits: str | None = Field(default=None, exclude_if=is_none)

@@ -268,7 +268,7 @@ class LeakAt(WireModel):
     whose: Literal["own", "other", "model"]
     """Owner of the name: the author, another debater, or a model or its maker."""
     meant: str
-    """The name or model as spelled in the roster, or the family or maker."""
+    """The debater's name or the model as spelled in the roster, or the family or maker."""
     text: str
     """The name as written."""
     start: Annotated[int, Field(ge=0)]

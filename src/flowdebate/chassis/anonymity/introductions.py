@@ -60,7 +60,7 @@ of them is five times as fast as the patterns.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
-"""A family or maker claimed by an author, as its span, kind and name."""
+"""A family or maker claimed by an author, given as its span, kind and name."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
