@@ -1,4 +1,4 @@
-"""Run a consensus with all its phases while one agent keeps failing, then a second one that remembers the first."""
+"""Hold a consensus debate with all phases while one agent keeps failing, then another that remembers the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look up every quote of a debate in its source, and tell the judge which ones are not there.
+"""Look up every quote from a debate in its source, and tell the judge which ones were not found.
 
 Run it with `python examples/verified_quotes.py`. It uses the default model (see docs/models.md). Looking up quotes
 needs no additional calls.

@@ -1,4 +1,4 @@
-"""Let a council read a folder: its quotes are looked up in the files, and secrets are never read.
+"""Let a council read a folder: every quote is looked up in the files, and secrets are never read.
 
 Run it with `python examples/your_documents.py`; set FLOWDEBATE_MODEL to choose a model.
 """

@@ -35,7 +35,7 @@ PAGE = ROOT / "docs" / "gallery.md"
 
 GROUPS = {
     "One debate": {
-        "feature_debate": "The one to read first.",
+        "feature_debate": "Read this one first.",
         "three_sides": "",
         "formats": "",
         "moderated_debate": "",
@@ -88,7 +88,7 @@ _WIDTH = 90
 
 HEAD = """# Gallery
 
-Start from an example: this page lists every script in `examples/`, with the beginning and the end of what it prints.
+Start from an example: this page lists every script in `examples/`, with the beginning and the end of its output.
 
 Run one with `python examples/feature_debate.py`. It uses [your default model](models.md#naming-a-model); the output
 below comes from a scripted model.

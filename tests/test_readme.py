@@ -24,13 +24,16 @@ FIGURES = {
         "| GPT-4 | 419 | 84.5% | 92.8% | 87.1% [",
     ),
     "ChatGPT's score falls from 40.0 % to 34.8 %": ("evidence.md", "| ChatGPT | 419 | 40.0% | 65.9% | 34.8% ["),
-    "of 260 questions, debates got 53.1 % right, votes 55.0 %": ("evidence.md", "53.1% against 55.0% of 260"),
+    "of 260 questions, debates got 53.1 % right, votes 55.0 %": (
+        "evidence.md",
+        "53.1% of the pairs, and self-consistency at equal tokens on 55.0%",
+    ),
     "the judge alone 60.4 %": ("evidence.md", "60.4%"),
     "We killed a server 30 times during 25 debates: of 266 calls, only the 16 in flight were repeated": (
         "durable.md",
         "In a test that killed `flowdebate serve` 30 times",
         "received all events of all 25 debates, without a reset",
-        "Of 266 calls, the 16 in flight were repeated, and no others",
+        "Of 266 calls, only the 16 in flight were repeated",
     ),
 }
 """Measured figures in the README, each with the wording of the page that explains the method."""
