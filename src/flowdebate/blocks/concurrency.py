@@ -1,4 +1,4 @@
-"""Concurrent calls: results keep the order of the calls, and a failure cancels the other calls."""
+"""Concurrent calls: results are in the order of the calls, and a failure cancels the other calls."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ class Tool:
         """Return the text for the model: the tool's result, or the problems with its arguments.
 
         The arguments are written by a model: if they do not fit the schema, the model receives the problems and nothing
-        is called. Exceptions from the tool itself are raised, because they belong to the application.
+        is called. Exceptions raised by the tool itself propagate to the application.
         """
         try:
             values = self._checked(arguments)

@@ -162,7 +162,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
-        """Run the block of the first `(condition, block)` whose condition holds; if none does, run `otherwise`.
+        """Run the block of the first `(condition, block)` pair whose condition holds; if none does, run `otherwise`.
 
         If there is no `otherwise` either, the value stays unchanged.
         """

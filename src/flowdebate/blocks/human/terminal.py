@@ -90,7 +90,7 @@ class Terminal:
         self._shown.flush()
 
     async def _line(self, prompt: str) -> str | None:
-        """Read the next line without its line ending; None at the end of the input."""
+        """Return the next line without its line ending, or None at the end of the input."""
         self._print(prompt)
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()

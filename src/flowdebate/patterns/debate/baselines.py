@@ -195,7 +195,7 @@ def create_baselines(
     template: BaselineTemplate = BASELINE,
     **options: Unpack[BlockOptions],
 ) -> Baselines:
-    """Create the block `{name}-baselines`, which picks a stance without a debate in up to four ways.
+    """Create the block `{name}-baselines`: up to four ways to pick a stance without a debate.
 
     - "single": one call to the default model (`options["model"]`, or `"intent/chat"` if it is None).
     - "drafts": a vote among independent answers, one from each of `models`, the debaters' models (None stands for the
@@ -391,7 +391,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
     ) -> list[_Vote]:
         """Ask each voter's model for an answer, or for a revision of its draft.
 
-        A voter of None uses the default model.
+        If a voter is None, the default model answers.
         """
         calls = [
             partial(self._vote, question, voter, ctx.child(self.name, f"{place}[{first + index}]"), draft)

@@ -44,11 +44,11 @@ class Phase:
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
     """"pairs" for a cross-examination, None otherwise.
 
-    In a cross-examination, each speaker questions a debater from another side, who answers immediately; this makes two
-    turns. In later rounds of the phase, the question goes to a different debater if there are several.
+    In a cross-examination, each speaker questions a debater from another side, who answers immediately; each exchange
+    takes two turns. In later rounds of the phase, the question goes to a different debater if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """Debaters who speak (or ask) in this phase, as roster positions from 1; if empty, all debaters do.
+    """Debaters who speak (or ask) in this phase, numbered from 1 as in the roster; if empty, all debaters do.
 
     They speak in the order listed. A moderator's choice of speakers takes precedence.
     """
@@ -104,7 +104,7 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 
 
 def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
-    """Validate the phases of a debate with `members` debaters; if `phases` is None, there are none.
+    """Validate the phases of a debate with `members` debaters; None means no phases.
 
     If a phase is invalid, raises ConfigurationError with its index.
     """

@@ -96,7 +96,7 @@ class JudgeTemplate(Template):
         "answered. Then say which position was argued best, and why. Write plain text without headings.",
         uses("positions"),
     )
-    """System message for a judge that gives reasons before a letter."""
+    """System message for a judge that gives its reasons before answering with a letter."""
     rubric: str = part(
         "Give each position a score on each of these criteria, considering that criterion alone:\n{criteria}",
         uses("criteria", lines=("criteria",)),
@@ -118,7 +118,7 @@ def render_judge_system(*, stances: Sequence[str], template: JudgeTemplate = JUD
 
 
 def render_judge_office(*, view: JudgeView, template: JudgeTemplate = JUDGE, reasons: bool = False) -> str:
-    """Render the system message for a judge that scores positions or, with `reasons`, gives reasons before a letter.
+    """Render the system message for a judge that scores positions or, with `reasons`, gives reasons and then a letter.
 
     Positions are listed in the order of `view`.
     """
