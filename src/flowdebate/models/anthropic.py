@@ -150,7 +150,7 @@ class AnthropicModel(PooledModel):
 
 
 def _by_budget(parameters: Parameters) -> Parameters:
-    """Convert an effort level to a thinking token budget."""
+    """Replace an effort level with a token budget for thinking."""
     extra = parameters.get("extra_body", {})
     if "by_budget" in parameters or "thinking" in extra or "effort" not in extra.get("output_config", {}):
         return parameters
@@ -178,7 +178,7 @@ _PARTS = (
 def _connect(endpoint: Endpoint, options: dict[str, Any]) -> MessagesClient:
     from anthropic import AsyncAnthropic
 
-    # the SDK adds /v1 itself, and its spans would duplicate the run's
+    # the SDK adds /v1 itself, and its OpenTelemetry spans would duplicate the run's
     base_url = endpoint.base_url.rstrip("/").removesuffix("/v1")
     return MessagesClient(AsyncAnthropic(**{**options, "base_url": base_url}, open_telemetry=False))
 

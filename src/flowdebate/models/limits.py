@@ -60,7 +60,7 @@ class ConcurrencyLimit(PerRequestWrapper):
     """Limit concurrent requests to `inner` to `max_concurrency`; further requests wait.
 
     Requests are served in order and may be cancelled while they wait; the waiting time is recorded as the attempt's
-    `waited`. While `inner` waits before a retry, its slot is free. Each event loop has `max_concurrency` slots.
+    `waited`. While `inner` waits before a retry, the slot is free. Each event loop has `max_concurrency` slots.
 
     >>> ConcurrencyLimit("ollama/gemma3", 4).name
     'ollama/gemma3'

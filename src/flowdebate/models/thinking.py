@@ -388,8 +388,8 @@ def _is_thinker(model: str) -> bool:
 class AnswerStream:
     """Filter that forwards an answer's text to `listener` without thinking and template tokens.
 
-    An opening tag holds the text back until the thought is closed. If streamed text turns out to be thinking only when
-    the thought is closed, a `TextWithdrawn` event withdraws it, and this model's later text is held back. All text the
+    An opening tag holds the text back until the thought is closed. If a closing tag reveals that text already streamed
+    was thinking, a `TextWithdrawn` event withdraws that text, and this model's later text is held back. All text the
     listener receives after the event forms the complete answer, except for trailing whitespace.
     """
 

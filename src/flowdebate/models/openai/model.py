@@ -83,11 +83,11 @@ class OpenAIModel(PooledModel):
     - `images`: whether the model can read images; None means yes, unless the model's name marks it as text-only.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" directly, which starts one second faster; or "openai", the SDK on top of it, which is
-      always used behind proxies.
+    - `transport`: "aiohttp" directly, for a startup one second faster; or "openai", the SDK on top of aiohttp, always
+      used behind proxies.
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
-      connections; you close it. Its own retries are turned off in favor of `retry`. It does not limit the size of
-      response bodies.
+      connections; you must close it yourself. Its own retries are turned off in favor of `retry`. It does not limit the
+      size of response bodies.
     - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise
       whatever it refuses is omitted, and the answer has a flag such as `without_temperature`.
     - `strict_model`: True to reject an answer from a model with another name (MalformedResponse); otherwise such an

@@ -335,8 +335,8 @@ def logprobs_of(completion: Json, choices: Sequence[str]) -> dict[str, float] | 
     """Return the log-probability of each of `choices` as the answer's first token; None if the server reports none.
 
     The probabilities of a choice's spellings ("A", " A", "a") are added up. A choice missing from the reported tokens
-    cannot be more likely than the least likely of them, nor can its probability exceed what they leave over. The
-    smaller bound is used as its log-probability.
+    can be no more likely than the least likely of them, and no more likely than all unreported tokens together. The
+    smaller of these bounds is used for its log-probability.
     """
     choice_list = _list(getattr(completion, "choices", None))
     tokens = _list(getattr(getattr(choice_list[0], "logprobs", None), "content", None)) if choice_list else []
