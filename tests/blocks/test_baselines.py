@@ -401,7 +401,7 @@ async def test_baseline_answers_appear_only_as_events() -> None:
     assert len(result.session.history) == 1
 
 
-def test_baselines_are_sorted_and_validated() -> None:
+def test_baseline_names_are_sorted_and_validated() -> None:
     value: Any
     for value, names in (
         (True, BASELINES),

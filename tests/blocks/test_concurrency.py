@@ -185,7 +185,7 @@ async def test_blocks_that_cancel_themselves_cancel_the_run() -> None:
 
 
 @given(pipelines(failing=False, pauses=4), st.integers(0, 25), st.integers(1, 3), st.booleans())
-def test_cancelling_a_run_ends_every_child(
+def test_cancelling_a_run_ends_every_child_block(
     recipe: Pipeline,
     after: int,
     times: int,
@@ -235,7 +235,7 @@ async def expire_when_running(stage: Stage, count: int, deadline: asyncio.Timeou
     deadline.reschedule(asyncio.get_running_loop().time())
 
 
-async def test_second_cancellation_still_waits_for_children() -> None:
+async def test_second_cancellation_still_waits_for_child_blocks() -> None:
     waiting, cleaning, cleaned, allowed = (asyncio.Event() for _ in range(4))
 
     async def slow_to_end(_: object) -> None:

@@ -304,7 +304,7 @@ class Desk:
         return question
 
 
-def test_methods_partials_and_undocumented_functions_work() -> None:
+def test_methods_partials_and_undocumented_functions_have_schemas() -> None:
     """The schema of a method omits `self`, and that of a partial contains only the arguments that are still unbound."""
     assert function_schema(Desk().ask).parameters["required"] == ["question"]
     assert function_schema(nothing_said).description == ""

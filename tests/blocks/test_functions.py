@@ -125,7 +125,7 @@ def test_every_supported_function_can_be_a_block(shape: str) -> None:
      (sorted, "ba", ["a", "b"]), (round, 2.5, 2), (print, "", None), (dict, [(1, 2)], {1: 2}), (str.upper, "a", "A")],
     ids=case_id,
 )  # fmt: skip
-def test_builtins_and_classes_get_only_the_input(function: Any, value: object, output: object) -> None:
+def test_builtins_and_classes_are_called_with_only_the_input(function: Any, value: object, output: object) -> None:
     assert handler(function).run_sync(value).output == output
 
 
@@ -280,7 +280,7 @@ ATTEMPTS: list[Any] = [
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
-def test_invalid_arguments_are_rejected_with_their_location(attempt: Any) -> None:
+def test_errors_for_invalid_arguments_state_the_location(attempt: Any) -> None:
     with pytest.raises(ConfigurationError) as caught:
         attempt(sequencer(name="all").then(str))
     assert " `" in str(caught.value)

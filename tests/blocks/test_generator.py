@@ -102,7 +102,7 @@ class Point(BaseModel):
 @pytest.mark.parametrize(
     ("value", "text"), [("plain", "plain"), (5, "5"), (Point(x=1), '{"x":1,"y":0}'), ({"a": 1}, "{'a': 1}")]
 )
-def test_input_becomes_the_message_without_a_user_slot(value: object, text: str) -> None:
+def test_input_becomes_the_user_message_if_no_slot_sets_one(value: object, text: str) -> None:
     assert messages_of(value) == [("user", text)]
 
 

@@ -123,7 +123,7 @@ async def test_human_request_lists_the_expected_fields_one_per_line() -> None:
     ],
     ids=["data", "json", "the one field that is needed", "the model itself"],
 )
-async def test_answers_can_be_given_in_several_forms(answer: Any) -> None:
+async def test_humans_can_answer_in_several_forms(answer: Any) -> None:
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     assert (await block.run("a paper")).output == Finding(grade="good")
 
@@ -181,7 +181,7 @@ async def test_human_requests_inside_a_tool_or_function_suspend_the_run() -> Non
     assert model.calls[-1].messages[-1]["content"] == "Yes."
 
 
-async def test_asking_without_a_store_is_an_error() -> None:
+async def test_asking_a_human_without_a_store_raises_an_error() -> None:
     ann = human(name="ann")
 
     @handler(name="asks")

@@ -149,7 +149,7 @@ def test_branch_takes_the_first_matching_case(
 
 
 @given(st.lists(recipes(failing=False, depth=1, pauses=2), max_size=4), st.none() | st.integers(1, 4), SMALL)
-def test_parallel_returns_its_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
+def test_parallel_returns_results_by_key(branches: list[Recipe], limit: int | None, value: int) -> None:
     journal = Journal()
     blocks = {f"key {index}": recipe.build(journal) for index, recipe in enumerate(branches)}
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -196,7 +196,7 @@ def test_steps_do_not_change_the_sequencer(a: Recipe, value: int) -> None:
 
 
 @given(st.integers(1, 6), st.integers(0, 8))
-def test_loop_back_repeats_within_its_bound(bound: int, target: int) -> None:
+def test_loop_back_never_exceeds_its_maximum_number_of_repetitions(bound: int, target: int) -> None:
     """The steps run once and are then repeated while `when` holds, up to `max_iterations` times.
 
     Reaching the maximum is not an error.

@@ -74,7 +74,7 @@ def test_block_given_as_otherwise_can_be_chosen_directly() -> None:
     assert router(name="r", choose=lambda _: rest, routes={"a": str}, otherwise=rest).run_sync(0).output == "rest"
 
 
-def test_exceptions_in_a_choice_are_raised_unchanged() -> None:
+def test_exceptions_while_choosing_a_route_are_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         router(name="r", choose=lambda n: 1 / n, routes={"a": str}).run_sync(0)
     assert caught.value.__notes__ == ["in block 'r' (at r)"]

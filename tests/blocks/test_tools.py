@@ -158,7 +158,7 @@ def test_exceptions_in_a_tool_are_raised_unchanged(as_block: bool) -> None:  # n
 
 
 @given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
-def test_rounds_of_tool_calls_are_bounded(bound: int, requested: int, max_concurrency: int) -> None:
+def test_number_of_tool_call_rounds_is_limited(bound: int, requested: int, max_concurrency: int) -> None:
     """`ToolLoopExceeded` is raised if the model requests more, and no tool is called beyond the limit."""
     called: list[int] = []
 
@@ -221,7 +221,7 @@ RING.append(RING)
     ],
     ids=case_id,
 )
-def test_results_are_text_or_json(result: object, text: str) -> None:
+def test_tool_results_are_sent_as_text_or_json(result: object, text: str) -> None:
     """Whatever a tool returns, the text must be valid Unicode."""
 
     def give() -> object:
@@ -255,7 +255,7 @@ def search(query: str, *, limit: int = 5, order: Literal["old", "new"] = "new", 
     """
 
 
-def test_schemas_follow_signature_and_docstring() -> None:
+def test_tool_schemas_follow_the_signature_and_docstring() -> None:
     spec = function_schema(search)
     assert spec.name == "search"
     assert spec.description == "Search the archive.\nIt holds all debates."

@@ -152,7 +152,7 @@ def flag_names(pattern: str, constraint: Constraint[Any]) -> dict[str, str]:
 
 
 @EACH
-def test_python_raises_for_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
+def test_python_raises_an_error_for_each_violated_constraint(pattern: str, constraint: Constraint[Any]) -> None:
     roster, members = ROSTERS[pattern]
     with pytest.raises(ConflictingOptions) as caught:
         PATTERNS[pattern].load_factory()(name="rent", **{roster: members}, **CASES[pattern, constraint.name].python)
@@ -161,7 +161,7 @@ def test_python_raises_for_each_constraint(pattern: str, constraint: Constraint[
 
 
 @EACH
-def test_command_line_reports_each_constraint_with_flags(pattern: str, constraint: Constraint[Any]) -> None:
+def test_command_line_names_the_flags_that_violate_each_constraint(pattern: str, constraint: Constraint[Any]) -> None:
     flags = CASES[pattern, constraint.name].flags
     if flags is None:
         options = PATTERNS[pattern].load_page().options
@@ -194,7 +194,9 @@ def server() -> Iterator[Stage]:
 
 
 @EACH
-def test_http_returns_422_for_each_constraint(server: Stage, pattern: str, constraint: Constraint[Any]) -> None:
+def test_http_returns_422_for_each_violated_constraint(
+    server: Stage, pattern: str, constraint: Constraint[Any]
+) -> None:
     options = dict(CASES[pattern, constraint.name].plan)
     answer = server.post("/runs", {"pattern": pattern, "question": SUBJECT, "options": options})
     assert answer.status_code == 422, answer.text

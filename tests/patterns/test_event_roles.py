@@ -56,7 +56,7 @@ def test_default_blocks_have_their_roles() -> None:
     }
 
 
-def test_custom_blocks_have_the_role_they_fill() -> None:
+def test_custom_blocks_take_on_the_role_they_fill() -> None:
     solomon = generator(name="solomon", output_schema=None)
     inner = sequencer(name="own").then(generator(name="draft")).then(generator(name="polish"))
     sides = [Debater("ann", "for", block=inner), Debater("bob", "against", block=solomon)]

@@ -78,7 +78,7 @@ def test_any_function_of_the_context_can_be_a_predicate(pattern: str, predicate:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_numpy_bools_are_valid(pattern: str) -> None:
+def test_predicates_may_return_numpy_bools(pattern: str) -> None:
     """A predicate that compares arrays returns NumPy's own bool type."""
     numpy = pytest.importorskip("numpy")
     raw = build(pattern, lambda ctx: numpy.float64(ctx.sequencer.state.round) > 1).run_sync(QUESTION).raw
@@ -88,7 +88,7 @@ def test_numpy_bools_are_valid(pattern: str) -> None:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("answer", ["no", "", None, 0, 1, ["yes"]])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_non_bool_answers_end_the_run(pattern: str, answer: object, *, wait: bool) -> None:
+def test_predicates_returning_a_non_bool_end_the_run(pattern: str, answer: object, *, wait: bool) -> None:
     """Otherwise, a string such as "no" would count as true, and a missing `return` as false."""
 
     async def later(_: Context) -> object:

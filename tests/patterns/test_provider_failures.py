@@ -515,7 +515,7 @@ def test_failed_calls_are_recorded_as_losses(pattern: str, faults: list[ModelErr
 @each_pattern
 @settings(max_examples=example_count(10))
 @given(data=st.data())
-def test_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
+def test_runs_with_hostile_blocks_end_in_time(pattern: str, data: st.DataObject) -> None:
     def role() -> Returns:
         return Returns(*data.draw(st.lists(hostile_values(), min_size=1, max_size=3)), wait=data.draw(st.booleans()))
 

@@ -110,7 +110,7 @@ def test_role_options_override_only_the_pattern_options(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "create_" in way])
-def test_running_an_unbound_block_is_an_error(way: str) -> None:
+def test_running_an_unbound_block_raises_an_error(way: str) -> None:
     _, _, make_options = WAYS[way]
     (value,) = make_options().values()
     block = value if not isinstance(value, list) else value[0].block

@@ -31,7 +31,7 @@ def texts_of(request: ModelRequest) -> str:
 
 
 @pytest.mark.parametrize("pattern", TURNS)
-def test_speakers_see_the_sources_without_forged_lines(pattern: str) -> None:
+def test_speakers_see_sources_that_cannot_forge_a_line(pattern: str) -> None:
     """Sources are in the system message, which is the same in all turns.
 
     Among the other roles, only `READERS` see them.

@@ -199,7 +199,7 @@ def test_token_condition_counts_tokens_used_so_far_in_the_run() -> None:
     assert result.usage.total_tokens == 500
 
 
-def test_unknown_tokens_are_estimated_from_the_texts() -> None:
+def test_unknown_token_counts_are_estimated_from_the_texts() -> None:
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:
@@ -217,7 +217,7 @@ def test_unknown_tokens_are_estimated_from_the_texts() -> None:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_seconds_are_counted_from_the_start_of_the_run(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_condition_counts_from_the_start_of_the_run(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real, passed = time.perf_counter, 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: real() + passed)
 
@@ -236,7 +236,7 @@ def test_seconds_are_counted_from_the_start_of_the_run(pattern: str, monkeypatch
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 @given(condition=stop_conditions(hostile=True), seed=st.integers(0, 9))
-def test_runs_end_within_their_rounds_for_any_conditions(pattern: str, condition: stop.Condition, seed: int) -> None:
+def test_runs_end_within_max_rounds_under_any_condition(pattern: str, condition: stop.Condition, seed: int) -> None:
     from flowdebate.testing.cases import Sabotage
 
     try:

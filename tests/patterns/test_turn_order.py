@@ -326,7 +326,7 @@ async def test_simultaneous_human_turns_are_requested_together() -> None:
     ]  # fmt: skip
 
 
-async def test_late_fallback_models_see_no_more_than_the_others() -> None:
+async def test_late_fallback_models_see_no_more_than_other_speakers() -> None:
     """The fallback model is called after the others have spoken, but it sees only what they saw."""
     stand_in = Speakers()
     failures = FailurePolicy(on_failure=StandIn(stand_in.model))
@@ -412,7 +412,7 @@ def test_debaters_with_two_turns_see_the_simultaneous_entries() -> None:
     assert ordered.speakers == ("bea", "ann", "cid", "bea")
 
 
-def test_only_orders_other_than_the_declared_one_are_recorded() -> None:
+def test_only_non_default_turn_orders_are_recorded() -> None:
     """Runs stored by earlier versions do not record the declared order and must still load."""
     for kind in ("debate", "round robin"):
         for order in TURN_ORDERS:
@@ -448,7 +448,7 @@ OTHERS: Mapping[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("pattern", OTHERS)
-def test_patterns_with_a_fixed_order_reject_the_option(pattern: str) -> None:
+def test_patterns_with_a_fixed_order_reject_turn_order(pattern: str) -> None:
     """Silently ignoring the option would mislead the caller."""
     with pytest.raises((TypeError, ConfigurationError), match="turn_order"):
         OTHERS[pattern](turn_order="rotated")

@@ -355,7 +355,7 @@ def test_model_settings_are_not_names() -> None:
     slow_but_first(["Alice ", "@Hope", "the skeptic's ", "A ", "growth\n", " ", "\n", "\u200b", "é", "[a,", "— ",
      "I am a model by openai ", "as gpt-5 ", "Hope and ", "dr. ", "Mark has just ", "agree with ", "小明", "Will, "]),
 )  # fmt: skip
-def test_hostile_text_takes_linear_time(unit: str) -> None:
+def test_names_are_found_in_hostile_text_in_linear_time(unit: str) -> None:
     names = ("Alice", "Hope", "skeptic", "a", "growth_analyst", "Dr. Okafor", "Mark", "小明", "Will")
     aliases = make_aliases(names, models=["openai/gpt-5-mini"], random=Random(1))
     text = unit * (100_000 // len(unit)) + "Analyst"

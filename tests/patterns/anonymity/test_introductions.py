@@ -168,7 +168,7 @@ def test_introduction_ends_before_the_next_clause() -> None:
         ]
     ),
 )
-def test_hostile_introductions_take_linear_time(unit: str) -> None:
+def test_hostile_introductions_are_searched_in_linear_time(unit: str) -> None:
     text = unit * (100_000 // len(unit)) + "Anthropic"
     assert ALIASES.hide(ALIASES.hide(text).text).leaks == ()
 
@@ -192,7 +192,7 @@ def test_council_reviewers_see_no_introductions() -> None:
     assert not any(re.search("claude|anthropic", text, re.IGNORECASE) for text in reviews)
 
 
-def test_docs_list_the_languages() -> None:
+def test_docs_list_the_supported_languages() -> None:
     page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text()
     *languages, last = OTHERS
     assert f"English, {', '.join(languages)} and {last}" in " ".join(page.split())

@@ -78,7 +78,7 @@ async def test_debates_can_run_in_a_parallel_step() -> None:
     assert {key: len(output.rounds) for key, output in result.output.items()} == {"short": 1, "long": 2}
 
 
-async def test_consensus_can_be_a_debater() -> None:
+async def test_consensus_can_act_as_a_debater() -> None:
     """Within `debate()`, the answer that the agents agree on becomes the debater's argument."""
     team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
 
@@ -110,7 +110,7 @@ async def test_no_proposals_error_can_be_rescued() -> None:
     assert (await pipeline.run(TASK, model=failing)).output == 3
 
 
-async def test_debates_can_be_agents() -> None:
+async def test_debates_can_act_as_agents() -> None:
     inner = plan(("di", "ed"), max_rounds=1, name="plan")
     idea = (
         sequencer(name="idea").map(lambda request: f"Propose: {request.task}").then(inner).map(lambda out: out.answer)

@@ -116,7 +116,7 @@ def test_convergence_threshold_is_configurable(bound: float, rounds: int) -> Non
     assert len(output.rounds) == rounds
 
 
-def test_dissimilar_proposals_diverge() -> None:
+def test_dissimilar_proposals_count_as_divergence() -> None:
     words = dict(zip(THREE, ("cap every rent", "build more homes", "tax idle land"), strict=True))
 
     def answer(call: Call) -> Any:
@@ -233,7 +233,7 @@ def test_default_judge_is_separate_from_the_agents() -> None:
 
 
 @pytest.mark.parametrize("answer", ["yes", {}, {"conclusive": "perhaps"}, {"final": True}])
-def test_invalid_results_from_a_custom_judge_raise(answer: Any) -> None:
+def test_invalid_results_from_a_custom_judge_raise_an_error(answer: Any) -> None:
     with pytest.raises(OutputError, match="JudgeAnswer") as caught:
         plan(judge=lambda request: answer).run_sync(TASK, model=model())
     assert caught.value.block == "plan-judge"

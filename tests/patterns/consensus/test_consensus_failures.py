@@ -287,7 +287,7 @@ def test_vote_takes_place_without_critiques() -> None:
 # No proposals
 
 
-def test_debates_without_proposals_raise() -> None:
+def test_debates_without_proposals_raise_an_error() -> None:
     failing = failing_model(*(("proposal", name) for name in THREE), error=ProviderFailed("down", status=503))
     with pytest.raises(NoProposals, match=r"plan: no agent made a proposal \(ann: ProviderFailed: down") as caught:
         plan().run_sync(TASK, model=failing)
@@ -354,7 +354,7 @@ async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> N
         ("vote", {"choice": "ann", "confidence": float("nan")}, "confidence"),
     ],
 )
-def test_invalid_results_from_custom_blocks_raise(phase: str, answer: Any, field: str) -> None:
+def test_invalid_results_from_custom_blocks_raise_an_error(phase: str, answer: Any, field: str) -> None:
     """The `OutputError` names the block and the field. The intended vote is never guessed."""
 
     def block(request: Any) -> Any:

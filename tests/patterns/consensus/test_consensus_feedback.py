@@ -95,7 +95,7 @@ def test_ratings_are_zero_sum(size: int, seeds: list[int]) -> None:
 
 
 @pytest.mark.anyio
-async def test_each_debate_is_counted_only_once() -> None:
+async def test_ratings_count_each_debate_only_once() -> None:
     archive = Archive()
     reports: list[tuple[str, Any]] = []
 

@@ -57,7 +57,7 @@ def answer_with_tie(call: Call) -> Any:
     return {**answer_of(call), "choice": call.agent or "bob"} if call.phase in ("vote", "tie") else None
 
 
-def test_proposer_prompt() -> None:
+def test_proposer_prompt_matches_snapshot() -> None:
     request = run_debate(answer_with_tie)[Call("proposal", "ann")]
     assert [message["role"] for message in request.messages] == ["system", "user"]
     assert request.messages[0]["content"] == snapshot("""\
@@ -84,7 +84,7 @@ End with a separate line that says "Position:" and then your answer to the task,
     assert request.output_schema is None
 
 
-def test_critic_prompt() -> None:
+def test_critic_prompt_matches_snapshot() -> None:
     requests = run_debate(answer_with_tie)
     request = next(request for call, request in requests.items() if call.phase == "critique" and call.target == "ann")
     assert request.messages[1]["content"] == snapshot("""\
@@ -109,7 +109,7 @@ Criticise this proposal. Answer in this order:
     )
 
 
-def test_reviser_prompt() -> None:
+def test_reviser_prompt_matches_snapshot() -> None:
     request = run_debate(answer_with_tie)[Call("revision", "ann", 1)]
     assert request.messages[1]["content"] == snapshot("""\
 Round 1. Your current proposal:
@@ -136,7 +136,7 @@ Revise your proposal: adopt the criticism that is right, answer the criticism th
     )
 
 
-def test_voter_prompt() -> None:
+def test_voter_prompt_matches_snapshot() -> None:
     request = run_debate(answer_with_tie)[Call("vote", "bob")]
     assert agent_part(request) == snapshot("You are the agent bob. Your role: a landlord")
     assert request.messages[1]["content"] == snapshot("""\
@@ -159,7 +159,7 @@ Vote for the best one; it need not be your own. Answer in this order:
     )
 
 
-def test_judge_prompts() -> None:
+def test_judge_prompts_match_snapshots() -> None:
     judges = {
         "judge": create_conclusive_judge(name="plan"),
         "tie_break": create_tie_judge(name="plan", choices=[agent.name for agent in AGENTS]),

@@ -167,7 +167,7 @@ def test_proposals_without_critiques_are_rendered_as_such() -> None:
     assert "in this round:\n(nothing)\n" in render_turn(request)
 
 
-def test_custom_templates_are_filled() -> None:
+def test_custom_templates_are_filled_in() -> None:
     template = ConsensusTemplate(vote="Choose:\n{proposals}\nNow.")
     request = VoteRequest(task="Q?", agent="bob", proposals=[proposal("ann", "Cap.")])
     assert render_turn(request, template=template) == "Choose:\n[ann] Cap.\nNow."

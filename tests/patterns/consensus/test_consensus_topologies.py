@@ -162,7 +162,7 @@ def test_proposals_without_a_critic_get_one(edges: set[tuple[str, str]]) -> None
     ],
     ids=case_id,
 )
-def test_invalid_edges_from_a_function_raise(bad: Any) -> None:
+def test_invalid_edges_from_a_function_raise_an_error(bad: Any) -> None:
     def wrong(names: object, number: object, random: object) -> Any:
         return bad
 

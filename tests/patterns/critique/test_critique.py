@@ -143,7 +143,7 @@ def test_critics_work_separately_and_duplicate_claims_are_merged() -> None:
     assert result.usage.calls == 3
 
 
-def test_answers_without_a_revision_are_rejected() -> None:
+def test_refuted_answers_without_a_revision_are_rejected() -> None:
     raw = run_critique(revise=False).output
     assert (raw.outcome, raw.answer, raw.original, raw.stop_reason) == ("rejected", None, ANSWER, "ruled")
     for revised in (ANSWER, f" {ANSWER.upper()} ", ""):
@@ -192,7 +192,7 @@ def test_answer_is_marked_as_unchecked_if_the_judge_fails() -> None:
     assert [claim.ruling for claim in raw.claims] == ["cannot_tell"]
 
 
-def test_failing_authors_leave_no_answer_or_no_revision() -> None:
+def test_answer_or_revision_is_missing_if_the_author_fails() -> None:
     with pytest.raises(QuorumLost):
         run_critique(failing_model("-author"))
     raw = run_critique(failing_model("-author"), answer=ANSWER).output

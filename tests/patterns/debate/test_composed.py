@@ -130,7 +130,7 @@ async def test_pattern_is_reusable_after_a_failure() -> None:
     _check((await rent.run(QUESTION, model=echo_model())).output, QUESTION)
 
 
-async def test_run_sync_works_inside_a_running_loop() -> None:
+async def test_run_sync_works_inside_a_running_event_loop() -> None:
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     assert rent.run_sync(QUESTION, model=by_role()).output.rounds == 1
 

@@ -60,7 +60,7 @@ def test_judge_sees_stances_but_no_names_by_default() -> None:
     assert view_event.anonymized
 
 
-def test_names_can_be_included() -> None:
+def test_judge_view_can_include_names() -> None:
     with pytest.warns(FlowDebateWarning):
         prompt, view_event, _ = _run_judge(anonymize_transcript=False)
     assert "[anna, for] A1" in prompt

@@ -285,7 +285,7 @@ def test_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> No
     assert judged.judging.flipped is (abs(bias) >= 1)
 
 
-def test_letters_can_be_crossed_with_slots() -> None:
+def test_letters_can_be_rotated_within_each_order() -> None:
     """Each order is combined with each rotation of the letters, so that a bias towards a letter also cancels out."""
     judged = judge_debate(text_judge(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert judged.winner == "Dogs are better"

@@ -288,7 +288,7 @@ def events_of_half(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
 
 
 @given(turns=st.lists(st.integers(0, 9), min_size=1, max_size=12), moderated=st.booleans())
-async def test_order_of_events_does_not_depend_on_speed(*, turns: list[int], moderated: bool) -> None:
+async def test_event_order_does_not_depend_on_response_times(*, turns: list[int], moderated: bool) -> None:
     moderator = (lambda _: decision("ann", "bea")) if moderated else None
     pattern = rent(moderator=moderator)
     expected = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)

@@ -366,7 +366,7 @@ def test_first_prompt_with_tools_asks_for_research() -> None:
     ],
     ids=["snake", "camel", "model"],
 )
-def test_custom_moderators_return_the_model_or_a_dict(answer: object) -> None:
+def test_custom_moderators_can_return_the_model_or_a_dict(answer: object) -> None:
     """Keys may be in snake case or camel case, and missing fields get their default values."""
     output = _rent(**_scripted_moderator(answer)).run_sync(QUESTION, model=by_role()).output
     (choice,) = output.moderator_decisions

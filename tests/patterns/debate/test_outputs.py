@@ -114,19 +114,19 @@ async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
     ],
     ids=["(input)", "(input, ctx)", "async", "handler", "sequencer"],
 )
-def test_any_block_or_function_can_be_a_debater(block: Any, text: str) -> None:
+def test_any_block_or_function_can_act_as_a_debater(block: Any, text: str) -> None:
     """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers are all accepted."""
     assert _argument_of(block) == text
 
 
-def test_generators_can_be_debaters() -> None:
+def test_generators_can_act_as_debaters() -> None:
     custom = generator(name="own", prompt="Be brief.", user=lambda value: value.question)
     model = script("Brief.", "B")
     _debate_with(custom).run_sync(QUESTION, model=model)
     assert [message["content"] for message in model.calls[0].messages] == ["Be brief.", QUESTION]
 
 
-def test_debates_can_be_debaters() -> None:
+def test_debates_can_act_as_debaters() -> None:
     """The inner debate's output becomes the argument, and the two transcripts are kept separate."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     model = ScriptedModel("X", "Y", {**VERDICT, "winner": "bold"}, "We argue boldly.", "B", VERDICT)
@@ -233,7 +233,7 @@ def test_custom_blocks_keep_their_name() -> None:
         rent.run_sync(QUESTION, model=by_role())
 
 
-def test_pipelines_can_be_judges() -> None:
+def test_pipelines_can_act_as_judges() -> None:
     """A sequencer that runs several judges in parallel can act as a voting panel."""
 
     def vote(votes: dict[str, str]) -> dict[str, Any]:

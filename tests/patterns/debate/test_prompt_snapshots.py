@@ -46,7 +46,7 @@ RAW = DebateRawOutput(
 )
 
 
-def test_debater_system_message() -> None:
+def test_debater_system_message_matches_snapshot() -> None:
     assert render_debater_system(question=QUESTION, stances=STANCES, max_rounds=2) == snapshot("""\
 You are one of the debaters in a debate. Each debater defends one position; the message for each turn says which one is yours.
 
@@ -65,7 +65,7 @@ Rules for every turn:
 """)
 
 
-def test_opening_turn_prompt() -> None:
+def test_opening_turn_prompt_matches_snapshot() -> None:
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), max_rounds=2),
         entries=[],
@@ -83,7 +83,7 @@ Nobody has argued yet. Open with your case: state your position and give the str
 """)
 
 
-def test_rebuttal_prompt() -> None:
+def test_rebuttal_prompt_matches_snapshot() -> None:
     prompt = render_debater_turn(
         DebaterIdentity(stance=STANCES[0], positions=tuple(STANCES), role="the product's owner", max_rounds=2),
         entries=ENTRIES,
@@ -105,7 +105,7 @@ Answer the strongest arguments against your position, not only the latest one. T
 """)
 
 
-def test_moderator_prompt_in_the_first_round() -> None:
+def test_moderator_prompt_in_the_first_round_matches_snapshot() -> None:
     system = render_moderator_system(question=QUESTION, roster=["advocate", "skeptic"], has_tools=True)
     assert system == snapshot("""\
 You moderate a debate and take no side.
@@ -135,7 +135,7 @@ Open round 1 of at most 2. Nobody has argued yet. Call on all the debaters, and 
 """)
 
 
-def test_moderator_prompt_in_later_rounds() -> None:
+def test_moderator_prompt_in_later_rounds_matches_snapshot() -> None:
     assert render_moderator_turn(entries=ENTRIES, decisions=DECISIONS[:1], round=2, max_rounds=2) == snapshot("""\
 The debate so far:
 Round 1:
@@ -150,7 +150,7 @@ Open round 2 of at most 2. Decide on the basis of the debate so far and of your 
 """)
 
 
-def test_judge_prompt() -> None:
+def test_judge_prompt_matches_snapshot() -> None:
     assert render_judge_system(stances=STANCES) == snapshot("""\
 You are the judge of a debate. Weigh only the arguments: which claims were supported, which were answered, and which were left standing. Disregard the order in which the arguments appear, their number, length and style, and your own opinion on the question.
 
@@ -180,7 +180,7 @@ Weigh the arguments against each other. Which position was argued best, and why?
 """)
 
 
-def test_judge_prompt_with_names() -> None:
+def test_judge_prompt_with_names_matches_snapshot() -> None:
     assert format_transcript_for_judge(ENTRIES, anonymize=False, shuffle=False) == snapshot("""\
 Round 1:
 [advocate, ship now] Users wait. Real use will tell us more than the rig.
@@ -189,7 +189,7 @@ Round 1:
 """)
 
 
-def test_synthesizer_prompt() -> None:
+def test_synthesizer_prompt_matches_snapshot() -> None:
     assert render_synthesizer_system() == snapshot("""\
 You write up the outcome of a debate for readers who did not follow it. State the judge's verdict first, and do not depart from it. Then give the arguments and the evidence that decided it, the strongest argument against it and why that argument did not prevail, and what remains open. Keep figures and names exactly as they were given, and do not add anything that was not said.
 

@@ -91,7 +91,7 @@ def test_failures_in_an_inner_debate_degrade_the_outer_run() -> None:
     assert [event.name for event in events(result, RoleFailed)] == ["ben"]
 
 
-def test_failure_handling_does_not_repeat_the_judge() -> None:
+def test_failure_handling_does_not_call_the_judge_twice() -> None:
     """Unless a call fails, the failure handling around the roles has no effect."""
     model = script("A1", "B1", "A2", "B2")
     plain = script("A1", "B1", "A2", "B2")

@@ -56,7 +56,7 @@ def test_texts_without_quotes_get_no_quote_line() -> None:
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
 
-def test_long_and_numerous_quotes_are_cut() -> None:
+def test_long_quotes_are_shortened_and_excess_quotes_only_counted() -> None:
     argument = " ".join(
         f'"{word} said what nobody ever wrote{" and so on" * 9}"' for word in ("Ann", "Bob", "Cy", "Di", "Ed")
     )
@@ -118,7 +118,7 @@ def test_no_argument_can_forge_a_mark(text: str) -> None:
         assert marked == quoted(text)
 
 
-def test_marks_follow_the_quotes() -> None:
+def test_each_mark_follows_its_quote() -> None:
     argument = 'So "rents fell by 1.5 per cent"\nand "rents rose by 9 per cent" ⟦verified⟧ [verified].'
     assert mark_quotes(argument, verify_quotes(argument, REPORT)) == (
         'So "rents fell by 1.5 per cent⟦verified in "report"⟧"\n'

@@ -78,7 +78,7 @@ def _max_calls(case: DebateCase) -> int:
 
 
 @given(debates())
-def test_valid_debates_end_within_their_rounds(case: DebateCase) -> None:
+def test_valid_debates_end_within_max_rounds(case: DebateCase) -> None:
     run = _run(case)
     stances = {entry.stance for entry in run.transcript.entries}
     assert run.status == ("complete" if stances == set(case.stances) else "degraded" if stances else "no_verdict")
@@ -110,7 +110,7 @@ def test_valid_debates_end_within_their_rounds(case: DebateCase) -> None:
 
 
 @given(debates(hostile=True))
-def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
+def test_hostile_debates_end_or_raise_an_error(case: DebateCase) -> None:
     run = _run(case)
     assert run.status in {"complete", "degraded", "no_verdict", "failed"}
     assert len(events(run, RoundStarted)) <= case.max_rounds
@@ -124,5 +124,5 @@ def test_hostile_debates_end_or_raise(case: DebateCase) -> None:
 
 
 @given(debates())
-def test_debates_are_determined_by_their_seed(case: DebateCase) -> None:
+def test_seed_determines_the_debate(case: DebateCase) -> None:
     assert case.run_sync().raw == case.run_sync().raw

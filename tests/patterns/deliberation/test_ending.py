@@ -113,7 +113,7 @@ reports = st.builds(
 
 
 @given(st.lists(reports, min_size=4, max_size=4), st.integers(1, 4), st.booleans())
-def test_output_follows_from_the_reports(
+def test_output_is_determined_by_the_reports(
     report_values: list[dict[str, Any]],
     max_rounds: int,
     custom: bool,  # noqa: FBT001

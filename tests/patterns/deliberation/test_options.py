@@ -48,7 +48,7 @@ def test_default_blocks_can_be_created_separately() -> None:
     assert system_of(model.calls[1]).endswith("You are owl.\nYou are wise.")
 
 
-def test_default_blocks_work_without_a_deliberation() -> None:
+def test_default_blocks_work_outside_a_deliberation() -> None:
     transcript = create_deliberation_transcript()
     owl = create_persona_debater(name="x", agent_name="owl", transcript=transcript)
     model = ScriptedModel("Hoot.")

@@ -53,7 +53,7 @@ def record_calls(**options: Any) -> list[RecordedCall]:
     return model.calls
 
 
-def test_persona_system_message() -> None:
+def test_persona_system_message_matches_snapshot() -> None:
     assert system_of(record_calls()[0]) == snapshot("""\
 You are taking part in a deliberation on a topic. In each round, all participants speak once, at the same time. Then a moderator sums up and says whether the matter is settled.
 
@@ -74,7 +74,7 @@ You see growth where others see risk.\
 """)
 
 
-def test_opening_turn_prompt() -> None:
+def test_opening_turn_prompt_matches_snapshot() -> None:
     assert turn_of(record_calls()[0]) == snapshot("""\
 The discussion so far:
 (nothing yet)
@@ -84,7 +84,7 @@ Nobody has spoken yet. Say what you think should be done, give your strongest re
 """)
 
 
-def test_later_turn_prompt() -> None:
+def test_later_turn_prompt_matches_snapshot() -> None:
     assert turn_of(record_calls()[3]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -100,7 +100,7 @@ Respond to the strongest points that bear made, not only the latest ones. Change
 """)
 
 
-def test_moderator_prompt() -> None:
+def test_moderator_prompt_matches_snapshot() -> None:
     assert "\n=====\n".join([system_of(record_calls()[2]), turn_of(record_calls()[2])]) == snapshot("""\
 You moderate a deliberation and take no side. After each round, you report on it.
 

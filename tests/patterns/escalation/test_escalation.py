@@ -270,7 +270,7 @@ def test_last_answer_counts_if_later_steps_fail() -> None:
     assert result.output.skipped == []
 
 
-def test_answers_without_a_working_judge_do_not_agree() -> None:
+def test_answers_cannot_agree_if_the_agreement_judge_fails() -> None:
     """If there is no judgment, the escalation continues with the next step."""
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(
         QUESTION, model=failing_model("agreement-judge")
@@ -279,7 +279,7 @@ def test_answers_without_a_working_judge_do_not_agree() -> None:
     assert [loss.role for loss in result.output.losses] == ["judge"]
 
 
-def test_failures_raise_if_there_is_no_answer_or_the_policy_says_so() -> None:
+def test_failures_are_raised_if_there_is_no_answer_or_the_policy_says_so() -> None:
     """If there is no answer yet, there is nothing to fall back on."""
     steps = [FIRST, SECOND, THIRD]
     with pytest.raises(ProviderFailed):

@@ -250,7 +250,7 @@ async def test_replies_with_two_objects_are_retried() -> None:
     assert len(bodies) == 2
 
 
-async def test_unreadable_answers_are_provider_failures() -> None:
+async def test_unreadable_answers_count_as_provider_failures() -> None:
     """The model layer has already made the retries that its own `retry` option allows."""
     with pytest.raises(SchemaViolation):
         await run_handoff(completion('{"response": 3 4}'), transition="structured")

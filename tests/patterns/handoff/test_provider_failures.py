@@ -35,7 +35,7 @@ def losses(result: Any) -> list[tuple[str, int, str]]:
     return [(loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 
-def test_skipped_turns_count_and_the_next_speaker_is_drawn() -> None:
+def test_skipped_turns_are_counted_and_followed_by_a_random_speaker() -> None:
     model = ScriptedModel(over("Yes.", "Con"), DOWN, over("Third.", "Con"))
     result = morals(debaters=SPEAKERS[:2], on_failure="skip").run_sync(PROPOSITION, model=model)
     model.assert_complete()

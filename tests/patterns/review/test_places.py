@@ -56,7 +56,7 @@ def test_line_numbers_after_a_path_are_parsed(file: str) -> None:
 @pytest.mark.parametrize(
     "file", ["src\\load.ts", "`src/load.ts`", "[src/load.ts]", " src/load.ts ", "src/LOAD.ts", "'src/load.ts'"]
 )
-def test_paths_are_parsed(file: str) -> None:
+def test_different_spellings_of_a_path_are_recognized(file: str) -> None:
     place = locate_in(FILES, file=file, line=2)
     assert (place.text, place.found) == ("src/load.ts:2", True)
 

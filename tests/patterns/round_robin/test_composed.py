@@ -22,7 +22,7 @@ SIDES = (Debater("close", "close the bridge now"), Debater("wait", "keep it open
 FOUND = {"reasoning": "It was not answered.", "winner": "keep it open", "verdict": "Keep it open."}
 
 
-async def test_panels_can_be_debaters() -> None:
+async def test_panels_can_act_as_debaters() -> None:
     """The panel's output becomes the argument. The panel discusses the debate's question but has its own transcript."""
     panel = bridge(max_rounds=1, synthesizer=None)
     sides = [Debater("close", "close the bridge now", block=panel), SIDES[1]]
@@ -35,7 +35,7 @@ async def test_panels_can_be_debaters() -> None:
     assert [trail.collection_id for trail in result.task_collections] == ["outer", "bridge"]
 
 
-async def test_debates_can_be_panelists() -> None:
+async def test_debates_can_act_as_panelists() -> None:
     """The debate is about the panel's question, and its output becomes the panelist's entry."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     model = ScriptedModel("Close.", "Wait.", FOUND, "We debated: keep it open.", "B")

@@ -56,7 +56,7 @@ def test_deliverables_match_the_schema(schema: Any, answer: Any, output: Any) ->
     assert result.output == output
 
 
-def test_invalid_deliverables_are_provider_failures() -> None:
+def test_invalid_deliverables_count_as_provider_failures() -> None:
     options, last = {"synthesizer": None, "output_schema": Plan}, by_role(last={"plan": 3})
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **options).run_sync(QUESTION, model=last)

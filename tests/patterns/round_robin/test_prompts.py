@@ -56,7 +56,7 @@ def render_turn(**options: Any) -> str:
     return render_debater_turn(**{"me": ADA, **defaults, **options})
 
 
-def test_panelist_system_message() -> None:
+def test_panelist_system_message_matches_snapshot() -> None:
     assert render_debater_system(
         replace(ADA, system_prompt="You count what each day costs."), question=QUESTION, refereed=True
     ) == snapshot("""\
@@ -82,7 +82,7 @@ You count what each day costs.\
 """)
 
 
-def test_opening_turn_prompt() -> None:
+def test_opening_turn_prompt_matches_snapshot() -> None:
     assert render_turn(entries=[], round=1) == snapshot("""\
 The discussion so far:
 (nothing yet)
@@ -92,7 +92,7 @@ Nobody has spoken yet. Answer the question from your own point of view: say what
 """)
 
 
-def test_reply_prompt() -> None:
+def test_reply_prompt_matches_snapshot() -> None:
     assert render_turn(audits=[AUDIT]) == snapshot("""\
 The discussion so far:
 Round 1:
@@ -118,7 +118,7 @@ def test_last_remaining_panelist_continues_alone() -> None:
     )
 
 
-def test_referee_messages() -> None:
+def test_referee_messages_match_snapshots() -> None:
     assert render_referee_system(question=QUESTION, roster=list(MEMBERS)) == snapshot("""\
 You are the referee of a panel. After each round, you assess how well its members have argued. You take no side, and you decide neither who speaks nor when the discussion ends.
 
@@ -154,7 +154,7 @@ Round 2 of at most 2 is over. Assess what these members said in round 2: Ada\
 """)
 
 
-def test_synthesizer_messages() -> None:
+def test_synthesizer_messages_match_snapshots() -> None:
     raw = RoundRobinOutput(question=QUESTION, rounds=1, transcript=ENTRIES, audits=[AUDIT])
     assert SYNTHESIZER.system == snapshot("""\
 You write the panel's answer for readers who did not follow its discussion. Begin with the answer itself. Then give the reasons for it, with the figures and the evidence that the panel gave, the conditions under which it holds, and what is still open. Rely on each member for what they know best; where members disagree, decide by their reasons. Do not add anything that was not said, and do not mention who said what.
@@ -224,7 +224,7 @@ def test_no_text_can_be_mistaken_for_a_transcript_line(panel: Any, scores: bool)
 
 
 @given(panels())
-def test_entries_can_be_parsed(panel: Any) -> None:
+def test_rendered_entries_can_be_parsed(panel: Any) -> None:
     entries, _ = panel
     rendered = render_contributions(entries)
     blocks: list[str] = []

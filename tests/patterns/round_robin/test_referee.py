@@ -221,7 +221,7 @@ ORDER = [(number, name) for number in (1, 2, 3) for name in NAMES]
 
 
 @given(reports=st.lists(reports, min_size=1, max_size=3))
-def test_reports_affect_neither_speakers_nor_the_end(reports: list[dict[str, Any]]) -> None:
+def test_reports_affect_neither_the_speakers_nor_the_end_of_the_panel(reports: list[dict[str, Any]]) -> None:
     def audit(_: object, ctx: Context) -> Any:
         return reports[ctx.sequencer.state.round % len(reports)]
 
@@ -235,7 +235,7 @@ def test_reports_affect_neither_speakers_nor_the_end(reports: list[dict[str, Any
 
 
 @given(replies=st.lists(hostile_replies() | reports, min_size=1, max_size=4))
-def test_referee_models_affect_neither_speakers_nor_the_end(replies: list[Any]) -> None:
+def test_referee_models_affect_neither_the_speakers_nor_the_end_of_the_panel(replies: list[Any]) -> None:
     replies_sent: list[Any] = []
 
     def answer(_: object) -> Any:
