@@ -65,7 +65,7 @@ def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
 
 
 def test_answer_tool_can_follow_rounds_of_other_tools() -> None:
-    """The model may even call it in the last response allowed, where any other tool call would exceed the limit."""
+    """The answer tool may even be called in the last response allowed, where any other call would exceed the limit."""
 
     def look() -> str:
         return "seen"

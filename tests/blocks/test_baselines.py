@@ -112,7 +112,7 @@ def test_samples_stay_within_the_debate_token_budget(argument: int, answer: int,
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
 async def test_samples_match_the_selected_budget(equal: Any, calls: int) -> None:
-    """Samples of 10 tokens must match four turns of 50 in tokens, output tokens, price or calls."""
+    """Samples of 10 tokens each match four turns of 50 tokens by tokens, output tokens, price or calls."""
     prices = {"voters": Price(prompt=1.0, completion=16.0)}
     block = baselines_of("self_consistency", equal=equal)
     limits = Limits(prices=prices)

@@ -129,7 +129,7 @@ def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, da
 
 
 async def test_first_failure_in_declared_order_is_raised() -> None:
-    """The exception must not depend on the event loop, whichever failure occurs first.
+    """Whichever failure happens first, the exception must not depend on the event loop.
 
     The other failures become notes.
     """
@@ -270,7 +270,7 @@ async def test_second_cancellation_still_waits_for_child_blocks() -> None:
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("max_concurrency", [False, True])
 def test_exit_exceptions_are_not_wrapped(kind: type[BaseException], max_concurrency: bool) -> None:  # noqa: FBT001
-    """Exceptions such as `SystemExit` are neither grouped nor rescued, and the sibling blocks end."""
+    """Exceptions such as `SystemExit` are neither grouped nor rescued, and they end the sibling blocks."""
     stage = Stage()
     runs: list[Any] = []
 

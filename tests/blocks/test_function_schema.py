@@ -223,7 +223,7 @@ def without(word, count=3, ratio=0.5, loud=False, tags=(), note=None, names=[], 
 
 
 def test_defaults_determine_missing_annotations() -> None:
-    """A parameter with neither an annotation nor a default is a string."""
+    """A parameter with neither an annotation nor a default is treated as a string."""
     properties = function_schema(without).parameters["properties"]
     assert {name: properties[name].get("type") for name in properties} == {
         "word": "string",
@@ -243,7 +243,7 @@ def optional(a: str, b: str = "x", c: str | None = None, *, d: int, e: int = 0) 
 
 
 def test_parameters_with_a_default_are_optional() -> None:
-    """A parameter may be keyword-only. A nullable parameter without a default is still required."""
+    """A nullable parameter without a default is still required."""
     parameters = function_schema(optional).parameters
     assert parameters["required"] == ["a", "d"]
     assert [parameters["properties"][name].get("default", "-") for name in "abcde"] == ["-", "x", None, "-", 0]

@@ -71,7 +71,7 @@ def recording_ask(requests: list[HumanRequest], *answers: Any) -> Callable[[Huma
 
 
 async def test_people_see_the_complete_request() -> None:
-    """The role, prompt, question, further context and transcript appear in this order, and none can be forged."""
+    """The role, prompt, question, further context and transcript appear in this order, and cannot be forged."""
     requests: list[HumanRequest] = []
     bob = human(
         name="bob",

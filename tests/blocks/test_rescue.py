@@ -83,7 +83,7 @@ def test_rescue_does_not_catch_later_exceptions() -> None:
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
 def test_rescue_catches_exceptions_in_step_functions(place: str) -> None:
-    """A condition or a similar function is part of its step."""
+    """Exceptions in a condition or similar function count as exceptions in its step."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
         "over": lambda: empty().for_each(str, over=lambda _: 1 / 0),

@@ -72,7 +72,7 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
-    """The block must find its resources at any depth and when it runs standalone."""
+    """A block must find its resources at any nesting depth as well as standalone."""
     shared = counter()
     block: Block[Any, Any] = bump_block(shared)
     for how in nesting:

@@ -102,7 +102,7 @@ WITH_HIDDEN_NAMES = ("debate", "council")
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_prompt_options_without_effect_are_rejected(pattern: str) -> None:
-    """A council, for example, has no rounds to leave out, and the speakers in a handoff need to know all names."""
+    """A council, for example, has no rounds to omit, and the speakers in a handoff need to know all names."""
     rejected = {
         "history": (PromptOptions(history=Window(rounds=1)), pattern in WITHOUT_HISTORY),
         "hide_names": (PromptOptions(hide_names=False), pattern not in WITH_HIDDEN_NAMES),

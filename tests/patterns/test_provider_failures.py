@@ -237,7 +237,7 @@ def test_failed_decisions_do_not_affect_anything_else(pattern: str, on_failure: 
 
 @pytest.mark.parametrize("pattern", ["debate", "council"])
 async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str) -> None:
-    """Without a failure policy for these roles, resuming the run makes only the missing call."""
+    """Resuming such a run makes only the missing call, whether or not that call fails again."""
     store, role = MemoryStore(), DECIDERS[pattern]
     talkers, status = Talkers(first_call(role.role)), "no_verdict" if pattern == "debate" else "degraded"
     degraded = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)

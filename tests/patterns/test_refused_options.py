@@ -46,7 +46,7 @@ def speaker(pattern: str, name: Any, **fields: Any) -> dict[str, Any]:
 
 
 def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
-    """Return the `ValueError` for a pattern with invalid options, which has location, field, value and choices."""
+    """Return the error raised for a pattern with invalid options; it has a location, field, value and choices."""
     with pytest.raises(ConfigurationError) as caught:
         build(pattern, **options)
     error = caught.value

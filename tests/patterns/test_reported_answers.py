@@ -130,7 +130,7 @@ async def test_streamed_thoughts_are_withdrawn() -> None:
     ],
 )
 async def test_texts_that_mention_a_thinking_tag_are_unchanged(text: str) -> None:
-    """In the reported debate, the topic was models, so the tag was part of an argument."""
+    """In the reported debate, models were the topic, so the tag was part of an argument."""
     for stream in (False, True):
         result = await run(Reported(text), stream=stream)
         assert [entry.text for entry in result.output.transcript] == [text] * 2

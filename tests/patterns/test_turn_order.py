@@ -222,9 +222,9 @@ async def test_transcript_keeps_the_declared_order(arrival: list[str]) -> None:
 
 
 async def test_other_turns_in_a_failed_round_finish_and_are_not_repeated() -> None:
-    """The error that comes first in the declared order is raised.
+    """If several turns fail, the first error in declared order is raised.
 
-    The other entries are in the raw output and in the store.
+    The other entries are kept in the raw output and in the store.
     """
     store, speakers = MemoryStore(), Speakers(frozenset({("bea", 1), ("cid", 1)}))
     pattern = build("debate", 4, turn_order="simultaneous", max_rounds=1)
@@ -358,7 +358,7 @@ async def test_losses_are_listed_in_turn_order() -> None:
     assert events(result, RoleFailed)[0].name == "bea"
 
 
-def test_blocks_cannot_write_to_the_transcript_in_any_order() -> None:
+def test_no_turn_order_lets_blocks_write_to_the_transcript() -> None:
     """Simultaneous speakers would not see the change, so writing raises an error that names the block."""
 
     def meddle(_: object, ctx: Context) -> str:

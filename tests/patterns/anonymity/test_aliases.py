@@ -38,7 +38,7 @@ def simplify(text: str) -> str:
 
 
 def count_occurrences(name: str, text: str) -> int:
-    """Count the occurrences of `name` in `text` as whole words, or anywhere in scripts without spaces."""
+    """Count the occurrences of `name` in `text`: whole words only, or anywhere in scripts without spaces."""
     words = simplify(name)
     bounds = (r"\b", r"\b") if words.isascii() or re.match(r"[\u0370-\u06ff]", words) else ("", "")
     return len(re.findall(bounds[0] + re.escape(words) + bounds[1], simplify(text)))
@@ -81,7 +81,7 @@ def test_only_marked_names_are_hidden(key: str, marked: str) -> None:
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """The search is independent of the library and ignores sentence structure, so its weaknesses are different."""
+    """The search is independent of the library and ignores sentence structure, so it has different weaknesses."""
     hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert count_occurrences(name, hidden) == count_occurrences(name, rest)
@@ -190,7 +190,7 @@ _rosters = st.lists(st.sampled_from(_ROSTER) | st.text(max_size=5), max_size=5).
 
 @st.composite
 def _aliases_and_text(draw: st.DrawFn) -> tuple[Aliases, str]:
-    """Draw aliases for a roster and a text with variants of the names."""
+    """Draw aliases for a roster, along with a text that contains variants of the names."""
     names = draw(_rosters)
     aliases = make_aliases(
         names,

@@ -87,7 +87,7 @@ def test_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
 
 
 def test_invalid_structured_answers_count_as_failures() -> None:
-    """For example, a critique without a severity or a vote with a confidence of 700 counts as a failure."""
+    """A critique without a severity is invalid, for example, as is a vote with a confidence of 700."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":

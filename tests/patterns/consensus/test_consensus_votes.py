@@ -317,7 +317,7 @@ def test_votes_are_weighted_by_archive_ratings() -> None:
     assert weighted.winner == "cy"
 
 
-def test_other_rules_ignore_ratings() -> None:
+def test_majority_rule_ignores_ratings() -> None:
     """The majority rule counts agents, so their weights do not matter."""
     archive = _rated_archive(cy=Rating(elo=3000, calibration=1.0))
     assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"

@@ -147,7 +147,7 @@ async def test_long_turns_are_shortened_to_whole_sentences() -> None:
 
 
 async def test_truncated_turns_end_with_a_whole_sentence() -> None:
-    """A turn counts as truncated only if its opening words are followed by no whole sentence."""
+    """A turn counts as truncated only if no whole sentence follows its opening words."""
     part = f"I see it differently. {BUSES}, because they"
     result = await run_concise_debate(
         ScriptedModel(
@@ -315,7 +315,7 @@ TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st
 
 @given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
 def test_truncated_texts_are_prefixes(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
-    """In any language, only unfinished text loses its end, and truncating the result again changes nothing."""
+    """This holds in any language, and truncating the result again changes nothing."""
     cut = first_sentences(text, limit, begins=begins, unfinished=unfinished)
     assert text.startswith(cut)
     assert not isinstance(cut, CutOff) or unfinished

@@ -88,7 +88,7 @@ def test_sides_begin_with_their_own_facts_verbatim() -> None:
 
 @pytest.mark.parametrize("strays", [1, 2])
 def test_turns_that_end_up_supporting_the_other_side_are_retried(strays: int) -> None:
-    """The retry begins with different opening words, and its answer is used in any case."""
+    """The retry begins with different opening words, and its answer is used regardless."""
     result = run_debate(Small(strays=strays))
     retries = [event for event in result.events if event.kind == "call_retried"]
     assert [(event.error, event.message) for event in retries] == [("Strayed", f"It ends on the side of {OFFICE!r}")]

@@ -130,7 +130,7 @@ def test_judge_of_every_run_can_be_audited() -> None:
 
 
 def test_custom_judges_have_no_ballots() -> None:
-    """Ballots in a custom judge's answer are ignored, because only the library's judge knows its views."""
+    """Ballots in a custom judge's answer are ignored, because only the library's judge knows what it has read."""
     forged = {**VERDICT, "judging": {"ballots": [], "scores": {"for": 1.0}, "schedule": "full"}}
     _, result = _run_debate("A.", "B.", judge=lambda _: forged)
     assert result.raw.verdict.judging is None

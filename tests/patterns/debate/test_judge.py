@@ -76,7 +76,6 @@ def test_judge_sees_arguments_in_original_order_without_shuffling() -> None:
 
 @given(st.integers(0, 2**63 - 1))
 def test_view_event_reports_the_shuffled_order(seed: int) -> None:
-    """The event must report the order in which the judge actually saw the arguments."""
     prompt, view_event, _ = _run_judge(seed=seed)
     assert [sorted(view_event.order[start : start + 3]) for start in (0, 3, 6)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert _arguments_in(prompt) == [TEXTS[index] for index in view_event.order]

@@ -214,7 +214,7 @@ def test_one_confident_model_does_not_outvote_three() -> None:
 
 @given(st.integers(1, 3), st.data())
 def test_agreement_by_two_thirds_of_judges_decides(minority: int, data: st.DataObject) -> None:
-    """However confident it is, a minority cannot win, whatever the number of sides and the other ballots."""
+    """A minority cannot win, however confident it is, for any number of sides and any other ballots."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
     clear = panel_odds.filter(lambda to: to[0] - max(to[1:]) > MIN_LOG_ODDS + 1e-6)
@@ -324,7 +324,7 @@ def test_judge_reads_neither_positions_nor_names() -> None:
 
 
 def test_ballots_with_improbable_letters_do_not_count() -> None:
-    """A ballot does not count if the letters together have a probability of less than a tenth."""
+    """The threshold is a combined probability of one tenth for all letters."""
 
     def likely(request: ModelRequest) -> Any:
         first = SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]
@@ -554,7 +554,7 @@ def test_verdicts_quote_the_chosen_sentence_and_its_reply() -> None:
     "judge", [JudgeOptions(answer_form="letter"), create_judge(answer_form="letter")], ids=["options", "block"]
 )
 def test_simultaneous_turns_are_not_replies(judge: Any) -> None:
-    """If all sides speak at once, only a later round can contain a reply, whatever the order of the records."""
+    """If all sides speak at once, only a later round can contain a reply, in whatever order the turns are recorded."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -634,6 +634,6 @@ def test_ballots_without_letters_omit_the_letter_fields() -> None:
     assert JudgeBallot.model_validate_json(letter.model_dump_json(by_alias=True)) == letter
 
 
-def test_answers_outside_the_choices_are_invalid() -> None:
-    """A model that answers with text has no log probabilities, so the judge falls back to scores."""
+def test_text_answers_have_no_log_probabilities() -> None:
+    """The judge therefore falls back to scores if a model answers with text."""
     assert ModelResponse(text="A").logprobs is None

@@ -79,7 +79,7 @@ def test_debates_without_a_moderator_have_no_decisions() -> None:
 
 
 def test_speakers_still_take_turns_in_a_round_marked_done() -> None:
-    """The speakers named in a decision with `done` still take their turns before the debate ends."""
+    """The debate ends only after the speakers named in the decision have taken their turns."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "B1"]
@@ -229,7 +229,7 @@ def test_unknown_speakers_raise_an_error_listing_the_roster() -> None:
 
 
 def test_repeated_unknown_speakers_fall_back_to_all_debaters() -> None:
-    """The model is first called again with the reason.
+    """The model is first called again and told the reason.
 
     If that fails, the declared order is used, and the decision is flagged.
     """

@@ -243,7 +243,7 @@ gaps = st.sampled_from([" ", "  ", "\n", ", ", ". ", " — ", "; ", "\u00a0", " 
 
 @st.composite
 def sources_and_slices(draw: st.DrawFn) -> tuple[str, int, int]:
-    """Draw a source, and the first and last word of a slice of it."""
+    """Draw a source and a slice of it, given by the indexes of its first and last words."""
     words = draw(st.lists(word_texts, min_size=3, max_size=25))
     source = "".join(part for word in words for part in (word, draw(gaps)))
     count = len(normalize(source).words)

@@ -46,7 +46,7 @@ def call(arguments: object, *, id: str = "1") -> ToolCall:  # noqa: A002 - the f
 
 
 def script(*turns: tuple[str, str], form: TransitionForm = "structured") -> ScriptedModel:
-    """Create a model that replies with one `(text, next speaker)` per turn."""
+    """Create a model that replies with one `(text, next speaker)` pair per turn."""
     return ScriptedModel(*(over(text, to, form) for text, to in turns))
 
 

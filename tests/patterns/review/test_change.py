@@ -218,7 +218,7 @@ def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -
 
 @pytest.mark.usefixtures("repository", "vendor_stubs")
 def test_sarif_is_valid_and_markdown_lists_the_findings() -> None:
-    """The SARIF must follow the standard's schema.
+    """The SARIF output must conform to the standard's schema.
 
     Refuted findings are suppressed with a reason, and disputed ones have no level.
     """

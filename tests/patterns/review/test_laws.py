@@ -154,7 +154,7 @@ def test_order_of_reviewers_does_not_matter(
 def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The finding is confirmed without an examination, whatever the other findings and the models are."""
+    """The finding is confirmed without an examination, whatever the other findings and the models."""
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -217,7 +217,6 @@ def test_more_support_never_weakens_a_finding(standings: list[str], data: st.Dat
 def test_reviewer_order_and_models_do_not_affect_the_state(
     standings: list[str], random: Any, data: st.DataObject
 ) -> None:
-    """The state of a finding does not depend on which model each reviewer uses."""
     standings = ["raised", *standings]
     models = data.draw(st.lists(st.sampled_from(["one", "two"]), min_size=len(standings), max_size=len(standings)))
     finding, other = decide_one(standings), decide_one(standings, models=models)
@@ -229,7 +228,7 @@ def test_reviewer_order_and_models_do_not_affect_the_state(
 
 @given(standings_of)
 def test_findings_in_unknown_locations_are_never_confirmed(standings: list[str]) -> None:
-    """A finding in an unknown location is disputed where it would otherwise be confirmed."""
+    """Findings that would otherwise be confirmed become disputed."""
     nowhere = decide_one(["raised", *standings], place=Place(file="a.py", line=9, found=False, problem="no line 9"))
     somewhere = decide_one(["raised", *standings])
     assert nowhere.state == ("disputed" if somewhere.state == "confirmed" else somewhere.state)
@@ -445,7 +444,7 @@ def test_gates_for_a_single_reviewer_are_rejected() -> None:
     ],
 )
 def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, place: str, problem: str | None) -> None:
-    """The quote is looked up first, word for word except for whitespace, followed by the file and line."""
+    """The quote is looked up first (word for word, except for whitespace), and then the file and line."""
     sources = tuple(Source.of(name, text) for name, text in CODE.items())
     place_found = locate(sources, **{"file": None, "line": None, "end_line": None, "quote": None, **location_fields})
     assert (place_found.text, place_found.problem) == (place, problem)

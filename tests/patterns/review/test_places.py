@@ -138,8 +138,8 @@ def test_locations_outside_a_change_are_marked() -> None:
     assert locate_in(FILES, file="none.py", line=1).problem == "none.py is not in the material"
 
 
-def test_quotes_from_a_different_file_move_the_location() -> None:
-    """A quote found in another file does not confirm the file that was named, so a note explains the move."""
+def test_quotes_found_in_another_file_change_the_location() -> None:
+    """The quote does not confirm the file that was named, so a note explains why the location has changed."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
     assert place.note == "cited as src/load.ts:1, but the quote is elsewhere in the material"

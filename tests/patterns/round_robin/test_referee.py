@@ -63,7 +63,10 @@ def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
 
 
 def test_later_panelists_see_earlier_audits() -> None:
-    """Audits follow their round, so prompts only grow. A panelist that was assessed is reminded of the findings."""
+    """Each audit follows its round, so prompts only grow at the end.
+
+    A panelist is reminded of the findings about it.
+    """
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
     ada_1, ben_1, _, ada_2, ben_2, _ = (turn_of(call) for call in model.calls)

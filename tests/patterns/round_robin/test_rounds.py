@@ -83,8 +83,8 @@ def test_exceptions_in_a_predicate_are_raised() -> None:
         bridge(terminate_when=fail).run_sync(QUESTION, model=by_role())
 
 
-def test_functions_and_blocks_can_be_panelists() -> None:
-    """A block may return text, a dict with a text, or any value, which becomes text with a warning."""
+def test_functions_and_blocks_can_act_as_panelists() -> None:
+    """A block may return text, a dict with a text, or any other value, which is converted to text with a warning."""
 
     async def dict_of_text(value: RoundRobinInput) -> dict[str, str]:
         return {"text": f"heard {value.question}"}
