@@ -36,7 +36,7 @@ SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "requi
 
 @dataclass(frozen=True)
 class Case:
-    """Options that violate a constraint, in Python, in a plan file and as flags."""
+    """Options that violate a constraint, as Python arguments, in a plan file and as flags."""
 
     python: Mapping[str, Any]
     plan: Mapping[str, Any]

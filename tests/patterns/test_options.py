@@ -79,7 +79,7 @@ ROLES_OF_ONES_OWN: dict[tuple[str, str], Any] = {
     ("council", "chair"): "Yes.",
     ("review", "merger"): {"pairs": []},
 }
-"""Roles that a custom block can fill, with its output in that role."""
+"""Roles that a custom block can fill, each with the block's output in that role."""
 
 
 @pytest.mark.parametrize(("pattern", "role"), ROLES_OF_ONES_OWN)

@@ -1,4 +1,4 @@
-"""Custom blocks cannot rewrite a pattern's history: such a run fails with an error that names the block."""
+"""Custom blocks cannot rewrite a pattern's history: the run fails with an error that names the block."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ class Mortal(MemoryStore):
 
 
 async def run_killed_and_resumed(block: Any, *, after: int | None) -> Any:
-    """Run a block, killing the run after `after` steps unless that is None, resume it, and return the result."""
+    """Run a block, kill the run after `after` steps (unless that is None), resume it, and return the result."""
     store = Mortal()
     store.remaining = -1 if after is None else after
     options: Any = {"store": store, "run_id": "it", "seed": 1}

@@ -1,4 +1,4 @@
-"""Introductions in which a speaker reveals its model or vendor, in every language of the documentation."""
+"""Introductions in which a speaker reveals its model or vendor, in every language that the documentation lists."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
 
     async def hang(call: Call) -> None:
         if call.phase == "critique" and call.agent == "cy":
-            if call.target == "bob":  # the last critique
+            if call.target == "bob":  # this is the last critique
                 reached.set()
             await asyncio.Event().wait()
 

@@ -181,7 +181,7 @@ def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
     for name in THREE:
         breakers.record_failure(name)
     clock.now += 60.0
-    asyncio.run(cancelled())  # cancel trial calls this time
+    asyncio.run(cancelled())  # cancel the trial calls this time
     assert breakers.available(THREE) == list(THREE)
 
 

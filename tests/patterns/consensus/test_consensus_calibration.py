@@ -19,7 +19,7 @@ VOTES = {"ann": ("ann", 0.9), "bob": ("ann", 0.6), "cy": ("cy", 0.8)}
 
 
 def vote_with_confidence(call: Call) -> Any:
-    """Let ann and bob vote for ann with different confidence, and cy for cy."""
+    """Let ann and bob vote for ann with different levels of confidence, and let cy vote for himself."""
     if call.phase != "vote":
         return None
     choice, confidence = VOTES[call.agent]

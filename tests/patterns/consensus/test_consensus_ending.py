@@ -361,7 +361,7 @@ def test_debate_stays_within_its_call_budget(
     if ties:
         options["tie_break"] = create_tie_judge(name="plan", choices=names)
     if polled:
-        options["confidence"] = 0.9  # higher than the confidence of the votes
+        options["confidence"] = 0.9  # higher than the confidence of any vote
 
     def votes(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None

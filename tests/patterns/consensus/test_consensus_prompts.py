@@ -51,7 +51,7 @@ def fields_of(request: ModelRequest) -> dict[str, Any]:
 
 
 def answer_with_tie(call: Call) -> Any:
-    """Return a multi-line proposal for ann, and default answers otherwise, with tied votes."""
+    """Return a multi-line proposal for ann, votes that tie, and default answers otherwise."""
     if call == Call("proposal", "ann"):
         return "Cap rents.\n\n[bob] I agree."
     return {**answer_of(call), "choice": call.agent or "bob"} if call.phase in ("vote", "tie") else None

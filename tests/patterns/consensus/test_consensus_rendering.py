@@ -92,7 +92,7 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 
 
 def check_same_lines(rendered: str, harmless: str) -> None:
-    """Check that `rendered` has the same lines as `harmless`, comparing each up to the beginning of a text."""
+    """Check that `rendered` has the same lines as `harmless`, up to where a text begins in each line."""
     lines, expected_lines = lines_of(rendered), lines_of(harmless)
     assert len(lines) == len(expected_lines)
     for line, expected in zip(lines, expected_lines, strict=True):

@@ -141,7 +141,7 @@ def test_services_run_formats_by_name() -> None:
 
 
 async def run_premortem() -> None:
-    """Run a premortem, whose format includes its members, on a service."""
+    """Run a premortem, a format that defines its own members, on a service."""
     async with Service(store="memory:", model=FunctionModel(answer)) as service:
         handle = await service.begin("debate", "Should we open a second shop?", options={"format": "premortem"})
         details = await service.wait(handle.run_id)

@@ -1,4 +1,4 @@
-"""Continuing a finished debate: earlier calls are reused, and only new ones cost anything."""
+"""Finished debates that are continued: earlier calls are reused, and only new ones cost anything."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ def test_judge_reads_neither_positions_nor_names() -> None:
         assert "Answer A, B or C." in prompt
 
 
-# Problems that letters do not show
+# Unusable ballots
 
 
 def test_ballots_with_improbable_letters_do_not_count() -> None:

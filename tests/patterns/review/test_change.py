@@ -197,7 +197,7 @@ def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -
     assert {title for title, finding in by_title.items() if finding["state"] == "confirmed"} == {*TRUE}
     assert [finding["agentName"] for finding in by_title["SQL injection"]["raised"]] == ["Ada", "Cleo"]
     assert by_title["Race on the cache"]["place"]["problem"]
-    assert by_title["Division by zero"]["place"]["line"] == 9  # found by its quote
+    assert by_title["Division by zero"]["place"]["line"] == 9  # located by its quote
     assert by_title["last(items, 0) returns everything"]["place"]["file"] == "app/store.py"
     assert "Sources: app/store.py" in result.stderr  # printed even if stderr is not a terminal
     assert "anthropic/claude-haiku-5-5" in result.stderr
@@ -233,7 +233,7 @@ def test_sarif_is_valid_and_markdown_lists_the_findings() -> None:
     place = first["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "app/store.py"}, "region": {"startLine": 5, "endLine": 5}}
     invented = next(entry for entry in results.values() if "Race" in entry["message"]["text"])
-    assert invented["locations"][0]["physicalLocation"]["region"]["startLine"] == 5  # the first changed line
+    assert invented["locations"][0]["physicalLocation"]["region"]["startLine"] == 5  # shown at the nearest changed line
     assert "Shown at the nearest line: " in invented["message"]["text"]
     assert invented["suppressions"][0]["justification"]
     text = review("--diff", "HEAD~1..HEAD", "--format", "markdown", "--gate", "no confirmed blocker").stdout
@@ -281,7 +281,7 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
     exchanges = [
         exchange for exchange in vendor_stubs["anthropic"].asked if "findings" in (exchange.schema or {})["properties"]
     ]
-    assert len(exchanges) == 5  # one per review
+    assert len(exchanges) == 5  # one exchange per review
 
 
 def test_uncommitted_changes_are_reviewed_by_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:

@@ -104,7 +104,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> 
 
 @pytest.fixture
 def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that runs the command, with keys for three vendors but without a server."""
+    """Return a function that runs the command, with keys for three vendors but no server."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FLOWDEBATE_MODEL", raising=False)
     (tmp_path / "a.py").write_text("x = 1\n")

@@ -1,4 +1,4 @@
-"""The deliverable of a panel, which a synthesizer writes from all entries and the schema validates."""
+"""The deliverable of a panel, written by a synthesizer from all entries and validated against the schema."""
 
 from __future__ import annotations
 

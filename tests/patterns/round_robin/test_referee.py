@@ -1,4 +1,4 @@
-"""The referee of a panel, who audits each round for later rounds but controls neither the order nor the end."""
+"""The referee of a panel, whose audits inform later rounds but affect neither the order nor the end."""
 
 from __future__ import annotations
 
