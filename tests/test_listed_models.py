@@ -127,7 +127,7 @@ def test_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> Non
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = vendor_stubs["ollama"].base_url, "http://192.0.2.1/v1"
     results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
-    needed = "Error: --model is required with --base-url: name a model of the server at"
+    needed = "Error: --model is required with --base-url: specify a model on the server at"
     assert [result.exit_code for result in results] == [2, 2]
     assert " ".join(results[0].stderr.split()) == f"{needed} {near}. It has: gemma3, qwen3."
     assert " ".join(results[1].stderr.split()) == f"{needed} {far}."
@@ -236,11 +236,11 @@ def test_every_plan_without_sides_accepts_models(pattern: str) -> None:
 def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
     """The rule is the same on the command line and in plan files. No two debaters get the same name."""
     with pytest.raises(
-        ConfigurationError, match="`--model` must be a single model: assign models to a debater by NAME=MODEL"
+        ConfigurationError, match="`--model` must be a single model: assign models to a debater with NAME=MODEL"
     ):
         make_plan(PATTERNS["debate"], {"question": QUESTION, "model": LISTED})
     options = {"question": QUESTION, "model": LISTED, "members": ["Ada=openai/a", "Ben=openai/b"]}
-    with pytest.raises(ConfigurationError, match="`--model` must be a single model if there are members"):
+    with pytest.raises(ConfigurationError, match="`--model` must be a single model if `members` is set"):
         make_plan(PATTERNS["council"], options)
     with pytest.raises(
         ConfigurationError, match=r"members\[0\]` must be a model name, or a table with a `name` or `model` key"

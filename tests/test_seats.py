@@ -514,7 +514,8 @@ async def test_each_assigns_only_allowed_models(vendor_stubs: Found) -> None:
     }  # fmt: skip
     async with Service(store="memory:", allow_models=["xai/grok-4.3"]) as service:
         with pytest.raises(
-            ConfigurationError, match=r"cannot be each: no provider of an allowed model is configured \(xai/grok-4\.3\)"
+            ConfigurationError,
+            match=r'cannot be "each": no provider of an allowed model is configured \(xai/grok-4\.3\)',
         ):
             await service.begin("debate", QUESTION, options={"model": "each"})
     async with Service(store="memory:", allow_models=["gemini/*"]) as service:

@@ -183,12 +183,12 @@ def test_conditions_can_be_parsed_from_text(text: str, same: stop.Condition) -> 
     [
         (
             "tokens(20000) | secnds(120)",
-            r"has an unknown condition at character 17 .*Did you mean seconds\?",
+            r"contains an unknown condition at character 17 .*Did you mean seconds\?",
         ),
         ("rounds(0)", r"has an invalid rounds\(…\), which must be at least 1, at character 8"),
         ("rounds(2) & converged(90)", r"has an invalid converged\(…\), which must be between 0 and 1, at character 23"),
-        ("tokens(5) or rounds(2)", r"must use \| for or, & for and, and ~ for not at character 1"),
-        ("not rounds(2)", r"must use \| for or, & for and, and ~ for not at character 1"),
+        ("tokens(5) or rounds(2)", r"must use `\|` for `or`, `&` for `and`, and `~` for `not` at character 1"),
+        ("not rounds(2)", r"must use `\|` for `or`, `&` for `and`, and `~` for `not` at character 1"),
         ("rounds", r"must give each condition one number, such as tokens\(20000\) or rounds\(2\), at character 1"),
         ("rounds()", r"must give each condition one number"),
         ("rounds(1, 2)", r"must give each condition one number"),
@@ -197,13 +197,13 @@ def test_conditions_can_be_parsed_from_text(text: str, same: stop.Condition) -> 
         ("flag('ü') | 7", r"must give each condition one number, .*, at character 13 "),
         ("rounds(exit())", r"must give rounds\(…\) a plain number or text at character 8"),
         ("__import__('os').system('true')", r"must give each condition one number"),
-        ("rounds(1) |", r"conditions joined by \|, & or ~ at character"),
-        ("rounds(1) rounds(2)", r"conditions joined by \|, & or ~ at character"),
+        ("rounds(1) |", r"conditions joined by `\|`, `&` or `~` at character"),
+        ("rounds(1) rounds(2)", r"conditions joined by `\|`, `&` or `~` at character"),
         ("", r"a condition such as tokens\(20000\) \| rounds\(2\), of at most 1,000 characters"),
         ("~" * 2_000 + "rounds(1)", r"at most 1,000 characters"),
         ("(" * 400 + "rounds(1)" + ")" * 400, r"conditions joined by"),
         ("rounds(1)\x00", r"conditions joined by"),
-        ("when(print)", r"has an unknown condition at character 1"),
+        ("when(print)", r"contains an unknown condition at character 1"),
     ],
 )
 def test_invalid_conditions_are_rejected_with_their_position(text: str, message: str) -> None:

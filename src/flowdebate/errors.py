@@ -446,7 +446,7 @@ class SchemaViolation(BadAnswer):
     ) -> None:
         self.problems: tuple[tuple[str, str], ...] = tuple(problems)
         self.answer = answer
-        super().__init__(f"the answer does not fit its schema: {listed(self.problems)}", **asker)
+        super().__init__(f"the answer does not match its schema: {listed(self.problems)}", **asker)
 
 
 class ToolLoopExceeded(ModelError):
@@ -455,7 +455,7 @@ class ToolLoopExceeded(ModelError):
     def __init__(self, rounds: int, **asker: Unpack[_Asker]) -> None:
         self.rounds = rounds
         super().__init__(
-            f"the model was still calling tools after {rounds} rounds; raise max_tool_rounds, or offer fewer tools",
+            f"the model was still calling tools after {rounds} rounds; raise `max_tool_rounds`, or offer fewer tools",
             **asker,
         )
 
@@ -467,7 +467,7 @@ class RealModelForbidden(ModelError):
 
     def __init__(self, *, model: str | None = None) -> None:
         super().__init__(
-            "real model calls are forbidden here; use ScriptedModel or FunctionModel of flowdebate.testing, "
+            "real model calls are forbidden here; use ScriptedModel or FunctionModel from flowdebate.testing, "
             "or allow_real_models() around the call",
             model=model,
         )
@@ -547,14 +547,14 @@ class LimitReached(FlowDebateError):
     """A limit of the run is used up: the next call would exceed it. `kind` is the name of its field in `Limits`.
 
     >>> str(LimitReached("calls", limit=10, used=10))
-    'the limit of the run is reached: calls=10 (10 used)'
+    'the run has reached its limit: calls=10 (10 used)'
     """
 
     def __init__(self, kind: str, *, limit: float, used: float) -> None:
         self.kind = kind
         self.limit = limit
         self.used = used
-        super().__init__(f"the limit of the run is reached: {kind}={limit:g} ({used:.6g} used)")
+        super().__init__(f"the run has reached its limit: {kind}={limit:g} ({used:.6g} used)")
 
 
 class BudgetReached(LimitReached):
@@ -564,9 +564,9 @@ class BudgetReached(LimitReached):
     epoch; None for other budgets.
 
     >>> str(BudgetReached("calls", limit=1000, used=1000))
-    'the budget of all runs is reached: 1,000 of 1,000 calls used'
+    'the budget for all runs is exhausted: 1,000 of 1,000 calls used'
     >>> str(BudgetReached("calls", limit=50, used=50, budget="'ann'", until=86_400))
-    "the budget of 'ann' is reached: 50 of 50 calls used, until 1970-01-02 00:00 UTC"
+    "the budget for 'ann' is exhausted: 50 of 50 calls used; it resets at 1970-01-02 00:00 UTC"
     """
 
     def __init__(
@@ -577,10 +577,10 @@ class BudgetReached(LimitReached):
         self.used = used
         self.budget = budget
         self.until = until
-        what = "in money" if kind == "cost" else kind
-        sentence = f"the budget of {budget} is reached: {round(used, 6):,} of {limit:,} {what} used"
+        what = "spent" if kind == "cost" else f"{kind} used"
+        sentence = f"the budget for {budget} is exhausted: {round(used, 6):,} of {limit:,} {what}"
         if until is not None:
-            sentence += f", until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC"
+            sentence += f"; it resets at {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC"
         super(LimitReached, self).__init__(sentence)
 
     @property
@@ -641,7 +641,9 @@ class LoopLimitExceeded(FlowDebateError):
     def __init__(self, block: str, limit: int) -> None:
         self.block = block
         self.limit = limit
-        super().__init__(f"block {block!r} did not end within {limit} iterations; raise max_iterations if it should")
+        super().__init__(
+            f"block {block!r} did not end within {limit} iterations; if it needs more, raise `max_iterations`"
+        )
 
 
 class PromiseBroken(FlowDebateError, AssertionError):
@@ -798,7 +800,7 @@ class DeadLetter(StoreError):
         self.recoveries = recoveries
         super().__init__(
             store,
-            f"run {run_id} has crashed its process {recoveries} times in a row without progress and is not resumed; "
+            f"run {run_id} has crashed its process {recoveries} times in a row without progress, so it is not resumed; "
             "it can still be read, or resumed with retry_dead_letter=True",
         )
 

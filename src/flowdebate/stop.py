@@ -87,7 +87,9 @@ class Condition(ABC):
         return _Not(self)
 
     def __bool__(self) -> NoReturn:
-        raise ConfigurationError("stop", self.name, None, "cannot be combined with and, or, not; use &, | and ~")
+        raise ConfigurationError(
+            "stop", self.name, None, "cannot be combined with `and`, `or` or `not`; use `&`, `|` and `~`"
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -362,10 +364,12 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
         parsed = ast.parse(f"({reader.line})", mode="eval").body
     except SyntaxError as error:
         raise reader.error(
-            max((error.offset or 2) - 2, 0), "cannot be read as conditions joined by |, & or ~"
+            max((error.offset or 2) - 2, 0), "cannot be read as conditions joined by `|`, `&` or `~`"
         ) from None
     except (ValueError, RecursionError, MemoryError):
-        raise reader.error(None, "cannot be read as conditions joined by |, & or ~, or is nested too deeply") from None
+        raise reader.error(
+            None, "cannot be read as conditions joined by `|`, `&` or `~`, or is nested too deeply"
+        ) from None
     return reader.read(parsed)
 
 
@@ -393,10 +397,10 @@ class _Reader:
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return ~self.read(operand)
             case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                raise self.error(node, "must use | for or, & for and, and ~ for not")
+                raise self.error(node, "must use `|` for `or`, `&` for `and`, and `~` for `not`")
             case ast.Call(func=ast.Name(id=name)) if name not in self.names:
                 hint = did_you_mean(name, self.names) or f"Choose {join_choices(self.names)}"
-                raise self.error(node, "has an unknown condition", hint)
+                raise self.error(node, "contains an unknown condition", hint)
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
                 return self._call(name, argument)
             case _:

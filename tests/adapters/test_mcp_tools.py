@@ -89,7 +89,9 @@ async def test_tools_can_be_selected_and_renamed() -> None:
     async with Client(archive([])) as client:
         [tool] = await mcp_tools(client, only=["close"], prefix="city_")
         assert tool.spec.name == "city_close"
-        with pytest.raises(ConfigurationError, match=r"`only` names a tool that the server does not have \(got open\)"):
+        with pytest.raises(
+            ConfigurationError, match=r"`only` contains a tool that the server does not have \(got open\)"
+        ):
             await mcp_tools(client, only=["open"])
         with pytest.raises(ConfigurationError, match="1 to 64 characters"):
             await mcp_tools(client, prefix="x" * 64)

@@ -107,7 +107,8 @@ def test_only_exceptions_can_be_rescued(on: Any) -> None:
 def test_library_errors_can_be_rescued() -> None:
     endless = empty().do_while(lambda n: n + 1, lambda _: True, max_iterations=3).rescue(str, on=LoopLimitExceeded)
     assert (
-        endless.run_sync(0).output == "block 'all' did not end within 3 iterations; raise max_iterations if it should"
+        endless.run_sync(0).output
+        == "block 'all' did not end within 3 iterations; if it needs more, raise `max_iterations`"
     )
 
 

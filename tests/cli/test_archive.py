@@ -178,8 +178,8 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
         (("outcome", "abcd", "--right", "a", "--wrong", "b"), "outcome requires --right AGENT or --wrong AGENT"),
         (("show", "abcd", "--right", "a"), "other actions take neither"),
         (("correct", "abcd"), "correct requires --answer TEXT"),
-        (("delete", "abcd"), "0 debates begin with abcd"),
-        (("show",), "0 debates begin with None"),
+        (("delete", "abcd"), "0 debate IDs begin with abcd"),
+        (("show",), "0 debate IDs begin with None"),
     ],
 )
 def test_invalid_arguments_are_rejected(arguments: tuple[str, ...], sentence: str) -> None:

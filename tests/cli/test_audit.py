@@ -285,7 +285,7 @@ def test_unjudgeable_runs_are_reported(store: Path) -> None:
     failed = CliRunner().invoke(
         app, ["eval", "audit", run_id, "--rejudge", "--model", "openai/gpt-5-mini"], env=keyless
     )
-    assert report["leftOut"] == {"has no transcript of a debate of two sides": 1}
+    assert report["leftOut"] == {"has no transcript of a debate between two sides": 1}
     assert report["audit"]["ballots"] == 2
     assert failed.exit_code == 1
     assert f"Run {run_id} could not be judged again: AuthenticationFailed: " in failed.stderr

@@ -224,7 +224,7 @@ def test_invalid_row_is_rejected_before_any_call(question_folder: Path, content:
         (("--max-calls", "0"), "--max-calls must be at least 1"),
         (
             ("--pattern", "handoff", "--synthesizer"),
-            "handoff has no option --synthesizer.",
+            "handoff has no --synthesizer option.",
         ),
         (("--file", "recorded.toml"), "recorded.toml: `record` cannot be set for a batch"),
         (("--file", "replayed.toml"), "replayed.toml: `replay` cannot be set for a batch"),

@@ -158,7 +158,7 @@ def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> Non
             (*(f"{number}.txt" for number in range(21)), "--question", "Q?"),
             "FILE must contain 2 to 20 named texts (got 21)",
         ),
-        (("rows.csv", "--side", "left", "--side", "lost"), "--side must be names of texts that occur in the rows"),
+        (("rows.csv", "--side", "left", "--side", "lost"), "--side must be names of texts in the rows"),
         (("ours.txt", "blank.txt", "--question", "Q?"), "(got blank.txt)"),
         (("ours.txt", "theirs.txt", "--question", "Q?", "--reference", "blank.txt"), "--reference must not be blank"),
     ],

@@ -17,22 +17,21 @@ if TYPE_CHECKING:
 
 MISUSE = {
     "debate": 'Give a question, for example: flowdebate debate "Should we cap rents?"; '
-    "or put `question` into the file of --file.",
+    "or set `question` in the --file file.",
     "council": 'Give a question, for example: flowdebate council "Should we cap rents?"; '
-    "or put `question` into the file of --file.",
+    "or set `question` in the --file file.",
     "handoff": 'Give a proposition, for example: flowdebate handoff "Homework should be abolished"; '
-    "or put `proposition` into the file of --file.",
-    "consensus": 'Give a task, for example: flowdebate consensus "Name the product"; '
-    "or put `task` into the file of --file.",
+    "or set `proposition` in the --file file.",
+    "consensus": 'Give a task, for example: flowdebate consensus "Name the product"; or set `task` in the --file file.',
     "debate Q --max-rounds 0": "--max-rounds must be at least 1 (got 0).",
     "debate Q --debater pro": "--debater must be NAME=STANCE (got pro).",
     "debate Q --max-seconds -1": "--max-seconds must be greater than 0 (got -1.0).",
     "debate Q --on-flip x": "--on-flip must be average, abstain, tie or human (got x).",
-    "debate Why? --human pro": "The question does not name the sides: "
+    "debate Why? --human pro": "The question does not say what the sides are: "
     "define them with --debater NAME=STANCE so that a human can argue for one.",
     "debate Q --store x --no-store": "--store cannot be combined with --no-store.",
     "debate Q --record a --replay b": "--replay cannot be combined with --record.",
-    "debate Q --base-url http://x/v1": "--model is required with --base-url: name a model of the server at http://x/v1.",
+    "debate Q --base-url http://x/v1": "--model is required with --base-url: specify a model on the server at http://x/v1.",
     "debate Q --model openai:gpt-5-mini": None,
     "debate Q --output-schema none.json": "none.json: cannot be read: No such file or directory",
     "debate Q --file none.toml": "none.toml: cannot be read: No such file or directory",
@@ -40,7 +39,7 @@ MISUSE = {
     "batch none.txt": "none.txt: cannot be read: No such file or directory",
     "resume": "Say which run: flowdebate resume RUN, or --last. To list stored runs: flowdebate runs",
     "resume abcd --last": "A run ID cannot be combined with --last. To list stored runs: flowdebate runs",
-    "resume --last": "No interrupted run to resume in STORE.",
+    "resume --last": "There is no interrupted run to resume in STORE.",
     "resume --last --model local": "A different --model changes the run: add --allow-changes.",
     "resume abc": "There is no run abc. Type at least the first 4 characters of its ID.",
     "resume abcd": "store STORE: there is no run abcd. To list stored runs: flowdebate runs",

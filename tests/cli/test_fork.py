@@ -194,10 +194,10 @@ def test_unforkable_runs_are_reported_in_one_message(store: Path) -> None:
             (run_id, "--edit", "judge"): "--edit must be PLACE=TEXT (got judge)",
             (run_id, "--edit", "con= "): "text that is not blank",
             (run_id, "--edit", "judge=nonsense"): "a valid answer for the step",
-            (run_id, "--set", "rounds"): "--set must be KEY=VALUE, where KEY is a key of plan files (got rounds)",
+            (run_id, "--set", "rounds"): "--set must be KEY=VALUE, where KEY is a plan file key (got rounds)",
             (run_id, "--set", "roundz=3"): "--set: unknown key `roundz`. Did you mean `",
             (run_id, "--set", "max_rounds=0"): "--set: `max_rounds` must be at least 1 (got 0)",
-            (run_id, "--set", "question=Why?"): "`question` cannot be changed: a fork keeps the question of its run",
+            (run_id, "--set", "question=Why?"): "`question` cannot be changed: a fork keeps its run's question",
             (run_id, "--max-rounds", "0"): "--max-rounds must be at least 1 (got 0)",
         }
         for arguments, words in cases.items():

@@ -211,7 +211,7 @@ WRONG = {
         "--human",
         "judge",
     ): "--human cannot include the judge when options for a judge model are set",
-    ("--answer-form", "letter", "--criterion", "clear"): "--criterion requires the answer form scores",
+    ("--answer-form", "letter", "--criterion", "clear"): "--criterion requires the `scores` answer form",
     ("--criterion", "=2"): '--criterion must be a list of NAME or NAME=WEIGHT (got ["=2"])',
     ("--criterion", "clear=0"): "--criterion must contain 1 to 20 names, with weights greater than 0 and at most 1,000",
     ("--criterion", "clear=2", "--criterion", "clear"): "--criterion must not contain duplicates",

@@ -205,7 +205,7 @@ def test_check_shows_capabilities_and_recommended_settings(tmp_path: Path) -> No
     (report,) = json.loads(document.stdout)["checks"]
     assert (report["model"], report["status"], report["error"], report["calls"]) == ("m", "complete", None, 22)
     assert {row["outcome"] for row in report["rows"] if row["group"] == "roles"} == {"works"}
-    assert report["advice"][0] == "Set no temperature in ModelSettings."
+    assert report["advice"][0] == "Do not set temperature in ModelSettings."
     assert SECRET not in page.output + document.output + record.read_text()
     with serve_recording(record) as base_url:
         learned_of.cache_clear()
@@ -233,7 +233,7 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
         (
             ["check", "--base-url", "http://127.0.0.1:9/v1"],
             2,
-            "SPEC is required with --base-url: name a model of the server at",
+            "SPEC is required with --base-url: specify a model on the server at",
         ),
         (
             ["check", "local", "ollama/m", "--record", "x.jsonl"],
@@ -271,7 +271,7 @@ def test_ctrl_c_shows_partial_results() -> None:
     assert process.returncode == 130, err
     assert "Interrupted: what follows is all that is known" in out
     assert re.search(r"^temperature +refused", out, re.MULTILINE)
-    assert "Set no temperature in ModelSettings." in out
+    assert "Do not set temperature in ModelSettings." in out
     assert "ROLES" not in out
 
 

@@ -96,7 +96,7 @@ BAD = [
     Case(
         id="no model",
         text='base_url = "http://me:pw@x/v1"',
-        message="model is required with base_url: name a model of the server at http://x/v1",
+        message="model is required with base_url: specify a model on the server at http://x/v1",
     ),
     Case(
         id="schema is a list",

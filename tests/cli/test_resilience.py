@@ -176,11 +176,11 @@ def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("rounds(2) | secnds(9)", "has an unknown condition at character 13 (Did you mean seconds?"),
+        ("rounds(2) | secnds(9)", "contains an unknown condition at character 13 (Did you mean seconds?"),
         ("rounds(0)", "has an invalid rounds(…), which must be at least 1, at character 8"),
         (
             'flag("enough")',
-            "has an unknown condition at character 1",
+            "contains an unknown condition at character 1",
         ),  # only a file can set it
     ],
 )

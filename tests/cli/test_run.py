@@ -94,7 +94,7 @@ def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
     assert document["status"] == "failed"
     assert document["raw"]["verdict"] is None
     assert [entry["text"] for entry in document["raw"]["transcript"]] == ["Homes first.", "Build more."]
-    assert result.stderr.startswith("Error: the answer does not fit its schema")
+    assert result.stderr.startswith("Error: the answer does not match its schema")
     assert document["error"] in result.stderr
     assert "\x1b" not in result.stderr
     assert "- Status: failed" in report.read_text()

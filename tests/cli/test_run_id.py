@@ -84,7 +84,7 @@ def test_run_id_conflicts_are_rejected() -> None:
     assert (result.exit_code, other.exit_code, alone.exit_code, nowhere.exit_code) == (2, 2, 2, 2)
     assert "Run rents already exists. To continue it, add --resume.\n" in result.stderr
     assert "run rents was started with different options" in other.stderr
-    assert "--resume requires --run-id ID, the run to continue.\n" in alone.stderr
+    assert "--resume requires --run-id ID, to say which run to continue.\n" in alone.stderr
 
 
 def test_proposed_sides_are_paid_for_once() -> None:
@@ -106,7 +106,8 @@ def test_the_command_waits_for_a_run_in_another_process(ends: str, store: Path) 
             with start_on_pipes(*line) as second:
                 assert second.stderr is not None
                 assert (
-                    second.stderr.readline().decode() == "Run rents is executed by another process; waiting for it …\n"
+                    second.stderr.readline().decode()
+                    == "Run rents is being executed by another process; waiting for it …\n"
                 )
                 if ends == "killed":
                     first.kill()

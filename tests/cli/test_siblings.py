@@ -274,7 +274,11 @@ BAD = [
     ("handoff", 'judge = "x/y"', "unknown key `judge`. Valid keys: "),
     ("consensus", 'on_failure = "retry"', "`on_failure` must be fail or skip (got retry)"),
     ("consensus", "weights = {Maker = 2}", "`weights` requires `voting` weighted"),
-    ("consensus", 'voting = "weighted"\nweights = {x = 2}', "`weights` names an unknown agent (got x). Choose Planner"),
+    (
+        "consensus",
+        'voting = "weighted"\nweights = {x = 2}',
+        "`weights` contains an unknown agent (got x). Choose Planner",
+    ),
     ("consensus", "convergence = true", "`convergence` must be a number between 0 and 1, or off"),
     ("round-robin", "referee = 1", "`referee` must be true or false (got 1)"),
     (

@@ -203,7 +203,7 @@ def test_no_secret_is_stored(store: Path) -> None:
     assert not any(b"geheim" in data for data in contents)
     assert newest_run(store).header.plan is not None
     assert (without.exit_code, result.exit_code) == (2, 0)
-    assert "--base-url must be given again: the address of the run, http://127.0.0.1:" in without.stderr
+    assert "--base-url must be given again: the run's base URL, http://127.0.0.1:" in without.stderr
     assert "geheim" not in without.stderr
 
 
@@ -249,7 +249,7 @@ def test_an_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
         for location in (str(blocked), str(blocked / "runs.db"), "postgresql://me:geheim@127.0.0.1:9/x"):
             result = run_command(*on.options("--store", location))
             assert (result.exit_code, result.stdout, len(on.bodies)) == (1, "", 0)
-            assert result.stderr.endswith("; --no-store does not store the run\n")
+            assert result.stderr.endswith("; to run without a store, add --no-store\n")
             assert "geheim" not in result.stderr
         conflict = run_command(*on.options("--store", "x", "--no-store"))
         assert (conflict.exit_code, len(on.bodies)) == (2, 0)
@@ -331,7 +331,11 @@ def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
         copy_run(store, "dead-2", like=like)
         posts = len(on.bodies)
         cases = {
-            ("resume", "changed-1"): (2, "outline -  → old", "--allow-changes resumes it anyway."),
+            ("resume", "changed-1"): (
+                2,
+                "outline -  → old",
+                "resume it anyway: flowdebate resume changed-1 --allow-changes",
+            ),
             ("resume", "dead-1"): (1, "30 times in a row", "resumed with --retry-dead-letter"),
             ("resume", "dead"): (2, "2 run IDs begin with dead: dead-1, dead-2", "Type more"),
             ("resume", "cha"): (2, "the first 4 characters", "cha"),

@@ -67,7 +67,7 @@ def test_a_study_can_be_registered_run_and_reported(study_folder: Path) -> None:
         assert run_study(school, "register", "facts.toml").exit_code == 0
         second = run_study(school, "register", "facts.toml")
         assert second.exit_code == 2
-        assert "exists already" in second.stderr
+        assert "already exists" in second.stderr
         assert not school.bodies
         first = run_study(school, "facts.toml", "--limit", "3")
         assert first.exit_code == 3
@@ -180,8 +180,8 @@ def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> 
         result = run_study(school, "facts.toml", "--limit", "1")
     assert result.exit_code == 2
     assert (
-        "was started with another outline: restore it, or start a new study with a different `name` or `seed`"
-        in result.stderr
+        "was started with a different outline: restore the original, or start a new study with a different `name` or "
+        "`seed`" in result.stderr
     )
 
 
@@ -207,11 +207,11 @@ def test_budget_applies_to_all_questions(study_folder: Path) -> None:
         ),
         (
             ("seed = 3", 'id = "choices"\ncluster = "empty"'),
-            "question 1: `cluster` must be text or a number, and not blank",
+            "question 1: `cluster` must be non-blank text or a number",
         ),
         (("seed = 3", 'id = "same"'), "question 2: `id` must be unique (got x)"),
         (("seed = 3", "repeats = 1000000000"), "facts.toml: `repeats` must be between 1 and 1,000"),
-        (('"together", "single"', '"togethr", "single"'), "facts.toml: `primary` must be two different methods out of"),
+        (('"together", "single"', '"togethr", "single"'), "facts.toml: `primary` must be two different methods from"),
         (("[debate]", '[debate]\nquestion = "Tea?"'), "facts.toml: `debate.question` cannot be set"),
         (("[debate]", '[debate]\npattern = "consensus"'), "facts.toml: `debate.pattern` cannot be set"),
         (("baselines = []", "baselines = []\nmax_calls = 3"), "`designs.in_turn.max_calls` must be in [debate]"),
@@ -264,4 +264,4 @@ def test_exactly_one_study_file_is_required(study_folder: Path) -> None:
     for words in (("register",), ("facts.toml", "facts.toml")):
         result = run_study(None, *words)
         assert result.exit_code == 2
-        assert "Give one file" in result.stderr
+        assert "Give one study file" in result.stderr

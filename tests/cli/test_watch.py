@@ -97,7 +97,7 @@ def test_a_run_with_a_dead_process_is_reported(store: Path) -> None:
     assert result.exit_code == 3
     assert "Homes first." in result.stdout
     assert "Interrupted after 1 complete argument." in result.stdout
-    assert result.stderr == f"The process of the run is gone. To resume: flowdebate resume {run[:8]}\n"
+    assert result.stderr == f"The run's process is gone. To resume: flowdebate resume {run[:8]}\n"
 
 
 def test_a_run_waiting_for_a_human_ends_the_view() -> None:
@@ -117,7 +117,7 @@ def test_a_failed_run_fails_its_viewer() -> None:
     run_command("debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
     unreached = run_command("runs", "watch", "--last")
     assert failed.exit_code == unreached.exit_code == 1
-    assert "the answer does not fit its schema" in failed.stderr
+    assert "the answer does not match its schema" in failed.stderr
     assert "Failed after 2 complete arguments." in failed.stdout
     assert "Failed after 0 complete arguments." in unreached.stdout
     assert unreached.stderr.startswith("Error: ")

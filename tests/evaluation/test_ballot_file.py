@@ -123,7 +123,7 @@ def test_sides_can_be_roles_played_by_systems(tmp_path: Path) -> None:
             "`choice` must be one of the sides in `order`: a or b (got c)",
         ),
         ({"item": "1", "order": ["a", "b"], "truth": "c"}, "`truth` must be one of"),
-        ({"item": "0", "order": ["a", "b"], "truth": "b"}, "`truth` of item 0 is b, but a above"),
+        ({"item": "0", "order": ["a", "b"], "truth": "b"}, "`truth` of item 0 is b here, but a on an earlier line"),
         ({"item": "1", "order": ["a", "b"], "lengths": [1]}, "`lengths` must have 2 values"),
         ({"item": "1", "order": ["a", "b"], "lengths": [1, "long"]}, "`lengths.1`"),
     ],

@@ -352,7 +352,7 @@ def test_unknown_costs_are_not_estimated() -> None:
 @pytest.mark.parametrize("benefit_items", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
 def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]) -> None:
     """If there are no items, no baselines or no truth, the error lists what is required."""
-    with pytest.raises(ConfigurationError, match="an item with both a truth and a baseline answer"):
+    with pytest.raises(ConfigurationError, match="an item with both a known truth and a baseline answer"):
         benefit_report(benefit_items)
 
 

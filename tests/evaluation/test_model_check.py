@@ -91,12 +91,12 @@ async def test_fully_capable_models_need_no_settings() -> None:
         (
             ["stream", "temperature", "older limit", "effort", "logprobs"],
             ["streaming", "temperature", "effort", "log-probabilities"],
-            ["no temperature", "--effort", "--answer-form letter"],
+            ["not set temperature", "--effort", "--answer-form letter"],
         ),
         (
             ["system", "neighbours", "schema", "stream_options", "limit"],
             ["stream options", "token limit", "system message", "neighbors of one role", "json_schema"],
-            ["no max_tokens", 'structured="tools"'],
+            ["not set max_tokens", 'structured="tools"'],
         ),
         (["tools", "formats"], ["tools", "json_schema", "json"], ["tools=", 'structured="md_json"']),
     ],
@@ -157,7 +157,7 @@ async def test_failed_roles_are_reported_with_a_remedy() -> None:
     report = await check_stub(stub)
     failing = {name for name, outcome in outcomes(report).items() if outcome == "fails"}
     assert failing == {"judge in both orders", "a tool call", "letters"}
-    assert "does not fit its schema" in row_of(report, "judge in both orders").detail
+    assert "does not match its schema" in row_of(report, "judge in both orders").detail
     assert report.advice()[-1] == "Give another model to the judge: --model judge=SPEC."
     assert len(stub.requests) <= MAX_REQUESTS
 

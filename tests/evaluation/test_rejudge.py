@@ -157,7 +157,7 @@ async def test_stored_verdicts_are_not_requested_again(tmp_path: Path) -> None:
         ({"judge": JudgeOptions(schedule="cyclic", curtail=True)}, "`curtail` cannot be set"),
         ({"judge": JudgeOptions(schedule="cyclic", on_flip="human")}, "`on_flip` cannot be set"),
         ({"repeat": 0}, "`repeat` must be at least 1"),
-        ({"repeat": 2}, "`seed` is required when views are repeated"),
+        ({"repeat": 2}, "`seed` is required if `repeat` is greater than 1"),
     ],
     ids=["curtailed", "a person", "never", "no seed"],
 )

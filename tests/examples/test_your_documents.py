@@ -23,7 +23,7 @@ def test_the_folder_is_read_without_its_secret(capsys: pytest.CaptureFixture[str
     with forbid_real_models():
         load_script("your_documents").main(FunctionModel(reply))
     printed = capsys.readouterr().out
-    assert "trams/.env: may hold secrets" in printed
+    assert "trams/.env: may contain secrets" in printed
     assert "“the trams open in 2031”: verified, in trams/plan.md" in printed
     assert "“trams are free for all”: unverified" in printed
     assert any("[trams/plan.md] The trams open" in prompt for prompt in prompts)

@@ -314,7 +314,7 @@ def test_a_base_url_needs_a_model_for_every_role(served_endpoint: Endpoint) -> N
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served_endpoint.url, "--no-store"])
     assert refused.exit_code == 2
     words = " ".join(refused.stderr.split())
-    assert f"for judge, synthesizer: name a model of the server at {served_endpoint.url}" in words
+    assert f"for judge, synthesizer: specify a model on the server at {served_endpoint.url}" in words
     assert (served_endpoint.answered, served_endpoint.failed) == ([], set())
 
 

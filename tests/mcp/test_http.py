@@ -116,7 +116,7 @@ async def test_a_port_in_use_is_rejected(tmp_path: Path) -> None:
     service, _ = make_service(tmp_path)
     with (
         socket.create_server(("127.0.0.1", 0)) as occupied,
-        pytest.raises(ConfigurationError, match="`port` must be free"),
+        pytest.raises(ConfigurationError, match="`port` must be a free port"),
     ):
         await serve_http(service, port=occupied.getsockname()[1])
     await service.close()

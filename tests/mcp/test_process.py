@@ -103,12 +103,15 @@ async def test_a_server_ends_without_a_traceback_if_its_host_stops_reading(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--port", "1"], "--port sets the port of --http: add --http."),
-        (["--token-file", "token"], "--token-file sets the token of --http: add --http."),
-        (["--new-token"], "--new-token sets the token of --http: add --http."),
+        (["--port", "1"], "--port requires --http, whose port it sets."),
+        (["--token-file", "token"], "--token-file requires --http, whose token it sets."),
+        (["--new-token"], "--new-token requires --http, whose token it sets."),
         (["--http", "--port", "70000"], "--port must be between 0 and 65535 (got 70000)"),
-        (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, naming a Service"),
-        (["--app", "tests.mcp.stage:FOLDER"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, naming a Service"),
+        (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, where OBJECT is a Service"),
+        (
+            ["--app", "tests.mcp.stage:FOLDER"],
+            "--app must be MODULE:OBJECT or FILE.py:OBJECT, where OBJECT is a Service",
+        ),
         (["--app", "tests.mcp.stage:service", "--model", "local"], "--model cannot be combined with --app"),
         (["--max-calls", "0"], "--max-calls must be at least 1 (got 0)"),
     ],
@@ -248,7 +251,7 @@ def test_an_application_is_found_by_its_path(tmp_path: Path) -> None:
     try:
         spec = f"{tmp_path / 'debates_of_trams.py'}:service"
         assert load_object(spec, Service, location="test").model_name == "scripted"
-        with pytest.raises(ConfigurationError, match="names a file that does not exist"):
+        with pytest.raises(ConfigurationError, match="refers to a file that does not exist"):
             load_object(f"{tmp_path / 'nothing.py'}:service", Service, location="test")
     finally:
         sys.path[:] = before

@@ -283,7 +283,7 @@ async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
         assert structured_output(await client.call_tool("start_debate", arguments))["status"] == "complete"
         judged = await client.call_tool("compare", {"question": "Which?", "texts": ["good", "bad"]})
         assert structured_output(judged)["status"] == "limit"
-        sentence = "the budget of all runs is reached: 6 of 6 calls used"
+        sentence = "the budget for all runs is exhausted: 6 of 6 calls used"
         assert sentence in error_text(await client.call_tool("start_debate", arguments))
 
 

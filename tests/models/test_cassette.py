@@ -180,7 +180,7 @@ BAD = [
     Bad("a header alone", LINES[0] + b"\n", "line 2: "),
     Bad("a last line that is cut off", CASSETTE[:-20], "line 6: is not JSON"),
     Bad("a line in the middle that is cut off", LINES[0] + LINES[1][:50] + b"\n" + LINES[2], "line 2: "),
-    Bad("a line twice", CASSETTE + LINES[1], "line 7: the same call is already on an earlier line"),
+    Bad("a line twice", CASSETTE + LINES[1], "line 7: duplicates a call on an earlier line"),
     Bad("no outcome", change_line(2, answer=None), "line 2: needs an `answer` or an `error`"),
     Bad("two outcomes", change_line(2, error={"kind": "ModelError", "message": "x"}), "line 2: needs an `answer` or"),
     Bad("another question", change_line(2, request={"messages": []}), "line 2: `request` was changed"),

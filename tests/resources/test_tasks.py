@@ -322,7 +322,7 @@ def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
         lambda: work.tasks.await_review("it", by="anna"),
     ]
     for call in late:
-        with pytest.raises(IllegalTransition, match="'anna' does not hold it, 'ben' does"):
+        with pytest.raises(IllegalTransition, match="'anna' has not claimed it, 'ben' has"):
             call()
     assert work.tasks.get("it") is claimed
     assert work.tasks.complete("it", "good", by="ben").output == "good"

@@ -57,7 +57,7 @@ def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, li
         assert isinstance(end, RunFinished)
         assert (end.status, end.error) == (
             "limit",
-            f"LimitReached: the limit of the run is reached: calls={limit} ({limit} used)",
+            f"LimitReached: the run has reached its limit: calls={limit} ({limit} used)",
         )
         assert "cancelled" in [task.status for task in cut.tasks.list()] or len(cut.tasks.list()) == limit
 

@@ -20,7 +20,7 @@ REACHED = {
     "type": "urn:flowdebate:error:BudgetReached",
     "title": "Budget reached",
     "status": 429,
-    "detail": "the budget of all runs is reached: 6 of 6 calls used",
+    "detail": "the budget for all runs is exhausted: 6 of 6 calls used",
 }
 PEOPLE = {"debaters": [{"name": "Ann", "stance": "yes"}, {"name": "Ben", "stance": "no"}], "humans": ["Ben"]}
 APPLICATION = """

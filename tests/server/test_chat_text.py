@@ -167,7 +167,7 @@ def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
     assert f"(Run {run.details.run_id} goes on once this is answered.)" in whole_text(run)
     cut = follow_single_run(debate(name="rent", debaters=SIDES), ScriptedModel("Homes first."), limits=Limits(calls=1))
     assert whole_text(cut).endswith(
-        "(The run ended early: LimitReached: the limit of the run is reached: calls=1 (1 used))"
+        "(The run ended early: LimitReached: the run has reached its limit: calls=1 (1 used))"
     )
 
 

@@ -219,5 +219,5 @@ def test_anonymous_votes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         run_id = stage.finished()
         statuses = [stage.post(f"/runs/{run_id}/votes", {"winner": None}) for _ in range(4)]
         assert [status.status_code for status in statuses] == [201, 201, 201, 409]
-        assert "has 3 votes, the maximum for a run" in statuses[-1].json()["detail"]
+        assert "already has 3 votes, the maximum per run" in statuses[-1].json()["detail"]
         assert stage.get(f"/runs/{run_id}/votes").json()["readers"] == 3

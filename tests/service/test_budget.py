@@ -61,7 +61,7 @@ def test_runs_share_the_budget() -> None:
             assert await run_status(service, run_id="two") == "limit"
             assert await used_amounts(service) == {"calls": 6}
             two = await service.run("two")
-            assert two.error == "BudgetReached: the budget of all runs is reached: 6 of 6 calls used"
+            assert two.error == "BudgetReached: the budget for all runs is exhausted: 6 of 6 calls used"
             assert two.document is not None
             assert len(two.document.raw.transcript) == 2
             for more in (
@@ -246,7 +246,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
                     await owner.begin("debate", QUESTION, options=SHORT, run_id=run_id)
                     assert (await owner.wait(run_id)).status == expected
             with pytest.raises(
-                BudgetReached, match="of 'ann' is reached: 5 of 5 calls used, until 1972-09-28"
+                BudgetReached, match="for 'ann' is exhausted: 5 of 5 calls used; it resets at 1972-09-28"
             ) as raised:
                 await ann.resume("ann limit")
             assert raised.value.retry_after == 43_200

@@ -357,7 +357,8 @@ async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
         response = await begin(ann)
         assert response.status_code == 429
         assert (
-            f"{ann['owner']!r} is reached: {CALLS + 1} of {CALLS + 1} calls used, until " in response.json()["detail"]
+            f"{ann['owner']!r} is exhausted: {CALLS + 1} of {CALLS + 1} calls used; it resets at "
+            in response.json()["detail"]
         )
         assert 0 < int(response.headers["retry-after"]) <= 86_400
     assert len(fleet.models.requests) == 2 * CALLS + 1

@@ -613,7 +613,7 @@ async def test_a_fork_keeps_question_seed_and_models() -> None:
         second = await service.wait((await service.fork("run", seed=6)).run_id)
         third = await service.wait((await service.fork(second.run_id)).run_id)
         assert (second.seed, third.seed) == (6, 6)
-        with pytest.raises(ConfigurationError, match="cannot be changed: a fork keeps the question of its run"):
+        with pytest.raises(ConfigurationError, match="cannot be changed: a fork keeps its run's question"):
             await service.fork("run", options={"question": "Should we wait?"})
         with pytest.raises(ConfigurationError, match="options: `max_rounds`"):
             await service.fork("run", options={"max_rounds": 0})

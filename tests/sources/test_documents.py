@@ -435,7 +435,11 @@ def test_byte_order_marks_determine_the_encoding(tmp_path: Path, encoding: str) 
         ("a.doc", b"\xd0\xcf\x11\xe0\0", "has the unsupported type .doc: save it as .docx"),
         ("a.ods", b"PK\x03\x04\0", "has the unsupported type .ods: save it as .xlsx"),
         ("letter", b"{\\rtf1 Dear all", "has the unsupported type .rtf: save it as .docx"),
-        ("report", b"PK\x03\x04\0", "is an archive: unpack it, or, if it is a document, end its name in .docx"),
+        (
+            "report",
+            b"PK\x03\x04\0",
+            "is an archive: unpack it, or, if it is a document, rename it to end in .docx",
+        ),
         ("a.log", b"one\n" * 300 + b"tw\0o\n", "line 301: contains a NUL byte, so the file is not text"),
         ("a.txt", codecs.BOM_UTF16_LE + b"a", "line 1: not valid UTF-16"),
         ("a.bin", b"\x7fELF\0\0\0", "is binary: only text, documents and images"),

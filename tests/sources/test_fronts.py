@@ -80,10 +80,13 @@ def test_pattern_commands_read_a_folder_without_secrets(pattern: str, folder: Pa
     assert result.exit_code == 3 * (pattern == "deliberation"), result.output
     words = " ".join(result.stdout.split())
     assert "Sources: notes/report.md (6 tokens), estimated, which go to the model with each turn" in words
-    assert "Left out: notes/.env (may hold secrets), notes/deploy.txt (may hold secrets, and is never read)" in words
+    assert (
+        "Left out: notes/.env (may contain secrets), notes/deploy.txt (may contain secrets, so it is never read)"
+        in words
+    )
     assert words.index("Sources: ") < words.index("Should we cap rents?")
     if pattern == "review":  # a review instead reports which files were read; its findings have separate quotes
-        assert "Read 1 of 3 files in full; not read: notes/.env (may hold secrets), notes/deploy.txt" in words
+        assert "Read 1 of 3 files in full; not read: notes/.env (may contain secrets), notes/deploy.txt" in words
     else:
         hashed = sha256(REPORT.encode()).hexdigest()
         assert f"Source: notes/report.md ({len(REPORT)} bytes, SHA-256 {hashed})" in words

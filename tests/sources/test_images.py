@@ -235,7 +235,7 @@ def test_images_have_limits(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="has more than 10 MB of images"):
         read_sources([f"{name}={image}" for name in "abc"])
     for text, why in (
-        ("data:image/png;base64,%%%", "is not a file: its base64 is invalid"),
+        ("data:image/png;base64,%%%", "is not a valid data URL: its base64 cannot be decoded"),
         ("data:image/png;base64,AAAA", r"is binary: only text, documents and images \(PNG, JPEG, WebP, GIF\) can be"),
     ):
         with pytest.raises(BadFile, match=f"chart: {why}"):

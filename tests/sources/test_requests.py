@@ -70,7 +70,7 @@ TEXT = {"text": "Rents rose."}
         ),
         ({" ": "Rents rose."}, "has a source with an invalid name: it is blank"),
         ({str(number): "Rents rose." for number in range(1_001)}, "must have at most 1,000 entries"),
-        (["a\0b"], "cannot name files over HTTP"),
+        (["a\0b"], "cannot refer to files over HTTP"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -91,7 +91,7 @@ def test_paths_with_a_nul_byte_are_rejected(tmp_path: Path) -> None:
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422
-    assert f"cannot name files outside {tmp_path} over HTTP" in refused.json()["detail"]
+    assert f"cannot refer to files outside {tmp_path} over HTTP" in refused.json()["detail"]
 
 
 def test_size_and_hash_describe_the_bytes_of_a_source() -> None:

@@ -78,13 +78,13 @@ def test_files_with_secrets_are_omitted_by_name(tmp_path: Path) -> None:
     assert {name for name, source in sources.items() if source.left_out is None} == set(ORDINARY)
     assert "canary" not in str(sources)
     for name in NAMES:
-        with pytest.raises(BadFile, match="may hold secrets"):
+        with pytest.raises(BadFile, match="may contain secrets"):
             read_sources([str(tmp_path / name)])
 
 
 @pytest.mark.parametrize("content", KEYS)
 def test_private_keys_are_never_read(content: str) -> None:
-    with pytest.raises(BadFile, match="may hold secrets"):
+    with pytest.raises(BadFile, match="may contain secrets"):
         read_content("notes.txt", "notes.txt", content.encode())
 
 

@@ -280,8 +280,8 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "no attempts": (("row", "attempts"), 0, "`row.attempts` must be at least 1 \\(got 0\\)"),
     "a body that is no JSON": (("row", "body"), "{", "`row.body` is not valid JSON: .* \\(got {\\)"),
     "a body that is too deep": (("row", "body"), "[" * 3000 + "]" * 3000, "nested more than|`row.body`"),
-    "a place without a body": (("row", "body"), None, "`row.seq`, `row.at` and `row.body` must all be null"),
-    "a place twice": (("row", "seq"), 2, "`row.seq` must count the finished steps"),
+    "a place without a body": (("row", "body"), None, "`row.seq`, `row.at` and `row.body` must either all be null"),
+    "a place twice": (("row", "seq"), 2, "`row.seq` must number the finished steps"),
     "the same key twice": (
         ("row", "key"),
         "round[1]/pro#0",

@@ -327,7 +327,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no examples": ({"max_examples": 0}, "`max_examples` must be at least 1 \\(got 0\\)"),
     "no calls": ({"max_calls": True}, "`max_calls` must be a whole number of at least 1 \\(got true\\)"),
     "no time": ({"max_seconds": 0}, "`max_seconds` must be greater than 0 \\(got 0\\)"),
-    "an unknown promise": ({"skip": ["typo"]}, "`skip` names an unknown promise"),
+    "an unknown promise": ({"skip": ["typo"]}, "`skip` contains an unknown promise"),
 }
 
 

@@ -24,11 +24,13 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
     the import path. An invalid `spec` raises ConfigurationError.
     """
     module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
-    problem = f"must be MODULE:OBJECT or FILE.py:OBJECT, naming a {kind.__name__} or a function that returns one"
+    problem = (
+        f"must be MODULE:OBJECT or FILE.py:OBJECT, where OBJECT is a {kind.__name__} or a function that returns one"
+    )
     if module.endswith(".py"):
         file = Path(module).expanduser().resolve()
         if not file.is_file():
-            raise ConfigurationError(location, field, spec, f"names a file that does not exist: {file}")
+            raise ConfigurationError(location, field, spec, f"refers to a file that does not exist: {file}")
         sys.path.insert(0, str(file.parent))
         module = file.stem
     try:

@@ -130,7 +130,7 @@ class BlockEvent(BaseEvent):
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
     kind = "list" if isinstance(self, list) else "dict"
-    raise ReadOnly(f"a {kind} of a pattern's history", f"change a copy of it: {kind}(…)")
+    raise ReadOnly(f"a {kind} in a pattern's history", f"change a copy instead: {kind}(…)")
 
 
 class FrozenList(list[Any]):

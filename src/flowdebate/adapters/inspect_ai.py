@@ -168,7 +168,7 @@ def _arguments(text: str) -> dict[str, Any]:
 
 def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
     if output.empty:
-        raise EmptyResponse(output.error or "the answer has no choices")
+        raise EmptyResponse(output.error or "the response has no choices")
     # unparsable arguments are passed on as invalid JSON, to let the model know about the problem
     calls = tuple(
         ToolCall(id=call.id, name=call.function, arguments=call.parse_error or json.dumps(call.arguments))
@@ -349,10 +349,12 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
     fields: dict[str, Any] = {"answer": answer, "metadata": {_KEY: _record(result)}}
     raw = result.raw
     if not isinstance(raw, DebateRawOutput):
-        raise ConfigurationError(location, "pattern", raw, "must be a debate: only its verdict names a winner")
+        raise ConfigurationError(location, "pattern", raw, "must be a debate: no other pattern picks a winner")
     sides = dict.fromkeys(event.stance for event in result.events if isinstance(event, TurnStarted))
     if sides and correct not in sides:
-        raise ConfigurationError(location, "correct", correct, f"must be a stance of the debate: {join_choices(sides)}")
+        raise ConfigurationError(
+            location, "correct", correct, f"must be one of the debate's stances: {join_choices(sides)}"
+        )
     if raw.verdict is None:
         return Score.unscored(reason="grader_failed", explanation=f"No verdict. {_describe_end(result)}", **fields)
     explanation = f"{raw.verdict.verdict}\n\n{raw.verdict.reasoning}"

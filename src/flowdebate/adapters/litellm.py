@@ -113,7 +113,7 @@ _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 
 def _response(answer: Answer | None) -> ModelResponse:
     if answer is None or not answer.choices:
-        raise EmptyResponse("the answer has no choices")
+        raise EmptyResponse("the response has no choices")
     choice = answer.choices[0]
     calls = tuple(
         ToolCall(id=call.id or f"call_{index}", name=call.function.name, arguments=call.function.arguments or "{}")

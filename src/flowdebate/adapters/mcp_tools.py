@@ -49,7 +49,7 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
     names = {listed_tool.name for listed_tool in listed}
     for name in [] if only is None else only:
         if name not in names:
-            problem = "names a tool that the server does not have"
+            problem = "contains a tool that the server does not have"
             raise ConfigurationError(_WHERE, "only", name, problem, choices=sorted(names))
     return [_tool(client, listed_tool, prefix) for listed_tool in listed if only is None or listed_tool.name in only]
 
@@ -57,7 +57,7 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
 def _tool(client: Client, listed: ListedTool, prefix: str) -> Tool:
     name = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", listed.name)
     if not 0 < len(name) <= _MAX_NAME_LENGTH:
-        raise ConfigurationError(_WHERE, "tools", name, f"must have names with 1 to {_MAX_NAME_LENGTH} characters")
+        raise ConfigurationError(_WHERE, "tools", name, f"must have names of 1 to {_MAX_NAME_LENGTH} characters")
     schema = OutputSchema.of(listed.input_schema, location=_WHERE, field=f"tools: {name}")
     description = listed.description or listed.title or ""
 

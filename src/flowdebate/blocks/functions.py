@@ -442,7 +442,9 @@ def _arguments(function: Function, name: str, described: Mapping[str, str | None
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise ConfigurationError(location, f"tools: {name}", str(parameter), "must have only named parameters")
+            raise ConfigurationError(
+                location, f"tools: {name}", str(parameter), "must only have parameters that can be passed by name"
+            )
         annotation, default = parameter.annotation, parameter.default
         if annotation is parameter.empty:
             kind = type(default)
@@ -466,7 +468,7 @@ class _BlockArguments(BaseModel):
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
     if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # providers accept only such names
         raise ConfigurationError(
-            location, "tools", name, "must have names with at most 64 letters, digits, underscores and hyphens"
+            location, "tools", name, "must have names of at most 64 letters, digits, underscores and hyphens"
         )
     schema = inline_definitions(arguments.model_json_schema())
     schema.pop("title", None)

@@ -463,7 +463,7 @@ def _check_choices(choices: Sequence[str], *, location: str, alone: bool) -> Non
     several = isinstance(choices, Sequence) and not isinstance(choices, str)
     if not several or not all(isinstance(choice, str) and choice.strip() == choice != "" for choice in choices):
         raise ConfigurationError(
-            location, "choices", choices, 'must be short answers without white space, such as ["A", "B"]'
+            location, "choices", choices, 'must be short answers without whitespace, such as ["A", "B"]'
         )
     if len({choice.casefold() for choice in choices}) < len(choices):
         raise ConfigurationError(location, "choices", list(choices), "must be unique (case-insensitive)")
@@ -485,7 +485,9 @@ def as_visibility(
         or not audiences.issuperset(value)
         or not all(v in (True, False) for v in value.values())
     ):
-        raise ConfigurationError(location, field, value, "must be a Visibility, or a dict with `client` and `history`")
+        raise ConfigurationError(
+            location, field, value, "must be a Visibility, or a dict with the keys `client` and `history`"
+        )
     return Visibility(client=value.get("client", default.client), history=value.get("history", default.history))
 
 

@@ -92,7 +92,7 @@ class Agreement:
         if self.agree is not None:
             invocation(self.agree, location="Agreement", field="agree")
             if self.model is not None:
-                raise ConfigurationError("Agreement", "model", None, "cannot be set when a function decides")
+                raise ConfigurationError("Agreement", "model", None, "cannot be set if `agree` is a function")
 
 
 class AgreementCheck(Block[AnswerPair, bool]):

@@ -235,7 +235,9 @@ def _check_rules(until: object, names: Sequence[str], location: str) -> Mapping[
         return dict.fromkeys(names, _check_rule(until, location, "until"))
     for key in until:
         if key not in names[:-1]:
-            raise ConfigurationError(location, "until", key, "must name a step before the last", choices=names[:-1])
+            raise ConfigurationError(
+                location, "until", key, "must be the name of a step before the last one", choices=names[:-1]
+            )
     return {key: _check_rule(rule, location, f"until.{key}") for key, rule in until.items()}
 
 

@@ -173,7 +173,7 @@ class Material:
         if seen is not None and not accepts_images(model):
             problem = f"include images, which {model.name} cannot read"
             raise ConfigurationError(
-                block, "sources", seen, problem, hint="Choose a model that reads images for this block"
+                block, "sources", seen, problem, hint="For this block, choose a model that can read images"
             )
 
     def parts(self, ctx: Context, model: Model) -> tuple[tuple[Passage, ...], ...]:

@@ -270,7 +270,7 @@ def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, 
         return
     kind = type(maker().initial())
     if not (isinstance(value, StateResource) and value.key == "transcript" and isinstance(value.initial(), kind)):
-        raise ConfigurationError(location, "transcript", value, f"must come from {maker.__name__}()")
+        raise ConfigurationError(location, "transcript", value, f"must be created by {maker.__name__}()")
 
 
 def check_failure_policy(policy: object, *, location: str) -> None:
@@ -428,7 +428,7 @@ def make_default(
     if isinstance(value, UnboundRole):
         if value.maker not in makers:
             raise ConfigurationError(
-                location, field, value, f"must come from {' or '.join(f'{role.name}()' for role in makers)}"
+                location, field, value, f"must be created by {' or '.join(f'{role.name}()' for role in makers)}"
             )
         maker = value.maker
     merged = merge_options(options, role_options(value))

@@ -151,12 +151,12 @@ def check_makers(
     excluded = {maker_of(vendor): vendor for vendor in not_vendor}
     for name, model in models.items():
         if (maker := maker_of(model)) in excluded:
-            finding = f"{name} uses {model}, a model by {maker}, which `not_vendor` excludes"
+            finding = f"{name} uses {model}, a model from {maker}, which `not_vendor` excludes"
             sentence = f"{location}: {finding}. Choose another model for {name}."
             raise ConfigurationError(location, "not_vendor", excluded[maker], message=sentence)
     makers = dict.fromkeys(map(maker_of, models.values()))
     if min_vendors is not None and len(makers) < min_vendors:
-        finding = f"all {seats} use models by {', '.join(makers) or 'nobody'}"
+        finding = f"all {seats} use models from {', '.join(makers) or 'nobody'}"
         advice = "Set the API key of another provider, or choose models from other vendors."
         sentence = f"{location}: too few vendors: `min_vendors` is {min_vendors}, but {finding}. {advice}"
         raise ConfigurationError(location, "min_vendors", min_vendors, message=sentence)

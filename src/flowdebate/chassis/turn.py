@@ -592,7 +592,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
     """Record a truncated or empty contribution from `agent_name`."""
     error: FlowDebateError = OutputError(ctx.block, "an argument", [("text", "is empty")])
     if flag == "cut_off":
-        error = OutputTruncated("the answer was cut off before its end: raise max_tokens")
+        error = OutputTruncated("the answer was cut off: raise max_tokens")
     record_failure(error, ctx, block=ctx.block, role="debater", name=agent_name, stance=stance, instead=flag)
 
 

@@ -256,7 +256,7 @@ class Rejudging:
         for run in runs:
             debate = argued(run)
             if debate is None or len(debate.sides) < 2:  # noqa: PLR2004 - there is nothing to choose from one
-                left_out["has no transcript of a debate of two sides"] += 1
+                left_out["has no transcript of a debate between two sides"] += 1
                 continue
             judge = reuse_judge_options(judging_of(run), **self._changes)
             options = [judge.form, str(judge.plan), judge.labels, judge.rule, judge.min_log_odds]

@@ -393,6 +393,7 @@ def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
     if len(set(headers_of(rows[0].columns))) != len(headers_of(rows[0].columns)):
         raise BadFile(
             path,
-            "cannot be written as CSV, because question columns have the names of result columns: use a .jsonl file",
+            "cannot be written as CSV, because some question columns have the same names as result columns: "
+            "use a .jsonl file",
         )
     return CsvOut(Path(path), batch_id, rows[0].columns)

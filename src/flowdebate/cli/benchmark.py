@@ -41,7 +41,7 @@ def benchmark_reviews(
             raise misuse(
                 f"--{name}",
                 options[name],
-                f"--benchmark cannot be combined with --{name}: the benchmark has its own changes.",
+                f"--benchmark cannot be combined with --{name}: the benchmark supplies its own changes.",
             )
     cases = read_review_cases(options.get(info.subject) or CHANGES)
     rows = [Row(question=str(page.question_about_sources), columns={"sources": case.sources}) for case in cases]

@@ -124,7 +124,7 @@ async def begin_named(
             return await service.resume(run_id, plan=plan)
         except RunConflict:
             if not is_told:
-                print_message(f"Run {run_id} is executed by another process; waiting for it …")
+                print_message(f"Run {run_id} is being executed by another process; waiting for it …")
             is_told = True
             await asyncio.sleep(POLL)
             state = await service.wait(run_id)
@@ -340,7 +340,7 @@ def finish(  # noqa: C901 - one thing to write after the other
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
 """Options for resuming a run that reached a limit; limits on calls and tokens count from the start of the run."""
 _WHY = {
-    "left_behind": "The process of the run is gone. ",
+    "left_behind": "The run's process is gone. ",
     "rejected": "No worker can execute the run in its current state. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }

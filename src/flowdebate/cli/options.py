@@ -183,7 +183,7 @@ def check_named(option: str, name: str | None, *, resume: bool) -> None:
     """Raise ConfigurationError for an invalid ID, or for --resume without an ID."""
     check_option(Text, option, name, location=COMMAND)
     if resume and name is None:
-        raise misuse("--resume", resume, f"--resume requires {option} ID, the run to continue.")
+        raise misuse("--resume", resume, f"--resume requires {option} ID, to say which run to continue.")
 
 
 # Commands

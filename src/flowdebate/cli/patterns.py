@@ -114,7 +114,7 @@ def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         if key not in options.names():
             option = f"--{key.replace('_', '-')}"
-            raise misuse(option, value, f"{info.verb} has no option {option}.")
+            raise misuse(option, value, f"{info.verb} has no {option} option.")
     return values
 
 
@@ -296,7 +296,7 @@ def _store_needed() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise StoreError(error.store, f"{error.problem}; --no-store does not store the run") from error
+        raise StoreError(error.store, f"{error.problem}; to run without a store, add --no-store") from error
 
 
 # Proposed sides

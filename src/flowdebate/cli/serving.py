@@ -179,7 +179,7 @@ def serve(  # noqa: PLR0913 - the options of the command
 
     def started(application: FastAPI, base: str, _: Server) -> None:
         url = f"{base}?{urlencode({'token': token})}"
-        print_message(f"Serving {url}" if token_file is None else f"Serving {base} with the token of {token_file}")
+        print_message(f"Serving {url}" if token_file is None else f"Serving {base} with the token from {token_file}")
         if address not in _LOOPBACK:
             names = ", ".join(allow_host or ()) or "only this machine's; to allow another one, add --allow-host NAME"
             what = "read all runs" if read_only else "read all runs and start new ones"
@@ -272,13 +272,13 @@ def mcp(  # noqa: PLR0913 - the options of the command
     )
     for option, what, value in http_only:
         if value is not None and not http:
-            raise misuse(option, value, f"{option} sets the {what} of --http: add --http.")
+            raise misuse(option, value, f"{option} requires --http, whose {what} it sets.")
     _check_token(token_file, new=new_token)
     _check_port(port)
     _check_app(app, {**values, "allow_model": allow_model})
     token, header = "", ""
     if token_file is not None:
-        token, header = read_token(token_file), f"the token of {token_file}"
+        token, header = read_token(token_file), f"the token from {token_file}"
     elif http:  # stdio needs no token
         token = load_token(new=new_token)
         header = f"the header Authorization: Bearer {token}"

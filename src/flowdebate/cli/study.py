@@ -260,7 +260,7 @@ def study(  # noqa: PLR0913 - the options of the command
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action
     if path is None or (doing == "ask" and file is not None):
-        raise misuse("STUDY", file, "Give one file: flowdebate eval study STUDY.toml, or register or report before it.")
+        raise misuse("STUDY", file, "Give one study file: flowdebate eval study [register|report] STUDY.toml")
     from flowdebate.evaluation import AnswersFile, ask_study, study_report
     from flowdebate.evaluation import frame as frame_of
     from flowdebate.evaluation.documents import lay_out_study
@@ -273,7 +273,7 @@ def study(  # noqa: PLR0913 - the options of the command
     answers_path = Path(answers or base.with_suffix(".answers.jsonl"))
     fixed = Path(registration or base.with_suffix(".registration.json"))
     if doing == "register":
-        opt.check(not fixed.exists(), "--registration", "exists already and cannot be replaced", str(fixed))
+        opt.check(not fixed.exists(), "--registration", "already exists and cannot be replaced", str(fixed))
         _show_registration(study_read.register(fixed, model=plan.models), fixed, as_json=as_json)
         return
     registration_read = Registration.read(fixed) if fixed.exists() else None
@@ -409,8 +409,10 @@ def _in_files(path: str, questions: str) -> Iterator[None]:
     try:
         yield
     except RunChanged as error:
-        changed = f"`{error.run_id}` was started with another {' and another '.join(error.differences)}"
-        raise BadFile(path, f"{changed}: restore it, or start a new study with a different `name` or `seed`") from None
+        changed = f"`{error.run_id}` was started with a different {' and a different '.join(error.differences)}"
+        raise BadFile(
+            path, f"{changed}: restore the original, or start a new study with a different `name` or `seed`"
+        ) from None
     except ConfigurationError as error:
         field, _, row = error.field.rpartition(" of row ")
         if row.isdecimal() and field:

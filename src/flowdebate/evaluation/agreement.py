@@ -23,7 +23,7 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
     """
     if len(ones) != len(other_labels):
         raise ConfigurationError(
-            "cohen_kappa()", "others", len(other_labels), f"must have as many entries as `ones`, {len(ones)}"
+            "cohen_kappa()", "others", len(other_labels), f"must have as many entries as `ones` ({len(ones)})"
         )
     n = len(ones)
     one, other = Counter(ones), Counter(other_labels)
@@ -116,7 +116,7 @@ def corrected_rate(
     rest = [judgement for judgement, label in zip(judged, human, strict=True) if label is None]
     if min(len(differing), len(rest)) < 2:  # noqa: PLR2004 - a variance takes two
         raise ConfigurationError(
-            location, "human", len(differing), "must label at least two items and leave at least two unlabelled"
+            location, "human", len(differing), "must label at least two items and leave at least two unlabeled"
         )
     value = fmean(rest) + fmean(differing)
     half = two_sided_z(1 - confidence) * sqrt(variance(rest) / len(rest) + variance(differing) / len(differing))

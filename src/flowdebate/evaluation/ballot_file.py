@@ -189,7 +189,10 @@ def parse_ballots(path: str, rows: Iterator[tuple[int, dict[str, Any]]]) -> list
             raise BadFile(path, f"line {number}: {problem_of(error)}") from None
         if ballot.truth is not None and truths.setdefault(ballot.item, ballot.truth) != ballot.truth:
             truth, before = typed(ballot.truth), typed(truths[ballot.item])
-            raise BadFile(path, f"line {number}: `truth` of item {typed(ballot.item)} is {truth}, but {before} above")
+            raise BadFile(
+                path,
+                f"line {number}: `truth` of item {typed(ballot.item)} is {truth} here, but {before} on an earlier line",
+            )
         ballots.append(ballot)
     if not ballots:
         raise BadFile(path, "has no ballots")

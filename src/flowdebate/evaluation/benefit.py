@@ -155,7 +155,7 @@ def benefit_report(
     names = _comparable_baselines(counted)
     if not names:
         raise ConfigurationError(
-            _WHERE, "items", len(labeled), "must include an item with both a truth and a baseline answer"
+            _WHERE, "items", len(labeled), "must include an item with both a known truth and a baseline answer"
         )
     comparisons = _compare(names, counted, confidence=confidence, min_gain=min_gain)
     if_wrong = _compare(names, counted, confidence=confidence, min_gain=min_gain, undecided="wrong")

@@ -178,9 +178,9 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     """
     block = create_comparison(judges=check_judges(judges), criteria=criteria, orders=orders)
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Sequence) or not rows:
-        raise ConfigurationError(_WHERE, "rows", rows, "must be a sequence of at least one row")
+        raise ConfigurationError(_WHERE, "rows", rows, "must be a non-empty sequence of rows")
     if unknown := [side for side in sides or () if not any(isinstance(row, Mapping) and side in row for row in rows)]:
-        raise ConfigurationError(_WHERE, "sides", unknown, "must be names of texts that occur in the rows")
+        raise ConfigurationError(_WHERE, "sides", unknown, "must be names of texts in the rows")
     values = [_read_row(index, row, sides, truth) for index, row in enumerate(rows)]
     for index, value in enumerate(values):
         check_orders(orders, len(value.transcript), location=f"{_WHERE}, row {index}")
@@ -206,7 +206,7 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
 def _read_row(index: int, row: object, sides: Sequence[str] | None, truth: str | None) -> ComparedTexts:
     location = f"{_WHERE}, row {index}"
     if not isinstance(row, Mapping):
-        raise ConfigurationError(location, "row", row, "must be a mapping with a question and texts")
+        raise ConfigurationError(location, "row", row, "must be a mapping with a `question` and the texts")
     names = [name for name in row if name not in ("question", "reference", "id", truth)] if sides is None else sides
     texts = {name: row[name] for name in names if row.get(name) is not None}
     if truth is not None and (truth not in row or _read_truth(row, truth) not in (None, *texts)):

@@ -216,7 +216,7 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
                 location,
                 f"items[{index}].truth",
                 item.truth,
-                f"must be one of the item's sides, of which there must be at least two: {join_choices(item.shares)}",
+                f"must be one of the item's sides ({join_choices(item.shares)}), and an item needs at least two sides",
             )
 
 

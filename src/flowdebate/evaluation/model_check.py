@@ -139,18 +139,18 @@ def _names(*fields: str) -> Callable[[dict[str, Any]], bool]:
     return lambda body: not body.keys().isdisjoint(fields)
 
 
-_NO_TOOLS = "Give no tools= to those who have this model."
-_NO_LETTERS = "Leave --answer-form letter out: without log-probabilities, a judge by letter answers in another form."
-_NO_LOGPROBS = "the server gives no log-probabilities"
+_NO_TOOLS = "Do not pass tools= to agents that use this model."
+_NO_LETTERS = "Do not use --answer-form letter: without log-probabilities, the judge uses another answer form."
+_NO_LOGPROBS = "the server returns no log-probabilities"
 _PARTS = (
     _Part("streaming", "stream", lambda body: bool(body.get("stream"))),
     _Part("stream options", "stream_options", _names("stream_options")),
-    _Part("temperature", "temperature", _names("temperature"), "Set no temperature in ModelSettings."),
+    _Part("temperature", "temperature", _names("temperature"), "Do not set temperature in ModelSettings."),
     _Part(
         "token limit",
         "max_tokens",
         _names("max_tokens", "max_completion_tokens"),
-        "Set no max_tokens in ModelSettings.",
+        "Do not set max_tokens in ModelSettings.",
     ),
     _Part("system message", "system message", lambda body: "system" in body or "system" in _roles(body)),
     _Part("neighbors of one role", "neighbors of one role", lambda body: _has_neighbours(_roles(body))),
@@ -158,7 +158,7 @@ _PARTS = (
         "effort",
         "effort",
         _names("reasoning_effort", "reasoning", "output_config", "thinking"),
-        "Leave --effort out, and effort in ModelSettings.",
+        "Do not set --effort, or effort in ModelSettings.",
     ),
     _Part("tools", "tools", lambda body: "tools" in body and _leaves_choice(body), _NO_TOOLS),
     _Part("log-probabilities", "logprobs", _names("logprobs"), _NO_LETTERS),

@@ -122,21 +122,21 @@ async def cast_vote(
         raise ConfigurationError(_WHERE, "winner", winner, problem)
     if order is not None and sorted(order) != sorted(sides):
         raise ConfigurationError(
-            _WHERE, "order", list(order), f"must contain each side once: {join_choices(sides, word='and')}"
+            _WHERE, "order", list(order), f"must contain each side exactly once: {join_choices(sides, word='and')}"
         )
     begun = run.header.created_at
     vote = Vote(winner=winner, why=why, order=None if order is None else list(order), at=time.time(), begun_at=begun)
     key, body = f"{_PREFIX}{reader}", vote.model_dump_json(by_alias=True)
     collection = documents_of(run_id)
     if len(await store.documents(collection)) >= _MAX_VOTES:
-        raise NotAwaited(store.name, run_id, f"has {_MAX_VOTES:,} votes, the maximum for a run")
+        raise NotAwaited(store.name, run_id, f"already has {_MAX_VOTES:,} votes, the maximum per run")
     # fails if the document exists, so only one of two simultaneous votes counts
     if await store.put(collection, key, body):
         return
     # A document exists. It may be replaced if it is a vote on an earlier run with this ID, or its tombstone.
     before = (await store.documents(collection)).get(key, GONE)
     if reader in await votes_in(store, run) or not await store.put(collection, key, body, expected=before):
-        raise NotAwaited(store.name, run_id, "already has a vote by this reader")
+        raise NotAwaited(store.name, run_id, "already has a vote from this reader")
 
 
 Shown: TypeAlias = Literal["run", "vote"]
@@ -186,7 +186,9 @@ async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float)
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so it does not accept votes")
     if len(await shares_of(store, run)) >= _MAX_SHARES:
-        raise NotAwaited(store.name, run_id, f"has {_MAX_SHARES} public links, the maximum for a run: revoke one first")
+        raise NotAwaited(
+            store.name, run_id, f"already has {_MAX_SHARES} public links, the maximum per run: revoke one first"
+        )
     expires_at = time.time() + seconds
     share = Share(id=f"link-{secrets.token_hex(8)}", shows=shows, expires_at=expires_at, begun_at=run.header.created_at)
     await store.put(shares_in(run_id), share.id, share.model_dump_json(by_alias=True))

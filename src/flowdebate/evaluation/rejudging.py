@@ -72,9 +72,9 @@ def create_rejudge(
     check_count(NAME, repeat=repeat)
     if how.curtail or how.on_flip == "human":
         field = "curtail" if how.curtail else "on_flip"
-        raise ConfigurationError(NAME, field, None, "cannot be set: an audit uses all ballots of a model")
+        raise ConfigurationError(NAME, field, None, "cannot be set: an audit uses all of a model's ballots")
     if repeat > 1 and seed is None:
-        raise ConfigurationError(NAME, "seed", seed, "is required when views are repeated")
+        raise ConfigurationError(NAME, "seed", seed, "is required if `repeat` is greater than 1")
     transcript = create_debate_transcript()
 
     @handler(name=f"{NAME}-transcript", resources={"transcript": transcript})

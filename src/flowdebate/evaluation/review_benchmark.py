@@ -196,7 +196,7 @@ def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
     try:
         content = Path(path).read_text("utf-8")
     except UnicodeDecodeError:
-        raise BadFile(str(path), "is not UTF-8") from None
+        raise BadFile(str(path), "is not valid UTF-8") from None
     except OSError as error:
         raise BadFile(str(path), f"cannot be read: {error.strerror}") from None
     cases: list[ReviewCase] = []
@@ -208,7 +208,7 @@ def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
         except ValidationError as error:
             raise BadFile(str(path), f"line {number}: {listed(problems_of(error)[:1])}") from None
         if len(re.findall(r"^\+\+\+ b/(.+)$", case.diff, re.MULTILINE)) != 1:
-            raise BadFile(str(path), f"line {number}: `diff` must change one file")
+            raise BadFile(str(path), f"line {number}: `diff` must change exactly one file")
         unknown = [fault.kind for fault in case.faults if fault.kind not in FAULT_KINDS]
         if unknown:
             raise BadFile(str(path), f"line {number}: {unknown_choice('`faults.kind`', unknown[0], FAULT_KINDS)}")

@@ -65,7 +65,7 @@ def newcombe(
     """
     if len(ones) != len(other_values):
         raise ConfigurationError(
-            "newcombe()", "others", len(other_values), f"must have as many entries as `ones`, {len(ones)}"
+            "newcombe()", "others", len(other_values), f"must have as many entries as `ones` ({len(ones)})"
         )
     check_count("newcombe()", ones=len(ones))
     n = len(ones) if size is None else size

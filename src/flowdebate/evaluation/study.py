@@ -169,7 +169,7 @@ class Study:
                     location,
                     "designs",
                     name,
-                    f"must have names that consist of letters, digits, _ and -, and differ from {', '.join(_OWN)}",
+                    f"must have names made of letters, digits, _ and -, other than {', '.join(_OWN)}",
                 )
         methods = [
             method
@@ -198,7 +198,7 @@ class Study:
             MethodPair._fields
         ):
             raise ConfigurationError(
-                self.location, name, pair, f"must be two different methods out of {join_choices(self.methods)}"
+                self.location, name, pair, f"must be two different methods from {join_choices(self.methods)}"
             )
         return MethodPair(*pair)
 
@@ -362,7 +362,7 @@ class Study:
                 self.location,
                 f"truth of row {index}",
                 truth,
-                f"must be {join_choices(choices)}, or an index into these",
+                f"must be {join_choices(choices)}, or the index of one of these",
             )
         item = digest([question, choices])[:12] if self.id is None else str(self._filled(index, row, "id"))
         if self.control is not None:
@@ -387,7 +387,7 @@ class Study:
         text = self._column(index, row, name)
         if text is None or not str(text).strip() or (not isinstance(text, str) and str(text) in _NOTHING):
             raise ConfigurationError(
-                self.location, f"{name} of row {index}", text, "must be text or a number, and not blank"
+                self.location, f"{name} of row {index}", text, "must be non-blank text or a number"
             )
         return text
 
@@ -440,7 +440,7 @@ def _list_rows(rows: object, location: str) -> list[Any]:
     # Data frames are rejected, because iterating over them yields their columns.
     listed: list[Any] = list(rows) if hasattr(rows, "__iter__") and not hasattr(rows, "columns") else []
     if not listed:
-        problem = "must be a list of at least one row; for a data frame, pass frame.to_dict('records')"
+        problem = "must be a non-empty list of rows; for a data frame, pass frame.to_dict('records')"
         raise ConfigurationError(location, "rows", type(rows).__name__, problem)
     return listed
 

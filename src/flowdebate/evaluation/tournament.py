@@ -141,9 +141,7 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 
 def _check(systems: Mapping[str, Any], rows: Sequence[Any], positions: Callable[[Any], Any]) -> None:
     if len(systems) < 2:  # noqa: PLR2004 - a game takes two
-        raise ConfigurationError(
-            _WHERE, "systems", list(systems), "must be a mapping with at least two systems, keyed by name"
-        )
+        raise ConfigurationError(_WHERE, "systems", list(systems), "must map names to at least two systems")
     if not rows:
         raise ConfigurationError(_WHERE, "rows", None, "must not be empty")
     for number, row in enumerate(rows):

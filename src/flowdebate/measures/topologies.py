@@ -162,9 +162,9 @@ def _check(
         problem = f"must be {join_choices(topologies)}, or a sync function of (names, round, random)"
         raise ConfigurationError(_WHERE, "topology", topology, problem)
     if isinstance(names, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise ConfigurationError(_WHERE, "names", names, "must be strings without duplicates")
+        raise ConfigurationError(_WHERE, "names", names, "must be distinct strings")
     if topology == "star" and hub is not None and hub not in names:
-        raise ConfigurationError(_WHERE, "hub", hub, f"must be one of the agents, {join_choices(names)}")
+        raise ConfigurationError(_WHERE, "hub", hub, f"must be one of the agents: {join_choices(names)}")
     check_share(_WHERE, sparsity=sparsity)
     for field, value in some.items():
         if value is not None and (isinstance(value, str) or not set(value) <= set(names)):

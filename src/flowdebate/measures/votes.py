@@ -221,7 +221,7 @@ def tally(
     tied = first if len(first) > 1 else []
     if tied and tie_break is not None and tie_break not in tied:
         raise ConfigurationError(
-            _WHERE, "tie_break", tie_break, f"must be one of the tied choices, {join_choices(tied)}"
+            _WHERE, "tie_break", tie_break, f"must be one of the tied choices: {join_choices(tied)}"
         )
     met = len(valid) >= needed
     leader = tie_break if tied else next(iter(first), None)
@@ -300,7 +300,11 @@ def _check_tally(
     for voter, times in Counter(ballot.voter for ballot in ballots).items():
         if voter not in eligible:
             raise ConfigurationError(
-                _WHERE, "ballots", voter, f"must come from eligible voters: {join_choices(eligible)}", choices=eligible
+                _WHERE,
+                "ballots",
+                voter,
+                f"must all be cast by eligible voters: {join_choices(eligible)}",
+                choices=eligible,
             )
         if times > 1:
             raise ConfigurationError(

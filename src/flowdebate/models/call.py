@@ -543,7 +543,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
         return _read_strictly(data, request.output)
     except SchemaViolation as violation:
         if response.finish == "length":
-            raise OutputTruncated("the answer was cut off before its end: raise max_tokens") from violation
+            raise OutputTruncated("the answer was cut off: raise max_tokens") from violation
         reading = repair_answer(data, request.output, violation)
     # not a repair in "md_json" mode, which requests a code block
     repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))

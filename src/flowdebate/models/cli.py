@@ -198,7 +198,7 @@ class CliModel:
         cause = (reply.error if reply is not None else "") or errors.strip() or output.strip()
         cause = one_line(without_keys(clean_text(_STYLES.sub("", cause)))[-_MAX_CAUSE_LENGTH:]) or "it gave no reason"
         if reply is None and not code:
-            raise MalformedResponse(f"{self._name}: its output could not be parsed: {cause}")
+            raise MalformedResponse(f"the output of {self._name} could not be parsed: {cause}")
         raise self._failure(code, cause, status=None if reply is None else reply.status)
 
     def _failure(self, code: int, cause: str, *, status: int | None) -> ModelError:

@@ -95,7 +95,7 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
     if ending == "filtered":
         raise ContentFiltered(f"the provider's content filter stopped the answer{_named(reason)}")
     if ending == "failed":
-        raise ProviderFailed(f"the endpoint failed during its answer{_named(reason)}")
+        raise ProviderFailed(f"the endpoint failed while answering{_named(reason)}")
     if ending == "length" or (spent and ending in ("missing", "unknown")):
         return Finish("length", ())
     return Finish("tool_calls" if calls else "stop", ("unknown_finish",) if ending == "unknown" else ())

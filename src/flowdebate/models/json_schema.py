@@ -25,7 +25,7 @@ _STEPS_A_KEYWORD = 10
 _STATES_A_STEP = 100
 """Number of pattern states the engine processes during one step."""
 
-LINEAR = "must be a pattern without look-around and back-references, and with few repetitions, to match in linear time"
+LINEAR = "must be a pattern with few repetitions and without lookaround or backreferences, to match in linear time"
 
 
 class _StepLimitReached(Exception):

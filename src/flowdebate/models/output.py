@@ -174,7 +174,9 @@ def _model_of_json_schema(json_schema: Mapping[str, Any], location: str, field: 
     validator = validator_of(json_schema, location=location, field=field)
     schema = validator.schema
     if schema.get("type", "object") != "object":
-        raise ConfigurationError(location, field, schema, 'must be a JSON Schema with "type": "object" at the top')
+        raise ConfigurationError(
+            location, field, schema, 'must be a JSON Schema with "type": "object" at the top level'
+        )
 
     def check(value: object) -> object:
         problems = [

@@ -608,7 +608,7 @@ def _read_cassette(path: str) -> tuple[Header, list[Call]]:
             hint = "; the last line may have been cut off" if number == len(lines) + 1 else ""
             raise _bad_line(path, number, str(error), hint) from None
         if (call.sha256, call.occurrence) in seen:
-            raise _bad_line(path, number, "the same call is already on an earlier line")
+            raise _bad_line(path, number, "duplicates a call on an earlier line")
         seen.add((call.sha256, call.occurrence))
         calls.append(call)
     return header, calls

@@ -72,7 +72,7 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
         raise ConfigurationError("run", "model", None, problem)
     if isinstance(override_model, Mapping):
         raise ConfigurationError(
-            "run", "override_model", override_model, "must be a single model, which replaces every model"
+            "run", "override_model", override_model, "must be a single model, because it replaces every other model"
         )
     check_model(override_model, location="run", field="override_model")
     return Override(override_model)
@@ -405,7 +405,7 @@ def _named(spec: str, field: str, location: str = "model") -> Model:
     provider_name, slash, name = spec.partition("/")
     provider = PROVIDERS.get(provider_name)
     if spec == EACH:
-        problem = "cannot be each: only a pattern has roles to assign models to"
+        problem = 'cannot be "each": only a pattern has roles to assign models to'
         raise ConfigurationError(location, field, None, problem, hint='Write debate(model="each"), or --model each')
     if not slash or not name.strip() or provider is None:
         raise ConfigurationError(location, field, spec, _ALLOWED, hint=_hint(spec))
@@ -561,12 +561,12 @@ def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
 
 
 _AZURE = (
-    "Azure answers as OpenAI does: set OPENAI_BASE_URL=https://RESOURCE.openai.azure.com/openai/v1, and "
-    "OPENAI_API_KEY to the key of the resource; the name is that of the deployment."
+    "Azure's API works like OpenAI's: set OPENAI_BASE_URL=https://RESOURCE.openai.azure.com/openai/v1, and "
+    "OPENAI_API_KEY to the resource's key; the model name is the deployment's name."
 )
 _BEDROCK = (
-    "Bedrock answers as OpenAI does: set OPENAI_BASE_URL=https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and "
-    "OPENAI_API_KEY to a Bedrock API key; the name is the id of the model."
+    "Bedrock's API works like OpenAI's: set OPENAI_BASE_URL=https://bedrock-runtime.REGION.amazonaws.com/openai/v1, "
+    "and OPENAI_API_KEY to a Bedrock API key; the model name is the model's ID."
 )
 _CLOUDS = {
     **dict.fromkeys(("azure", "azure-openai", "azure_openai", "azure_ai"), _AZURE),

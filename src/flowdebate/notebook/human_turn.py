@@ -51,7 +51,7 @@ class HumanTurn:
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            hint = "Make it in a cell, or in async code"
+            hint = "Create it in a cell or in async code"
             raise ConfigurationError(_WHERE, "event loop", None, "must be running", hint=hint) from None
         self._block = block
         self._handle = run if isinstance(run, RunHandle) else None
@@ -85,7 +85,7 @@ class HumanTurn:
         Several requests are shown one after another. Raises ConfigurationError if the turn belongs to a durable run.
         """
         if self._store is not None:
-            hint = "Make one without a run: HumanTurn()"
+            hint = "Create it without a run: HumanTurn()"
             raise ConfigurationError(f"{_WHERE}.ask", "run", None, "cannot be set", hint=hint)
         async with self._one_by_one:
             self._loop = asyncio.get_running_loop()
@@ -200,14 +200,16 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
         return None
     if isinstance(run, RunView):
         if run.store is None:
-            hint = "Give the run a store, or the human an `ask`: turn = HumanTurn(); human(name=…, ask=turn.ask)"
+            hint = (
+                "Pass a store to the run, or an `ask` function to the human: turn = HumanTurn(); human(…, ask=turn.ask)"
+            )
             raise ConfigurationError(_WHERE, "run", run, "must be a run with a store", hint=hint)
         return run.store
     if not isinstance(run, str):
         raise ConfigurationError(_WHERE, "run", run, "must be a handle, a result or a run ID")
     store = open_store(choice, location=_WHERE)
     if store is None:
-        raise ConfigurationError(_WHERE, "store", choice, "must be the store of the run")
+        raise ConfigurationError(_WHERE, "store", choice, "must be the run's store")
     return store
 
 

@@ -382,8 +382,8 @@ class TaskCollection(Protectable):
         """Return the task if the worker `by` holds its claim; None skips the check."""
         task = self.get(task_id)
         if by is not None and by != task.claimed_by:
-            holder = "" if task.claimed_by is None else f", {task.claimed_by!r} does"
-            _refuse(task, action, f"{by!r} does not hold it{holder}")
+            holder = "" if task.claimed_by is None else f", {task.claimed_by!r} has"
+            _refuse(task, action, f"{by!r} has not claimed it{holder}")
         return task
 
     def _change(
@@ -495,7 +495,7 @@ class TaskCollectionView:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
         """Return the collection's method; if called for a pattern's task, it raises ReadOnly."""
         if name not in _FOR_BLOCKS:
-            message = f"a task collection has no {name!r} for blocks"
+            message = f"a task collection does not let blocks use {name!r}"
             raise AttributeError(message)
         method = getattr(self._tasks, name)
         if name not in _ACTIONS:
@@ -505,7 +505,7 @@ class TaskCollectionView:
             task_id = arguments[0] if arguments else options.get("task_id")
             if task_id in self._tasks.reserved:
                 what = f"task {task_id!r} of {self._tasks.collection_id!r}"
-                raise ReadOnly(what, "the task of a turn ends together with the turn", block=self._block)
+                raise ReadOnly(what, "a turn's task ends when the turn does", block=self._block)
             changed: Task | None = method(*arguments, **options)
             return changed
 

@@ -172,8 +172,8 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> str | tuple[Any, ...]:
         if not pickles(vars(self)):
             raise TypeError(
-                "this BatchResult cannot be copied or pickled, because its runs contain objects that cannot be: use "
-                "its to_rows(), or run the batch with a store"
+                "this BatchResult cannot be copied or pickled, because its runs contain objects that cannot be "
+                "pickled: use its to_rows(), or run the batch with a store"
             )
         return super().__reduce_ex__(protocol)
 

@@ -186,7 +186,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
         return ModelResolver(environment=names)
     is_names = isinstance(names, Mapping) and all(isinstance(name, str) for name in names.values())
     if names is not None and not is_names:
-        raise _unusable(store, header, "model", names, "must be a model name, or map intents to model names")
+        raise _unusable(store, header, "model", names, "must be a model name, or a mapping of intents to model names")
     if isinstance(names, Mapping) and _OVERRIDE in names:
         return ModelResolver(Override(names[_OVERRIDE]))
     return ModelResolver(names[_ALL] if isinstance(names, Mapping) and _ALL in names else names)
@@ -209,7 +209,9 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
         return Limits(**limits)
     except (TypeError, ConfigurationError):
         names = ", ".join(item.name for item in fields(Limits) if item.name != "prices")
-        raise _unusable(store, header, "limits", limits, f"must map any of {names} to positive numbers") from None
+        raise _unusable(
+            store, header, "limits", limits, f"must map one or more of {names} to positive numbers"
+        ) from None
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, problem: str) -> StoreError:

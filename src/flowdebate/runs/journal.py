@@ -177,7 +177,7 @@ class Journal:
         # Another process may have extended the complete run, so the rows read here are out of date.
         if taken_run.steps != len(self._done):
             await self.store.finish(self.run_id, taken_run.status, taken_run.outcome)
-            raise RunConflict(self.store.name, self.run_id, "has meanwhile been resumed by another process")
+            raise RunConflict(self.store.name, self.run_id, "has since been resumed by another process")
         self.owned = True
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:

@@ -87,7 +87,9 @@ class Front:
     def check_writable(self) -> None:
         """Reject the request with 403 on a read-only server."""
         if self.read_only:
-            raise HTTPException(HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, but starts none.")
+            raise HTTPException(
+                HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, but cannot start or change them."
+            )
 
     def check_options(self, options: PlanOptions) -> None:
         """Raise ConfigurationError for options that would make this server read a file or open a connection."""
@@ -95,7 +97,7 @@ class Front:
             folders = self.sources if name == "sources" else ()
             if refused := outside_of(folders, paths) if folders else paths:
                 got = refused[0] if name == "sources" else None  # other values may be secrets
-                allowed = f"name files outside {' and '.join(map(str, folders))}" if folders else "name files"
+                allowed = f"refer to files outside {' and '.join(map(str, folders))}" if folders else "refer to files"
                 problem = f"cannot {allowed} over HTTP; send the content itself"
                 raise ConfigurationError("options", name, got, problem)
         for name, addresses in options.reached("server").items():

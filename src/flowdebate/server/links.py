@@ -61,8 +61,9 @@ async def make_link(
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
     if body.shows is not None:
-        if (target := body.role or body.place) is not None:
-            raise ConfigurationError("POST /runs/{id}/links", "shows", None, f"cannot be set for a link for {target}")
+        for field, target in (("role", body.role), ("place", body.place)):
+            if target is not None:
+                raise ConfigurationError("POST /runs/{id}/links", "shows", None, f"cannot be combined with `{field}`")
         shared = created_link(await service.share(run_id, body.shows, seconds=body.seconds), run_id, front, request)
         return JSONData(shared.model_dump(by_alias=True), HTTPStatus.CREATED, {"location": shared.page})
     place = None if body.role is not None else await _find_request_path(run_id, body.place, front, service)
@@ -122,7 +123,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not accept votes.")
     if body.reader is None:
         raise ConfigurationError(
-            "POST /links/{code}/votes", "reader", None, "is required: it must be a random ID of the reader"
+            "POST /links/{code}/votes", "reader", None, "is required: a random ID that identifies the reader"
         )
     run_id = stored.header.run_id
     # otherwise, several simultaneous votes could all pass as the last one allowed
@@ -162,7 +163,7 @@ async def _find_request_path(run_id: str, place: str | None, front: Front, servi
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
-    location = f"is not waiting at {place}" if place else "is waiting in several places; name one"
+    location = f"is not waiting at {place}" if place else "is waiting in several places; specify one"
     raise NotAwaited(front.service.store.name, run_id, location if places else "is not waiting for an answer", places)
 
 

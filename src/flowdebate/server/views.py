@@ -156,7 +156,7 @@ async def source(run_id: str, name: str, service: ServiceOf) -> Response:
     listed = (candidate for request in (await service.run(run_id)).pending for candidate in request.sources)
     source_found = next((item for item in listed if item.name == name), None)
     if source_found is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "No open request of the run lists this source.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "None of the run's open requests lists this source.")
     if source_found.image is None:
         return Response(source_found.text.encode(errors="replace"), media_type="text/plain")
     header, _, encoded = source_found.image.partition(",")

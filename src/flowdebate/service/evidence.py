@@ -87,7 +87,7 @@ class Evidence:
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
             places = f"{', '.join(map(short_repr, other[:_NAMED]))}{more}"
             outcome = "differs" if same_version else "unknown"
-            why = "an earlier answer was changed, or it was written by another version of flowdebate"
+            why = "an earlier answer was changed, or the run was written by another version of flowdebate"
             problems = (f"The journal has different prompts than the run produces now, at {places}: {why}.",)
         question = (await self.document()).subject if outcome == "verified" else header.question
         return Finding(run_id=header.run_id, question=question, outcome=outcome, problems=problems, answers=answers)

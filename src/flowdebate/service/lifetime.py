@@ -36,7 +36,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
         used = getattr(error, "errno", None) == errno.EADDRINUSE
         hint = f"Port {port} is in use" if used else f"Port {port} of {host} cannot be used: {error}"
         raise ConfigurationError(
-            location, "port", port, f"must be free on {host}, or 0 for any port", hint=hint
+            location, "port", port, f"must be a free port on {host}, or 0 for any free port", hint=hint
         ) from None
     # Connections inherit this option; without it, the body of a response would wait 40 ms for the client to acknowledge
     # the headers.

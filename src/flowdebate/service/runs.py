@@ -259,7 +259,7 @@ async def last_resumable(store: Store) -> StoredRun:
                 break
     if newest:
         return await store.run(min(newest, key=lambda run: list_order(run.position)).header.run_id)
-    raise misuse("--last", True, f"No interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
+    raise misuse("--last", True, f"There is no interrupted run to resume in {store.name}.")  # noqa: FBT003 - what was given
 
 
 async def list_runs(

@@ -22,7 +22,7 @@ _CONTEXT = "--unified=10"
 """Option for ten lines of context around each change, because git's default of three is too little for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
-HOLDS_SECRETS = f"{SECRET}, and is never read"
+HOLDS_SECRETS = f"{SECRET}, so it is never read"
 TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
 """Reason for omitting a changed file."""
 _MAX_CONTROL_SHARE = 0.02
@@ -278,7 +278,7 @@ class _Git:
         return BadFile(
             self.name,
             "cannot be read: this clone is shallow and lacks the commits. Fetch them with `git fetch --unshallow`; in "
-            "GitHub Actions, give actions/checkout `fetch-depth: 0`",
+            "GitHub Actions, pass `fetch-depth: 0` to actions/checkout",
         )
 
     def list_new_files(self, temporary: Path) -> None:
@@ -355,9 +355,9 @@ class _Git:
         except FileNotFoundError:
             raise BadFile(self.name, "cannot be read: git is not installed") from None
         except subprocess.TimeoutExpired:
-            raise BadFile(self.name, f"cannot be read: git takes more than {_SECONDS} s") from None
+            raise BadFile(self.name, f"cannot be read: git took more than {_SECONDS} s") from None
         if process.returncode not in codes:
-            messages = process.stderr.decode(errors="replace").strip().splitlines() or ["git fails"]
+            messages = process.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
             if "not a git repository" in messages[0].lower():  # outside a repository, git compares files instead
                 messages = [f"{self._top.resolve()} is not in a git repository"]
             raise BadFile(self.name, f"cannot be read: {messages[0]}")

@@ -44,7 +44,7 @@ def make_source(name: str, text: str) -> Source:
     try:
         data = base64.b64decode(text[begins.end() :], validate=True)
     except ValueError:
-        raise BadFile(name, "is not a file: its base64 is invalid") from None
+        raise BadFile(name, "is not a valid data URL: its base64 cannot be decoded") from None
     return read_content(name, name, data)
 
 
@@ -97,7 +97,7 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
         elif path.is_dir() and not path.is_symlink():
             root = path.resolve()
             if FOLDERS.intersection(root.parts):
-                raise BadFile(entry, f"{SECRET}, and is never read")
+                raise BadFile(entry, f"{SECRET}, so it is never read")
             read = list(_walk(root, entry, name or root.name))
             if not any(source.left_out is None for source in read):
                 raise BadFile(entry, "is a folder without readable files")
@@ -133,10 +133,10 @@ class _Room:
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
-            fewer = "name fewer files, or commits with fewer changes"
+            fewer = "use fewer files, or commits with fewer changes"
             raise BadFile(path, f"has more than {MAX_TEXT_MEGABYTES} MB of text: {fewer}")
         if self._images < 0:
-            raise BadFile(path, f"has more than {MAX_IMAGES_MEGABYTES} MB of images: name fewer, or smaller ones")
+            raise BadFile(path, f"has more than {MAX_IMAGES_MEGABYTES} MB of images: use fewer or smaller ones")
 
 
 def check_size(sources: Sequence[Source], path: str) -> None:
@@ -200,7 +200,7 @@ def _read_file(path: Path, entry: str, name: str) -> Source:
             raise BadFile(entry, 'is not a file; to use the output of a program, pipe it in and pass "-"')
         # also check the target, because a link to a secret may have any name
         if is_secret(path) or is_secret(path.resolve()):
-            raise BadFile(entry, f"{SECRET}, and is never read")
+            raise BadFile(entry, f"{SECRET}, so it is never read")
         with path.open("rb") as file:
             data = file.read(MAX_FILE_MEGABYTES * MEGABYTE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -220,7 +220,7 @@ def read_content(name: str, path: str, data: bytes) -> Source:
 
 def _read_content(name: str, path: str, data: bytes) -> Source:
     if holds_key(data):
-        raise BadFile(path, f"{SECRET}, and is never read")
+        raise BadFile(path, f"{SECRET}, so it is never read")
     suffix = "" if name == "stdin" else PurePath(name).suffix.lower()
     kind = ".pdf" if data.startswith(b"%PDF-") else suffix
     if kind in KINDS:
@@ -247,7 +247,7 @@ def _binary_reason(suffix: str, data: bytes) -> str:
     if suffix in OTHERS:
         return f"has the unsupported type {suffix}: save it as {OTHERS[suffix]}"
     if data.startswith(b"PK\x03\x04"):
-        return "is an archive: unpack it, or, if it is a document, end its name in .docx, .xlsx, .pptx or .epub"
+        return "is an archive: unpack it, or, if it is a document, rename it to end in .docx, .xlsx, .pptx or .epub"
     if data.count(b"\0") * 100 < len(data):  # few NULs: more likely a truncated log than a program
         number = data.partition(b"\0")[0].count(b"\n") + 1
         return f"line {number}: contains a NUL byte, so the file is not text"

@@ -374,7 +374,7 @@ class GitHub:
             address = None if following is None else following[1]
             if address is not None and not address.startswith(f"{self._api}/"):
                 raise BadFile(
-                    self._name, f"cannot be read: GitHub continues a list at a different address, {address[:200]}"
+                    self._name, f"cannot be read: GitHub's next page is at a different address, {address[:200]}"
                 )
 
     def _parsed(self, response: httpx2.Response, model: type[ModelT]) -> ModelT:
@@ -382,7 +382,7 @@ class GitHub:
             return TypeAdapter(model).validate_json(response.content)
         except ValidationError as error:
             location = ".".join(map(str, error.errors()[0]["loc"]))
-            message = f"cannot be read: {response.url} does not answer as GitHub does ({location or 'no JSON'})"
+            message = f"cannot be read: the response from {response.url} is not GitHub's ({location or 'no JSON'})"
             raise BadFile(self._name, message) from None
 
     def _send(
@@ -420,7 +420,7 @@ class GitHub:
         except (ValueError, KeyError, TypeError):
             message = response.reason_phrase
         message = " ".join(message.split())[:_MAX_MESSAGE_LENGTH]
-        reply = f"GitHub answers {response.status_code} ({message}) to {method} {response.url.path}"
+        reply = f"GitHub answered {response.status_code} ({message}) to {method} {response.url.path}"
         match response.status_code:
             case 401:
                 return BadFile(self._name, f"{reply}: GITHUB_TOKEN is not valid")

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from flowdebate._text import counted
 
-SECRET = "may hold secrets"  # noqa: S105 - a reason
+SECRET = "may contain secrets"  # noqa: S105 - a reason
 FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker", ".oci", ".password-store",
     ".terraform.d", ".bitcoin", ".ethereum", ".electrum", "keyrings",

@@ -83,7 +83,7 @@ def _address_of_pairs(text: str, *, location: str, field: str) -> str:
     except ImportError:
         hint = "pip install 'flowdebate[postgres]'"
         raise ConfigurationError(
-            location, field, None, "cannot be a PostgreSQL address without psycopg", hint=hint
+            location, field, None, "cannot be a PostgreSQL address, because psycopg is not installed", hint=hint
         ) from None
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(text).items() if value is not None}

@@ -42,7 +42,7 @@ MAX_LINE_LENGTH = 64_000_000
 """Maximum length of a line, in characters (or in bytes before decoding)."""
 _DEEPEST = 200
 """Maximum nesting depth of lists and objects, because stores and readers recurse."""
-_TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} deep"
+_TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} levels deep"
 _BOUNDS = {"minimum": "at least", "maximum": "at most"}
 _TYPES = {
     "string": "text",
@@ -282,7 +282,7 @@ class _Reading:
         row = dict(value["row"])
         if len({row[name] is None for name in ("seq", "at", "body")}) > 1:
             raise ValueError(
-                "`row.seq`, `row.at` and `row.body` must all be null (a step that is not finished), or none of them"
+                "`row.seq`, `row.at` and `row.body` must either all be null (for an unfinished step) or all have values"
             )
         if row["body"] is not None:
             row["at"] = _seconds("row.at", row["at"])
@@ -339,7 +339,7 @@ def _plain(value: object) -> dict[Any, Any]:
     """Convert any other type of mapping to a dict."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} is not JSON data")
+    raise TypeError(f"{type(value).__name__} is not JSON-serializable")
 
 
 @cache  # cached, because many files may be verified or imported
@@ -425,7 +425,7 @@ def _check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
     if len(finished) != run.steps:
         raise ValueError(f"`run.steps` is {run.steps}, but the run has {counted(len(finished), 'finished step')}")
     if finished != list(range(1, len(finished) + 1)):
-        raise ValueError("`row.seq` must count the finished steps of the run: 1, 2, 3 and so on")
+        raise ValueError("`row.seq` must number the finished steps of the run: 1, 2, 3 and so on")
 
 
 def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported here

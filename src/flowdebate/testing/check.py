@@ -154,7 +154,7 @@ def find_broken_promise(
     check_seconds(f"{location}()", max_seconds=options.get("max_seconds", 5.0))
     for name in skip:
         if name not in PROMISES:
-            raise ConfigurationError(f"{location}()", "skip", name, "names an unknown promise", choices=PROMISES)
+            raise ConfigurationError(f"{location}()", "skip", name, "contains an unknown promise", choices=PROMISES)
     check = _Check(
         make=make,
         only=only,

@@ -222,9 +222,7 @@ class _Drawn:
 def answer_of(example: Example, request: HumanRequest) -> object:
     """Return a human's answer, independent of the transcript so far."""
     if request.problem is not None:  # otherwise, the request would be repeated forever
-        problem = (
-            f"must have humans with an `ask` function, or humans that accept the answers of examples: {request.problem}"
-        )
+        problem = f"must have humans with an `ask` function, or humans that accept generated answers: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, problem)
     drawn = _Drawn(example, request.block)
     return drawn.text("") if request.schema is None else drawn.instance(inline_definitions(dict(request.schema)))

@@ -80,7 +80,7 @@ class AllowedModels:
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
         if installed and not any(allowed):
-            problem = f"cannot be each: no provider of an allowed model is configured ({', '.join(names)})"
+            problem = f'cannot be "each": no provider of an allowed model is configured ({", ".join(names)})'
             raise ConfigurationError("options", "model", None, problem)
         return [name for name in allowed if name is not None]
 
@@ -139,7 +139,7 @@ class Models:
         of = f", for {', '.join(seats)}" if seats else ""
         return (
             f"{option} is required with {base_url_option}{of}: "
-            f"name a model of the server at {address_of(base_url)}.{which}"
+            f"specify a model on the server at {address_of(base_url)}.{which}"
         )
 
     def __call__(self, spec: str, location: str, field: str) -> Model | str:
@@ -152,7 +152,7 @@ class Models:
             return spec  # keep the name: the run creates one model and shares it among its seats
         if spec == "local":
             raise ConfigurationError(
-                location, field, spec, "cannot be local with a base URL: name a model of that server"
+                location, field, spec, "cannot be local with a base URL: specify a model on that server"
             )
         if spec not in self._made:
             self._made[spec] = OpenAIModel(spec, base_url=self._base_url)

@@ -584,10 +584,10 @@ class PlanOptions(BaseModel):
             return options
         field, place = cls.ROSTER, cls.flag_of("model") if location == COMMAND else "model"
         if not cls.lists_models():
-            problem = f"must be a single model: assign models to a {cls.SPEAKER} by NAME=MODEL"
+            problem = f"must be a single model: assign models to a {cls.SPEAKER} with NAME=MODEL"
             raise ConfigurationError(location, place, listed, problem)
         if field in options:
-            problem = f"must be a single model if there are {field}"
+            problem = f"must be a single model if `{field}` is set"
             raise ConfigurationError(location, place, listed, problem)
         rest = {seat: model for seat, model in seats.items() if seat != DEFAULT}
         remaining = {key: value for key, value in options.items() if key != "model"}

@@ -226,7 +226,7 @@ def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) ->
         options = options.replaced(**{info.subject: page.question_about_sources})
     if getattr(options, info.subject) is None:
         example = f'flowdebate {info.verb} "{page.example}"'
-        sentence = f"Give a {info.subject}, for example: {example}; or put `{info.subject}` into the file of --file."
+        sentence = f"Give a {info.subject}, for example: {example}; or set `{info.subject}` in the --file file."
         raise misuse(options.flag_of(info.subject), None, sentence)
     return options
 
@@ -518,11 +518,11 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         raise misuse(
             "RUN",
             run_id,
-            f"Run {run_id} was imported, and its plan names {reached_flags}. "
+            f"Run {run_id} was imported, and its plan sets {reached_flags}. "
             f"To use them: flowdebate {verb} {run_id} --trust-plan. To use another address: --base-url URL",
         )
     if to_ask and values.get("base_url") is None and stored.get("withheld") == ["base_url"]:
-        secret = f"the address of the run, {options.get('base_url')}, contained a secret, which is not stored"
+        secret = f"the run's base URL, {options.get('base_url')}, contained a secret, which is not stored"
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
@@ -559,7 +559,7 @@ def plan_of_fork(
     info, options, _ = _read_stored(run)
     changes = dict(info.load_page().fork_changes(run, dict(changes or {})))
     if info.subject in changes:
-        problem = f"cannot be changed: a fork keeps the {info.subject} of its run"
+        problem = f"cannot be changed: a fork keeps its run's {info.subject}"
         raise ConfigurationError(location or "options", info.subject, None, problem)
     plan_values: dict[str, Any] = {"seed": run.header.seed}  # A different seed would change the random orders.
     started_with = _models_of(run)

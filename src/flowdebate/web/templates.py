@@ -144,7 +144,7 @@ def _humanize_error(name: str) -> str:
 def _failure(text: str) -> str:
     """Describe why a run failed, without the error class and schema fields, which the page shows collapsed.
 
-    >>> _failure("SchemaViolation: the answer does not fit its schema: `ranking.0` is missing (block 'b', model 'm')")
+    >>> _failure("SchemaViolation: the answer does not match its schema: `ranking.0` is missing (block 'b', model 'm')")
     "a model's answer could not be read"
     >>> _failure("StoreError: no space is left")
     'no space is left'

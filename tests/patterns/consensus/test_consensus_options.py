@@ -326,7 +326,7 @@ REJECTED = [
     case_of(
         "the weight of nobody",
         "weights",
-        "names an unknown agent",
+        "contains an unknown agent",
         voting=VotingOptions("weighted", weights={"zoe": 1}),
     ),
     *(

@@ -175,7 +175,7 @@ def test_unbound_blocks_cannot_be_used_elsewhere(make: Any) -> None:
 
 
 def test_unbound_blocks_for_a_different_role_are_rejected() -> None:
-    with pytest.raises(ConfigurationError, match=r"moderator.*must come from create_moderator\(\)"):
+    with pytest.raises(ConfigurationError, match=r"moderator.*must be created by create_moderator\(\)"):
         debate(name="rent", debaters=SIDES, moderator=create_judge())
 
 

@@ -332,7 +332,10 @@ def test_escalations_can_be_nested() -> None:
         ({"steps": [FIRST, FIRST]}, "`steps` must have different names"),
         ({"steps": [FIRST, 3]}, r"`steps\[1\]`"),
         ({"steps": [FIRST, SECOND], "until": "consensus"}, '`until` must be "agreement", "undisputed"'),
-        ({"steps": [FIRST, SECOND], "until": {"second": "agreement"}}, "must name a step before the last"),
+        (
+            {"steps": [FIRST, SECOND], "until": {"second": "agreement"}},
+            "must be the name of a step before the last one",
+        ),
         ({"steps": [FIRST, SECOND], "until": {"first": 3}}, r"`until.first` must be"),
     ],
 )
@@ -344,7 +347,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> 
 def test_invalid_rules_are_rejected() -> None:
     with pytest.raises(ConfigurationError, match="`minimum` must be between 0 and 1"):
         Confidence(90)
-    with pytest.raises(ConfigurationError, match="`model` cannot be set when a function decides"):
+    with pytest.raises(ConfigurationError, match="`model` cannot be set if `agree` is a function"):
         Agreement(model="local", agree=lambda pair: True)
 
 

@@ -64,7 +64,7 @@ STRANGER = "'Bob' is not a speaker in this debate"
 ITSELF = "'Pro' handed over to itself"
 NOBODY = "no next speaker was named"
 NEITHER = f"nothing was said, and {NOBODY}"
-UNREAD = "the answer does not fit its schema: "
+UNREAD = "the answer does not match its schema: "
 
 CASES = [
     Case(id="no marker", form="text", reply=completion(SAID), problem=NOBODY),

@@ -169,7 +169,7 @@ def test_only_true_bugs_are_confirmed(repository: Path, vendor_stubs: dict[Vendo
     assert "openai/gpt-5-mini" in head
     assert "anthropic/claude-haiku-5-5" in head
     assert "Sources: app/store.py" in head
-    assert ".env (may hold secrets, and is never read)" in head
+    assert ".env (may contain secrets, so it is never read)" in head
     assert "Compared: " in head
     assert "picture.png (is binary)" in head
     assert "Question: What is wrong with this change?" in words
@@ -189,7 +189,7 @@ def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -
     *lines, last = [json.loads(line) for line in result.stdout.splitlines()]
     assert last["gate"]["holds"] is False
     assert {file["file"]: file["leftOut"] for file in last["coverage"] if "leftOut" in file} == {
-        ".env": "may hold secrets, and is never read",
+        ".env": "may contain secrets, so it is never read",
         "picture.png": "is binary",
     }
     by_title = {finding["title"]: finding for finding in lines}
@@ -204,7 +204,8 @@ def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -
     unread = review(*change, "--gate", "at most 1 confirmed blocker", "--format", "markdown")
     assert unread.exit_code == 3
     assert (
-        "is undecided**: not read: .env (may hold secrets, and is never read), picture.png (is binary)" in unread.stdout
+        "is undecided**: not read: .env (may contain secrets, so it is never read), picture.png (is binary)"
+        in unread.stdout
     )
     excluded = ("--exclude", ".env", "--exclude", "*.png")
     assert review(*change, "--gate", "at most 1 confirmed blocker", *excluded).exit_code == 0
@@ -357,7 +358,7 @@ def test_all_patterns_accept_a_diff_as_a_source(repository: Path) -> None:
     sources = {source.name: source for source in check_sources(Diff("HEAD~1", folder=repository), location="here")}
     assert sources["app/store.py"].text.startswith("diff --git a/app/store.py b/app/store.py")
     assert sources[".env"].text == ""
-    assert sources[".env"].left_out == "may hold secrets, and is never read"
+    assert sources[".env"].left_out == "may contain secrets, so it is never read"
     with pytest.raises(BadFile, match="No such file"):
         check_sources(["git:HEAD~1"], location="here")
     (repository / "git:main..HEAD").write_text("a file of the author's")
@@ -410,4 +411,4 @@ def test_requests_and_imports_cannot_read_a_repository() -> None:
         for pattern in ("review", "debate"):
             refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})
             assert refused.status_code in {400, 422}, refused.text
-            assert "cannot name files over HTTP" in refused.text
+            assert "cannot refer to files over HTTP" in refused.text

@@ -66,7 +66,7 @@ def test_maker_of_a_model_is_its_vendor(model: str, maker: str) -> None:
 @pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
 def test_models_from_the_vendor_of_the_author_are_rejected(author: Any, reviewer: str) -> None:
     allowed, excluded = Named("openai/gpt-5"), Named(reviewer)
-    with pytest.raises(ConfigurationError, match=re.escape(f"R1 uses {reviewer}, a model by anthropic")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"R1 uses {reviewer}, a model from anthropic")):
         run_review(allowed, excluded, not_vendor=author)
     assert (allowed.calls, excluded.calls) == (0, 0)
     assert run_review(allowed, Named("gemini/gemini-3-pro"), not_vendor=author).answer == "nothing found"
@@ -75,7 +75,7 @@ def test_models_from_the_vendor_of_the_author_are_rejected(author: Any, reviewer
 def test_minimum_number_of_vendors_is_checked_before_the_first_call() -> None:
     """Two hosts that serve models from the same vendor count as one."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
-    with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, but all reviewers use models by openai\."):
+    with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, but all reviewers use models from openai\."):
         run_review(one, other, min_vendors=2)
     assert (one.calls, other.calls) == (0, 0)
     assert run_review(one, Named("xai/grok-4"), min_vendors=2).answer == "nothing found"
@@ -120,9 +120,9 @@ def command(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "openai/gpt-5", "--min-vendors", "2"], "all reviewers use models by openai"),
+        (["--model", "openai/gpt-5", "--min-vendors", "2"], "all reviewers use models from openai"),
         (["--reviewer", "A=gpt-5", "--reviewer", "B=claude-opus-4-1", "--not-vendor", "claude-sonnet-4-5"], "B uses"),
-        (["--min-vendors", "4"], "models by"),
+        (["--min-vendors", "4"], "models from"),
         (["--not-vendor", "opnai"], "Did you mean openai"),
     ],
 )  # fmt: skip
@@ -148,4 +148,4 @@ def test_default_reviewers_are_from_other_vendors(command: Any, monkeypatch: pyt
         monkeypatch.delenv(key)
     result = command("--not-vendor", "openai", "--not-vendor", "local")
     assert result.exit_code == 2
-    assert "a model by openai, which" in " ".join(result.output.split())
+    assert "a model from openai, which" in " ".join(result.output.split())

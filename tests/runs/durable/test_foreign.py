@@ -52,14 +52,14 @@ def model() -> FunctionModel:
 @pytest.mark.parametrize(
     ("field", "value", "allowed"),
     [
-        ("limits", {"zz": 1}, "map any of calls, tokens"),
-        ("limits", {"calls": -1}, "map any of calls, tokens"),
-        ("limits", {"seconds": 10**400}, "map any of calls, tokens"),
+        ("limits", {"zz": 1}, "map one or more of calls, tokens"),
+        ("limits", {"calls": -1}, "map one or more of calls, tokens"),
+        ("limits", {"seconds": 10**400}, "map one or more of calls, tokens"),
         ("session", {"state": 5}, "contain a `state` object and a `history` list of messages"),
         ("session", {"history": [5]}, "contain a `state` object and a `history` list of messages"),
         ("session", {"unkept": 5}, "contain a `state` object"),
-        ("model", ["openai/gpt-5"], "be a model name, or map intents to model names"),
-        ("model", {"chat": 5}, "be a model name, or map intents to model names"),
+        ("model", ["openai/gpt-5"], "be a model name, or a mapping of intents to model names"),
+        ("model", {"chat": 5}, "be a model name, or a mapping of intents to model names"),
     ],
 )
 async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:

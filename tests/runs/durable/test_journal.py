@@ -409,7 +409,7 @@ async def test_run_ids_are_unique() -> None:
         await block.run("q", model=ScriptedModel(), run_id=" ")
     with pytest.raises(ConfigurationError, match="`on_uncertain` must be retry or raise"):
         await block.resume("it", store=store, on_uncertain="maybe")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` must be the store of the run"):
+    with pytest.raises(ConfigurationError, match=r"ask\.resume\(\): `store` must be the run's store"):
         await block.resume("it")
 
 

@@ -255,7 +255,7 @@ def submit_answer_sync(
 def _store(choice: StoreChoice) -> Store:
     opened = open_store(choice, location="submit_answer()")
     if opened is None:
-        raise ConfigurationError("submit_answer()", "store", choice, "must be the store of the run")
+        raise ConfigurationError("submit_answer()", "store", choice, "must be the run's store")
     return opened
 
 

@@ -78,7 +78,7 @@ class Aliases:
         """Return the alias for a debater or model; raise LookupError for an unknown name."""
         alias = self.names.get(name)
         if alias is None:
-            message = f"no alias was drawn for {name!r}; there is one for: {', '.join(map(repr, self.names))}"
+            message = f"no alias was drawn for {name!r}; there are aliases for: {', '.join(map(repr, self.names))}"
             raise LookupError(message)
         return alias
 

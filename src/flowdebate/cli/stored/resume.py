@@ -284,7 +284,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
     check_target(markdown)
     if say is not None and at is None:
-        raise misuse("--say", say, "--say requires --at PLACE, the answer to replace.")
+        raise misuse("--say", say, "--say requires --at PLACE, to say which answer to replace.")
     opt.check_named("--fork-id", fork_id, resume=resume)
     values |= {"model": model, "max_rounds": max_rounds}
     with opened(store) as place:
@@ -336,7 +336,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
     """
     key, sign, value = (part.strip() for part in text.partition("="))
     if not key or not sign:
-        raise ConfigurationError(COMMAND, "--set", text, "must be KEY=VALUE, where KEY is a key of plan files")
+        raise ConfigurationError(COMMAND, "--set", text, "must be KEY=VALUE, where KEY is a plan file key")
     if not value:
         return key, None
     try:

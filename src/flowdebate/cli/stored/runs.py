@@ -266,7 +266,7 @@ def report(
     from flowdebate.service.runs import chosen_run, opened
 
     if html is None and markdown is None:
-        raise misuse("--html", None, "Name a file to write: --html FILE, --markdown FILE, or both.")
+        raise misuse("--html", None, "Specify an output file: --html FILE, --markdown FILE, or both.")
     for path in (html, markdown):
         check_target(path)
     with opened(store) as place:
@@ -425,9 +425,8 @@ def archive(
                 debate_found for debate_found in debates if debate is not None and debate_found.id.startswith(debate)
             ]
             if len(debates) != 1:
-                sentence = (
-                    f"{len(debates)} debates begin with {debate}. To list them: flowdebate runs archive{place.option}"
-                )
+                found = f"{len(debates)} debate IDs begin with {debate}."
+                sentence = f"{found} To list them: flowdebate runs archive{place.option}"
                 raise misuse("DEBATE", debate, sentence)
         if action in ("outcome", "correct"):
             asyncio.run(opened_archive.correct(debates[0].id, right=right, wrong=wrong, answer=answer))

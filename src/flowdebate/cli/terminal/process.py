@@ -338,7 +338,7 @@ def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each k
             return (
                 f"store {error.store}: run {error.run_id} was started with different options (- then, + now): "
                 f"{'; '.join(lines[:_CHANGED_LINES])}{more}. "
-                f"flowdebate resume {error.run_id} --allow-changes resumes it anyway."
+                f"To resume it anyway: flowdebate resume {error.run_id} --allow-changes"
             )
         case RunUncertain():
             return str(error).replace('on_uncertain="retry"', "--on-uncertain retry")

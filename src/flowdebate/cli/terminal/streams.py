@@ -21,7 +21,7 @@ def writing() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise WriteFailed("the reader of the output is gone", reader_left=True) from error
+        raise WriteFailed("nothing is reading the output anymore", reader_left=True) from error
     except OSError as error:
         raise WriteFailed(f"the output cannot be written: {error.strerror or error}") from error
 

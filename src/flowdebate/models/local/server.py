@@ -142,7 +142,7 @@ class LocalServer:
     def _launch(self) -> Endpoint:
         library = importlib.util.find_spec("xllamacpp")
         if library is None or not library.origin:
-            raise ModelUnavailable(f"the engine of the local model is not installed: {WAYS_OUT}")
+            raise ModelUnavailable(f"the local model's engine is not installed: {WAYS_OUT}")
         key = secrets.token_urlsafe(32)
         config: Config = {
             "model": str((self._path or find_local_model()).resolve()),
@@ -171,7 +171,7 @@ class LocalServer:
         _output(process).close()
         if not line:
             code = process.wait(_PATIENCE)
-            raise ModelUnavailable(f"the engine of the local model ended with code {code} while it was starting")
+            raise ModelUnavailable(f"the local model's engine ended with code {code} while it was starting")
         report = json.loads(line)
         if "address" not in report:
             raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")

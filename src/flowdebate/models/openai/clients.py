@@ -229,7 +229,7 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
     if file and not os.access(file, os.R_OK):
         raise ConfigurationError("environment", "SSL_CERT_FILE", file, "must be a readable certificate file")
     if folder and not Path(folder).is_dir():
-        raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "must be a readable folder with certificates")
+        raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "must be a readable folder of certificates")
     try:
         return httpcore2.default_ssl_context()
     except OSError as error:  # the file contains no certificates, and the library's error does not name it
@@ -309,7 +309,7 @@ class PooledModel:
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))
         if request.output is not None and response.finish == "length":
-            raise OutputTruncated("the answer was cut off before its end: raise max_tokens")
+            raise OutputTruncated("the answer was cut off: raise max_tokens")
         return response
 
     async def check_ready(self) -> None:

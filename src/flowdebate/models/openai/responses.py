@@ -323,8 +323,8 @@ class Reader:
         if content.elsewhere:
             field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
             raise EmptyResponse(
-                f"the answer has no content: its text is in the field {one_line(field[:_MAX_NAME_LENGTH])!r}, which is "
-                "not read as an answer. Turn the server's reasoning parser or the model's thinking off"
+                f"the answer has no content: its text is in the {one_line(field[:_MAX_NAME_LENGTH])!r} field, which is "
+                "not read as an answer. Turn off the server's reasoning parser or the model's thinking"
             )
         if reason is not None:
             ending = _clean(one_line(str(reason)[:_MAX_NAME_LENGTH]), self.secrets)

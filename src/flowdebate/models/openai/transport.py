@@ -69,7 +69,7 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
                 continue
             lines = 0 if blank else lines + 1
             if lines > _LINES:
-                raise MalformedResponse("an event in the stream does not end")
+                raise MalformedResponse("an event in the stream is too long")
             whole_lines.append(line)
         if whole_lines:
             yield b"\n".join((*whole_lines, b""))
@@ -146,11 +146,11 @@ async def _unpacked(parts: AsyncIterator[bytes], encoding: str) -> AsyncIterator
             try:
                 part = unpacking.decompress(rest, _SENT)
             except zlib.error as error:
-                raise MalformedResponse(f"the response's {encoding} encoding cannot be decoded ({error})") from None
+                raise MalformedResponse(f"the {encoding}-encoded response cannot be decoded ({error})") from None
             rest = unpacking.unconsumed_tail
             yield part
     if not unpacking.eof:
-        raise MalformedResponse(f"the response's {encoding} encoding ends too early")
+        raise MalformedResponse(f"the {encoding}-encoded response is truncated")
 
 
 _HEADER = 65_536  # maximum size of a header in bytes; some proxies exceed aiohttp's default of 8,190

@@ -173,7 +173,7 @@ class ConsensusOptions(CommonOptions):
             )
         for agent in weights or {}:
             if agent not in names:
-                raise ConfigurationError(location, "weights", agent, "names an unknown agent", choices=names)
+                raise ConfigurationError(location, "weights", agent, "contains an unknown agent", choices=names)
         check_option(Share, "confidence", self.confidence, location=location)
         check_option(Count, "budget", self.budget, location=location)
         check_option(Seconds, "timeout", self.timeout, location=location)

@@ -82,7 +82,7 @@ class Proposing(Phase[ProposalRequest, Proposal]):
         state: ConsensusState = ctx.scope.handle.state
         state.first[request.agent] = state.proposals[request.agent] = answer
         if answer.flag is not None:
-            error = OutputTruncated("the proposal was cut off before its end: raise max_tokens")
+            error = OutputTruncated("the proposal was cut off: raise max_tokens")
             name, flag = request.agent, answer.flag
             record_failure(error, ctx, block=ctx.block, role="debater", name=name, instead=flag, phase="proposal")
         ctx.emit(AgentMessage(agent=request.agent, phase="proposal", round=0, text=answer.text))

@@ -44,7 +44,7 @@ def check_audience(value: object, *, location: str) -> tuple[str, ...]:
         isinstance(listener, str) and not is_blank(listener) and len(listener) <= _MAX_LENGTH for listener in listeners
     )
     if not is_valid or not 0 < len(listeners) <= MAX_LISTENERS:
-        problem = f'must be 1 to {MAX_LISTENERS} listeners, each a text such as "a nurse"'
+        problem = f'must be 1 to {MAX_LISTENERS} listeners, each described in text such as "a nurse"'
         raise ConfigurationError(location, "audience", value, problem)
     return listeners
 

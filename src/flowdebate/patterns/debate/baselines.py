@@ -179,7 +179,7 @@ def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tu
             location,
             "baselines",
             value,
-            f"must be true, false, or a list without duplicates, chosen from {join_choices(names)}",
+            f"must be true, false, or a list of distinct names from {join_choices(names)}",
         )
     return tuple(name for name in names if name in value)
 

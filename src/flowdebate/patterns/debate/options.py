@@ -46,7 +46,7 @@ CONSTRAINTS: Sequence[Constraint[DebateOptions]] = (
     Constraint(
         name="rounds of phases",
         options=("max_rounds", "phases"),
-        sentence="{max_rounds} cannot be combined with {phases}, which have their own number of rounds",
+        sentence="{max_rounds} cannot be combined with {phases}, which define the number of rounds",
         broken=lambda options: (
             bool(options.phases)
             and options.max_rounds not in (DEFAULT_ROUNDS, sum(phase.rounds for phase in options.phases))

@@ -382,13 +382,13 @@ class DebatePage(PatternPage):
     def check(self, plan: Plan) -> None:
         options: DebatePlanOptions = plan.options
         if options.continuation is not None and not options.continuation.held:
-            problem = "cannot be set for a new run: only a fork of a finished run continues"
+            problem = "cannot be set for a new run: only a fork of a finished run can continue it"
             raise ConfigurationError(*options.place("continuation"), None, problem)
         roles = [*(debater.name for debater in plan.speakers), *options.PEOPLE]
         humans = set(options.humans or ())
         if not plan.speakers and not humans.issubset(roles):
             name = "define them with --debater NAME=STANCE so that a human can argue for one."
-            raise misuse("--human", sorted(humans), f"The question does not name the sides: {name}")
+            raise misuse("--human", sorted(humans), f"The question does not say what the sides are: {name}")
         if unknown := sorted(humans.difference(roles)):
             raise ConfigurationError(*options.place("humans"), unknown[0], choices=roles)
         if "judge" in humans and self._judging(plan) is not None:

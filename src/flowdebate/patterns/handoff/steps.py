@@ -102,7 +102,7 @@ def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: 
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name
     if decision.next_agent_name is not None:
-        raise OutputError(block, "what is said, and who speaks next", [("response", NOTHING)])
+        raise OutputError(block, "the text of the turn and the next speaker", [("response", NOTHING)])
     raise RosterError(
         block, decision.written_name or "", other_names, field="next_agent_name", problem=decision.problem
     )

@@ -180,7 +180,7 @@ def _check_earlier(earlier: object, *, location: str) -> Sequence[FindingDraft] 
             location,
             "earlier",
             earlier,
-            "must be a list of FindingDraft objects, such as the `unresolved` of a raw output",
+            "must be a list of FindingDraft objects, such as the `unresolved` findings of a raw output",
         )
     return [*earlier]
 
@@ -190,7 +190,7 @@ def _check_focus(focus: object, loop: Loop[ReviewOptions]) -> Mapping[str, str]:
     for key, text in by_name.items():
         if key != DEFAULT and key not in loop.names:
             raise ConfigurationError(
-                loop.location, "focus", key, "names an unknown reviewer", choices=[*loop.names, DEFAULT]
+                loop.location, "focus", key, "contains an unknown reviewer", choices=[*loop.names, DEFAULT]
             )
         if not isinstance(text, str) or is_blank(text):
             raise ConfigurationError(

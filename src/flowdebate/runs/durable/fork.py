@@ -104,7 +104,7 @@ async def plan_continuation_of(
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
-        raise ConfigurationError(location, "store", store, "must be the store of the run")
+        raise ConfigurationError(location, "store", store, "must be the run's store")
     return plan_continuation(await opened.run(run_id), location=location, rounds=rounds, ask=ask)
 
 

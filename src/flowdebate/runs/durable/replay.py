@@ -239,7 +239,7 @@ async def check_edits(
         ):
             raise invalid_edit_error(place, edit, error_text(failure.__cause__ or failure)) from failure
         if f"{place}#2" in replayed.parked:
-            raise invalid_edit_error(place, edit, "the human would be asked again")
+            raise invalid_edit_error(place, edit, "the human would have to be asked again")
 
 
 async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:

@@ -65,7 +65,7 @@ async def load_run(
     model = choose_model(common.get("model"), common.get("override_model"))
     opened = open_store(store, location=location)
     if opened is None:
-        raise ConfigurationError(location, "store", store, "must be the store of the run")
+        raise ConfigurationError(location, "store", store, "must be the run's store")
     if on_uncertain not in ("retry", "raise"):
         raise ConfigurationError(location, "on_uncertain", on_uncertain, choices=("retry", "raise"))
     stored = await opened.run(run_id)
@@ -133,7 +133,7 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
     stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(stored.store, location=location)
     if opened is None:
-        raise ConfigurationError(location, "store", store, "must be the store of the run")
+        raise ConfigurationError(location, "store", store, "must be the run's store")
     header = await prepare_fork(
         opened,
         run_id,

@@ -109,7 +109,7 @@ async def answer(
     details = await service.run(run_id)
     requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
     if not requests:
-        raise HTTPException(404, "The run is not waiting for this answer, or no longer waiting for it.")
+        raise HTTPException(404, "The run is not, or is no longer, waiting for this answer.")
     address = quote(run_id, safe="")
     view = _page_values(details, requests[0].block, requests[0])
     run_address = f"{root_of(request)}/runs/{address}"

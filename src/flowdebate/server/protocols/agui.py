@@ -314,7 +314,7 @@ async def ag_ui_run(
         run = latest[0]
         await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:
-        raise HTTPException(409, "No run of this thread is waiting for an answer.")
+        raise HTTPException(409, "None of this thread's runs is waiting for an answer.")
     else:
         chat = [(f"{context_item.description}:", context_item.value) for context_item in body.context or ()]
         chat += [(getattr(message, "name", None) or message.role, _text_of(message)) for message in body.messages]

@@ -418,7 +418,7 @@ class ChatModel:
         if (schema := request.answer_schema) is not None:
             if self.info is None or not _writes_output(self.info):
                 field = "response_format" if request.forced_tool is None else "tool_choice"
-                problem = "requires a pattern with a synthesizer, such as flowdebate/debate:answer, if it has a schema"
+                problem = "cannot have a schema unless the pattern has a synthesizer, as in flowdebate/debate:answer"
                 raise ConfigurationError(WHERE, field, None, problem)
             options["output_schema"] = schema
         return options, text

@@ -114,7 +114,9 @@ class RunSource(Source):
         elif (answer := answer_of(details, output)) is not None:
             yield answer
         else:
-            raise HTTPException(502, f"Run {run_id} has no answer: it ended as {details.status}.", ONLY_ONCE)
+            raise HTTPException(
+                502, f"Run {run_id} has no answer: it ended with the status {details.status}.", ONLY_ONCE
+            )
 
     async def end(self) -> End:
         details = await self._service.run(self.id)

@@ -183,7 +183,7 @@ def _listed(model: ChatModel) -> dict[str, Any]:
 def _known(service: Service, name: str) -> ChatModel:
     model = find_chat_model(service, name)
     if model is None:
-        raise HTTPException(404, f"There is no model {typed(name)}; GET /v1/models lists all models.")
+        raise HTTPException(404, f"There is no model {typed(name)}; to list all models, use GET /v1/models.")
     return model
 
 

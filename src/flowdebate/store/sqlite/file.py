@@ -190,7 +190,7 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
         else:
             break
     if mode != "wal":
-        raise sqlite3.OperationalError("a write-ahead log is not possible here")
+        raise sqlite3.OperationalError("a write-ahead log is not supported here")
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:

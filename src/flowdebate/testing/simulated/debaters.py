@@ -57,9 +57,7 @@ class SimDebater:
         name: str | None = None,
     ) -> None:
         if not position.strip() or re.search(r"[.\n]", position):
-            raise ConfigurationError(
-                "SimDebater()", "position", position, "must be one line of text without a full stop"
-            )
+            raise ConfigurationError("SimDebater()", "position", position, "must be one line of text without a period")
         check_number("SimDebater()", minimum=0, maximum=1, optional=True, conformity=conformity, name_bias=name_bias)
         check_choice("SimDebater()", ("majority", "last"), follows=follows)
         self.position: str = position.strip()

@@ -387,7 +387,9 @@ def letters_for(count: int, *, location: str, field: str = "stances") -> tuple[s
     ('A', 'B', 'C')
     """
     if count > MAX_LETTERS:
-        raise ConfigurationError(location, field, count, f"must be at most {MAX_LETTERS} to be chosen by letter")
+        raise ConfigurationError(
+            location, field, count, f"must have at most {MAX_LETTERS} entries to be labeled with letters"
+        )
     return tuple(string.ascii_uppercase[:count])
 
 

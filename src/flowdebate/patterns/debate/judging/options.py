@@ -190,7 +190,7 @@ class JudgeOptions:
             weighed = weighed and isinstance(name, str) and bool(name.strip()) and is_number(weight, maximum=MAX_WEIGHT)
         problem = f"must contain 1 to {MAX_CRITERIA} names, with weights greater than 0 and at most {MAX_WEIGHT:,}"
         self._require(weighed, "criteria", problem)
-        self._require(rubric is None or self.form == "scores", "criteria", "requires the answer form scores")
+        self._require(rubric is None or self.form == "scores", "criteria", "requires the `scores` answer form")
         check_number(_WHERE, minimum=0, optional=True, min_log_odds=self.min_log_odds)
         self._require(self.fit is None or isinstance(self.fit, LetterFit), "fit", "must be a LetterFit")
         self._require(isinstance(self.quotes, bool), "quotes", "must be true or false")
@@ -198,7 +198,7 @@ class JudgeOptions:
         for model in models:
             if not (isinstance(model, str) and model.startswith("intent/")):
                 gives = getattr(resolve_model(model), "gives_logprobs", True)
-                problem = f"must return log-probabilities, which the answer form {self.answer_form} needs"
+                problem = f"must return log-probabilities, which the `{self.answer_form}` answer form needs"
                 self._require(bool(gives), "model" if self.panel == () else "panel", problem)
 
     def _check_models(self) -> None:
