@@ -19,11 +19,11 @@ from flowdebate.patterns import PATTERNS, PatternInfo
 _NARROWEST = 20
 """Minimum page width in columns; an indented word would not fit into anything narrower."""
 _WIDEST = 100
-"""Maximum width of help pages in columns, because wider pages are hard to read."""
+"""Maximum width of help pages in columns; wider pages are hard to read."""
 
 
 class _Entry(NamedTuple):
-    """Command and the import path of its function."""
+    """A command and the import path of its function."""
 
     place: str
     line: str
@@ -169,7 +169,7 @@ def flowdebate(
     """Hold debates between language models."""
     environment = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
     before = {name: os.environ.get(name) for name, value in environment.items() if value is not None}
-    # pages read these variables
+    # typer and rich read these variables when they lay out pages
     os.environ.update({name: value for name, value in environment.items() if value is not None})
 
     def restore() -> None:  # restored because the process may continue, as it does in tests

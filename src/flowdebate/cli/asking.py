@@ -47,8 +47,8 @@ async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: in
     """Await `work` and return its result, or the signal that interrupted it.
 
     `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, and its runs are then stored as
-    interrupted. `usual_calls` is the typical number of calls per question, used to estimate the remaining time until
-    the first question is done.
+    interrupted. `usual_calls` is the typical number of calls per question; estimates of the remaining time rely on it
+    until the first question is done.
     """
     with open_progress(sys.stderr, calls=usual_calls) as progress:
         task = asyncio.ensure_future(work(progress))
@@ -58,7 +58,7 @@ async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: in
                 while not task.done():
                     await asyncio.wait({task}, timeout=_TICK)
                     progress.refresh()
-            finally:  # cancel even if drawing the progress failed, because calls in flight cost money
+            finally:  # cancel even if drawing the progress failed, because in-flight calls cost money
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait({task})
@@ -94,12 +94,12 @@ def _warn_once() -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class Totals:
-    """Limits on all questions together; once a limit is reached, no further question starts."""
+    """Call and token limits for all questions combined; once one is reached, no more questions are started."""
 
     calls: int | None = None
     tokens: int | None = None
     used_up: bool = False
-    """True if a limit kept a question from starting."""
+    """True if a limit prevented a question from being asked."""
 
     def reached(self, counts: Counts) -> bool:
         """Check whether a limit has been reached; called before each question."""
@@ -112,7 +112,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """Outcome of a command with many questions; determines the exit code and the advice on how to continue."""
+    """Outcome of a command that asks many questions; determines its exit code and its advice on how to continue."""
 
     signal: Signals | None = None
     """Signal that interrupted the command."""
@@ -164,8 +164,8 @@ _MAX_LENGTH = 80
 class ProgressLines:
     """Progress lines on stderr: failures immediately, counts every few seconds.
 
-    `calls` is the typical number of calls per question, used to estimate the remaining time until the first question is
-    done.
+    `calls` is the typical number of calls per question; estimates of the remaining time rely on it until the first
+    question is done.
     """
 
     def __init__(self, *, calls: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -188,7 +188,7 @@ class ProgressLines:
         """Announce the models that will be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
-        """Show the counts returned by `count` at regular intervals, even while no question finishes."""
+        """Show the counts returned by `count` at regular intervals, even if no question finishes for a while."""
         self._count = count
 
     def refresh(self) -> None:
@@ -222,7 +222,7 @@ class ProgressLines:
         print_message(message)
 
     def seconds_left(self, counts: Counts) -> float | None:
-        """Estimate the remaining seconds from the completed and the remaining calls; return None if unknown."""
+        """Estimate the remaining seconds from the numbers of completed and remaining calls; return None if unknown."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or calls_made < 1:
@@ -276,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe the counts with the most important first, because a narrow terminal truncates the line."""
+    """Describe the counts, most important first, because a narrow terminal truncates the line."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

@@ -76,8 +76,8 @@ def audit(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Audit judges for bias and consistency.
 
-    The audit tests whether judges favor a slot or a label, and whether their verdicts hold in another order. The
-    findings list the preferences found, and the tests with too few verdicts.
+    The audit tests whether judges favor a slot or a label, and whether their verdicts change with the order of the
+    sides. The findings list every preference found, and every test that had too few verdicts.
     """
     from flowdebate.evaluation.stored_audit import audit_of, audited_runs, has_intervals, read_items
     from flowdebate.service.runs import each_run, opened
@@ -320,8 +320,8 @@ def leaderboard(
 ) -> None:
     """Rank models by the stored debates they won, and judges by how consistent their verdicts are.
 
-    The report also counts each model's repaired answers. No model is called. A game is a pair of sides with different
-    models.
+    The report also counts each model's repaired answers. No model is called. A game is a pair of sides argued by
+    different models.
     """
     from flowdebate.evaluation.documents import lay_out_leaderboard
     from flowdebate.evaluation.leaderboard import Standings

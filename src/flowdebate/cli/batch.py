@@ -107,7 +107,7 @@ class FinishedBatch:
     """Signal that interrupted the batch."""
 
     def ending(self, *, incomplete: bool) -> Ending:
-        """Return the command's ending, marked `incomplete` if a result is missing."""
+        """Return the command's `Ending`, marked `incomplete` if a result is missing."""
         return Ending(
             signal=self.signal,
             failed=self.summary.failed,
@@ -122,7 +122,7 @@ async def run_batch(
 ) -> FinishedBatch:
     """Run all `rows` and write each result to `out`.
 
-    Raises WriteFailed, as well as the errors of `Block.batch`.
+    Raises WriteFailed, and any error that `Block.batch` raises.
     """
     from flowdebate.cli.batch_files import Line, open_out
     from flowdebate.runs.batch import Batch
@@ -142,7 +142,8 @@ async def run_batch(
         on_error="collect",
         progress=None,
         until=totals.reached,
-        on_uncertain="retry",  # nobody can decide this case by case for hundreds of questions
+        # with hundreds of questions, nobody can decide case by case whether to retry an uncertain call
+        on_uncertain="retry",
         allow_changes=False,
         plan_item=plans.plan_row,
     )
@@ -202,9 +203,9 @@ class Plans:
         """Plan in stored form, without values that depend on the question."""
         for key in info.load_page().settled(planned):
             self.stored["options"].pop(key)
-        if planned.dealt is not None:  # `dealt` values are assigned to the sides of each question
+        if planned.dealt is not None:  # the models in `dealt` were assigned to the first question's sides only
             self.stored["options"]["model"] = planned.options.model
-        if not planned.speakers:  # any sides will do when checking the options
+        if not planned.speakers:  # the options can be checked with any sides
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides proposed by the model, keyed by question."""
@@ -215,7 +216,7 @@ class Plans:
         """Plan for the first question."""
         if store is not None and getattr(
             planned.options, "archive", None
-        ):  # opt-in; otherwise, each row would see the earlier rows
+        ):  # only if requested, because each row would otherwise see the debates of earlier rows
             self.base = replace(self.base, archive=archive_of(store, {}))
         self.base.pattern()  # rejects invalid options before any model is called
 

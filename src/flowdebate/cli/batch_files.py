@@ -143,7 +143,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Result of one row."""
+    """Result for one row."""
 
     index: int
     row: Row
@@ -249,14 +249,14 @@ class Out:
 
 
 class StdOut(Out):
-    """Writer of JSON Lines on stdout."""
+    """Writer that prints results to stdout as JSON Lines."""
 
     def write(self, line: Line) -> None:
         write_json(line.as_json())
 
 
 class JsonOut(Out):
-    """Writer of JSON Lines to a file; each line is written immediately, and lines already there are skipped."""
+    """Writer that appends results to a JSON Lines file, one at a time; rows already in the file are skipped."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
@@ -293,7 +293,7 @@ class JsonOut(Out):
         return f"{line.as_json()}\n"
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
-        """Return the beginning of the file and the contents of its complete lines."""
+        """Split the content of an existing file into its header ("" if it has none) and its complete result lines."""
         lines = []
         for number, text in enumerate(content.split("\n")[:-1], 1):  # a final line without a newline is incomplete
             try:

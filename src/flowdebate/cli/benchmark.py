@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 CHANGES = "evidence/review_faults.jsonl"
-"""Benchmark changes in the repository, two thirds of them with planted faults."""
+"""Benchmark file in the repository; two thirds of its changes contain planted faults."""
 
 
 def benchmark_reviews(
@@ -29,7 +29,7 @@ def benchmark_reviews(
 ) -> None:
     """Review each change in a file as a batch, and print how many planted faults were found.
 
-    In the options, the path of the file is the subject. Stored reviews are not repeated, so running the same command
+    The subject in the options is the path of the file. Stored reviews are not repeated, so running the same command
     again continues where it stopped.
     """
     from flowdebate.evaluation import read_review_cases

@@ -107,8 +107,8 @@ def benefit(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Measure on a data set whether debates help, and at what cost.
 
-    Each debate is compared with one call, with the vote of first drafts, and with self-consistency at equal tokens.
-    --max-calls applies to each question.
+    Each debate is compared with a single call, with a vote among first drafts, and with self-consistency that uses as
+    many tokens. --max-calls applies to each question.
     """
     from flowdebate.evaluation.benefit import benefit_report
     from flowdebate.evaluation.documents import lay_out_benefit
@@ -257,7 +257,7 @@ class LabeledQuestion(Row):
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """Return the positions in a row's columns; empty if no column was specified and the default column is missing."""
+    """Return the positions in a row's columns, or [] if no column was specified and the default one is missing."""
     if not columns and _CHOICES not in row.columns:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
@@ -361,7 +361,6 @@ class EvaluationPlans(Plans):
         """Return the options for one question: its sides and the baselines."""
         from flowdebate.evaluation.benefit import DRAFTS
 
-        # the first question's row, unchanged
         question = row if isinstance(row, LabeledQuestion) else self.questions[0]
         sides = [dict(side) for side in question.sides]
         # A vote between two first drafts is a coin toss, so on average it cannot differ from a single call.

@@ -120,7 +120,7 @@ def _show(report: ModelCheck) -> None:
         page.line()
         page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
     cut = [row for row in report.rows() if row.outcome == "fails"] if page.screen.is_terminal else []
-    if cut:  # terminals truncate the last column of a table, which holds these details
+    if cut:  # repeated below the table, because a terminal truncates the table's last column
         page.line()
     for row in cut:
         page.labeled(row.name, row.detail, "red", indent="")
@@ -157,7 +157,7 @@ async def _ask_once(model: Model) -> dict[str, Any]:
     from flowdebate.blocks.generator import generator
     from flowdebate.runs.limits import Limits
 
-    # A single request with no retries, which would cost money and hide the first failure.
+    # A single request without retries, because a retry would cost money and hide the first failure.
     asking = generator(name="check", prompt="Answer with one word.", user="Say: ready")
     begun = time.perf_counter()
     try:

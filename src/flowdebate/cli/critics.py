@@ -60,8 +60,8 @@ def critic(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Check whether a critic finds more than the judge does alone, before you use critiques.
 
-    The judge sees each answer with and without a critique, which takes up to 3 calls. Repeating the command continues
-    an interrupted check. --max-calls applies to each answer.
+    The judge sees each answer both with and without a critique, so each answer takes up to 3 calls. Repeating the
+    command continues an interrupted check. --max-calls applies to each answer.
     """
     from flowdebate.evaluation import critique_check
     from flowdebate.evaluation.documents import lay_out_critique_check

@@ -1,4 +1,4 @@
-"""Execution of a run through the service, with its page, its exit code, and advice on the next step."""
+"""Runs through the service: following them on a page, their exit codes, and advice on the next step."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Followed:
 
     view: View
     unwritten: WriteFailed | None
-    """Write error that closed the view early."""
+    """Failure to write the output, which closed the view early."""
     signal: signal.Signals | None
     """Signal that interrupted the run, or merely closed the view if the run belongs to another process."""
 
@@ -168,7 +168,7 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                # not stored in `place`; otherwise, the user would be advised to resume it from there
+                # keep the run out of `place`; otherwise, the user would be advised to resume it from there
                 place, block = None, plan.pattern()
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()
@@ -246,7 +246,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | 
     end = next((event for event in reversed(handle.events) if isinstance(event, RunFinished)), None)
     reached = end.error if end is not None and handle.status == "limit" else None
     fork: Fork | None = None
-    with suppress(StoreError):  # the run is finished and displayed, and the note on its parent is optional
+    with suppress(StoreError):  # the run is finished and displayed, and the note about its parent is optional
         if place is not None and (stored := await place.store.run(handle.run_id)).header.parent is not None:
             fork = Fork.of(stored, await place.store.steps(handle.run_id))
     document = document_of_plan(
@@ -265,7 +265,8 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | 
         run_id=None if place is None else handle.run_id,
         fork=fork,
     )
-    again = not isinstance(failure, StoreError) or type(failure) is StoreError  # other store errors would occur again
+    # subclasses of StoreError would recur on resuming
+    again = not isinstance(failure, StoreError) or type(failure) is StoreError
     return Ended(
         document=document,
         error="" if failure is None else sentence_of(failure),

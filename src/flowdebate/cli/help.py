@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # typer's copy of click is private, and only type checkers ne
 _WHOLE = 200
 """Maximum length in characters of a command's first sentence in the list of commands."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
-"""Pattern matching one word on a command line along with its option; quoted text counts as one word."""
+"""Pattern matching one word of a command line, or an option together with its value; quoted text counts as one word."""
 PROGRAM = "flowdebate"
 GROUPS = ("runs", "eval")
 _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")

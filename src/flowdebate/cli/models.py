@@ -38,8 +38,8 @@ def models(
 ) -> None:
     """Show which models runs would use, or check what models can do.
 
-    Without an action, it shows which keys are set, but never the keys themselves. A check of a model takes about 22
-    short calls. It reports which parts of requests the server refuses, the form of the model's answers, the roles it
+    Without an action, it shows which keys are set, but never the keys themselves. Checking a model takes about 22 short
+    calls. The check reports which parts of requests the server refuses, the form of the model's answers, the roles it
     can play, and recommended settings.
     """
     for name, value in {"SPEC": specs, "--quick": quick or None, "--record": record, "--base-url": base_url}.items():

@@ -174,7 +174,7 @@ class PullRequestReview:
         return changes
 
     def _find_comment(self) -> None:
-        """Find the comment posted by an earlier run, and trust its state if both the author and the signature match."""
+        """Find the comment posted by an earlier run; its state is trusted only if both author and signature match."""
         self._login = self._github.login()
         for comment in reversed(self._github.reviews(self._number)):
             is_ours = comment.user is not None and comment.user.login == self._login
@@ -185,7 +185,7 @@ class PullRequestReview:
             if state is None or (state.repository, state.number) != (self._repository, self._number):
                 print_message("The earlier review cannot be read: its comment was not signed with this key")
                 return
-            # with other globs, some excluded files have not been read yet
+            # if the globs have changed, files that used to be excluded may still be unread
             self._earlier = state if state.exclude == self._exclude else state.model_copy(update={"head": None})
             return
 
@@ -208,7 +208,7 @@ class PullRequestReview:
     # Finishing without a review
 
     def finish_unread(self, gate: str | None) -> int:
-        """Report the outcome when the pull request has nothing to read, and return the exit code."""
+        """Report the outcome when nothing in the pull request needs to be read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]
@@ -365,7 +365,7 @@ class PullRequestReview:
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
-    """Return a finding from an earlier run that has not been checked again."""
+    """Build a confirmed finding from an earlier run's draft, which has not been checked again."""
     place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     raised = [Raised(agent_name=EARLIER, place=place, **fields)]

@@ -148,7 +148,7 @@ def serve(  # noqa: PLR0913 - the options of the command
     ] = None,
     **values: object,
 ) -> None:
-    """Serve runs over HTTP: start, follow, answer and read them from programs or a browser.
+    """Serve runs over HTTP, so that programs and browsers can start, follow and read them, and answer their questions.
 
     The address and its token are printed once. Limits apply to every run.
     """
@@ -261,7 +261,8 @@ def mcp(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Offer debates to an MCP host, which can start, follow, read and judge them, or take part.
 
-    Hosts start it with stdin and stdout for the protocol; warnings go to stderr. Limits apply to each run.
+    The host starts the command and uses its stdin and stdout for the protocol; warnings go to stderr. Limits apply to
+    each run.
     """
     values |= {"budget_calls": budget_calls, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
     check_library("flowdebate mcp", "mcp", library="the MCP SDK", extra="mcp")
@@ -304,7 +305,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 
 
 def _check_token(token_file: str | None, *, new: bool) -> None:
-    """Raise ConfigurationError if a new token is requested although the user named a token file."""
+    """Raise ConfigurationError if a new token is requested but the user specified a token file."""
     if new and token_file is not None:
         raise misuse(
             "--new-token", new, "--new-token cannot be combined with --token-file: it would overwrite your file."
@@ -457,8 +458,8 @@ def queue(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Show the queue of your workers, submit a run, or resume or cancel matching runs.
 
-    Resume and cancel take 200 runs at a time. Without --status, resume selects runs that stopped early, and cancel
-    selects runs in progress. With submit, --pattern and --label apply to the new run.
+    Resume and cancel handle up to 200 runs at a time. Without --status, resume selects runs that stopped early, and
+    cancel selects runs in progress. With submit, --pattern and --label apply to the new run.
     """
     filters: dict[str, Any] = {"status": status, "pattern": pattern, "text": text, "labels": opt.read_labels(label)}
     if action == "show" and (any(filters.values()) or retry_dead_letter):

@@ -146,7 +146,10 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Make errors from `compare_all` name the flag or, for empty cells (`blanks`), the row in the file at `path`."""
+    """Replace option names in errors from `compare_all` with flags, or with the row in the file at `path`.
+
+    `blanks` contains the names of each row's empty cells.
+    """
     try:
         yield
     except ConfigurationError as error:
@@ -251,7 +254,7 @@ def study(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
     **values: object,
 ) -> None:
-    """Compare designs of a debate with baselines and with each other, on questions with known answers.
+    """Compare debate designs with baselines and with each other, on questions with known answers.
 
     Ask all questions that are still unanswered, even after an interruption, and report the results. `register STUDY`
     records the questions and comparisons beforehand; `report STUDY` calls no model. --max-calls and --max-tokens apply
@@ -323,7 +326,7 @@ def study(  # noqa: PLR0913 - the options of the command
 def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """Read a study file; return the study, the plan of its first design (models and limits), and its questions file.
 
-    Raises BadFile with the key at fault, or with the question and the column.
+    Raises BadFile, which names either the key at fault or the question and the column.
     """
     from flowdebate.evaluation.study import Study
 

@@ -72,7 +72,7 @@ _register_folder(
     output="ConsensusOutput",
     events="DebateStarted StageEntered AgentMessage CritiqueMade PollVoteCast VoteCast ConsensusDecided DebateEnded",
     subject="task",
-    help="Find an answer that enough agents vote for. They propose, criticise each other's proposals, revise "
+    help="Find an answer that enough agents vote for. They propose, criticize each other's proposals, revise "
     "them and vote.",
 )
 _register_folder(

@@ -1,4 +1,4 @@
-"""Adapter conformance suite: tests for what a model backed by a third-party framework has to guarantee."""
+"""Adapter conformance suite: tests of what a model backed by a third-party framework must guarantee."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 # Seconds until a test fails; large, because a framework's first call may spend several seconds on imports.
 _PATIENCE = 20.0
 _AT_ONCE = 4
-# With a listener, a different method of the framework is called, and it may count tokens and fail differently.
+# With a listener, another method of the framework is called, which may count tokens and report failures in its own way.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
 _SCHEMA = {
     "title": "Ruling",
@@ -40,7 +40,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeAnswer:
-    """Answer by a framework's fake model, to be converted to the framework's own type."""
+    """Answer from a framework's fake model, to be converted to the framework's own type."""
 
     pieces: tuple[str, ...] = ()
     """The answer's text, split into the chunks of a stream."""
@@ -60,7 +60,7 @@ Script: TypeAlias = Callable[[str], Awaitable[FakeAnswer]]
 the framework's exceptions.
 """
 MakeAdapter: TypeAlias = "Callable[[Script], Model]"
-"""Factory for the adapter around the framework's fake model, which awaits the script on each request."""
+"""Factory that wraps the framework's fake model in an adapter; the fake model awaits the script on each request."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class _FrameworkFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test that runs `check` in a new event loop, without a pytest plugin; skip it if `lacks` names it."""
+    """Make a test that runs `check` in a new event loop, without a pytest plugin; skip it if `lacks` contains it."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)

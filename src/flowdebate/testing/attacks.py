@@ -1,7 +1,7 @@
 """Attack corpus: arguments, names, stances and sources that attack the readers of a debate.
 
-Attacks are plain data. Each one impersonates something: a transcript entry, an order by an authority, a judge's answer,
-markup, or a terminal command. `written` fills in the two sides.
+Attacks are plain data. Each one impersonates something: a transcript entry, an order from an authority, a judge's
+answer, markup, or a terminal command. `written` fills in the two sides.
 
     for attack in ATTACKS:
         argument = f"Rents are too high. {attack.written(own='cap rents', other='free rents')}"

@@ -1,4 +1,4 @@
-"""Debate cases: whole debates as values, hostile blocks and values, and a `repr` suitable for failure messages."""
+"""Debate cases: whole debates as values, blocks and values that are hostile, and a `repr` for failure messages."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""Measure for predicates: the round, the number of arguments or model calls so far, or none, so that Sabotage is
-raised.
+"""Quantity that a predicate measures: the round, or the number of arguments or model calls so far. "raises" measures
+nothing and raises Sabotage.
 """
 
 

@@ -64,7 +64,7 @@ _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]}
 _SHRINKING = 100
 # Maximum number of locations in the application's code at which to cancel runs of the first example.
 _PLACES = 20
-# Expected duration in seconds above which a check announces it, and the number of examples after which it does.
+# A check that is expected to take more than `_LONG` seconds says so after `_FEW` examples.
 _LONG, _FEW = 60, 3
 
 
@@ -173,7 +173,7 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples until one breaks a promise, then smaller ones, and finally overall promises."""
+    """Check generated examples until one breaks a promise, then smaller ones, and finally promises about them all."""
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples
@@ -307,7 +307,8 @@ class _Check:
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.finding.seen
         predicate, *rest = {id(test): test for test in _predicates_of(parts)}.values() or [None]
-        # Ignore inner patterns and any conditions on time, tokens or the application, which may never hold in a check.
+        # Ignore inner patterns, and conditions that depend on time, tokens or the application: they may never be met in
+        # a check.
         seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
         seen.has_predicate = not rest and predicate is not None and not _waits_outside(predicate)
 
@@ -322,7 +323,7 @@ class _Check:
         first = await play(example)
         yield OF_A_RUN, first
         yield OF_A_RUN, other
-        # Reveals state that leaks into a second run, or into a repeated question after a different one.
+        # Repeating both runs reveals state that leaks into a later run, even if a different question comes between.
         at_once = await play(example)
         later = await play(elsewhere)
         changed = None
@@ -442,7 +443,7 @@ def _describe_hang(seconds: float, place: Wait | None) -> str:
 
 
 def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
-    """Return a function to build the pattern under test."""
+    """Return a function that builds the pattern under test."""
     if not isinstance(pattern, Block) and not callable(pattern):
         raise ConfigurationError(
             f"{location}()", "pattern", pattern, "must be a pattern, or a function that builds one"

@@ -59,7 +59,7 @@ class Example:
     choices: Sequence[int] = (0,)
     """Choices the model may make in answers with a schema; the prompt determines which one is used."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failures to simulate, as keys of `FAULTS`, keyed by the number of the call, starting at 1."""
+    """Failures to simulate, as keys of `FAULTS`; the keys here are call numbers, starting at 1."""
     delays: Sequence[int] = ()
     """Delays of the answers in event loop iterations, one per call, starting over after the last one."""
 
@@ -179,7 +179,7 @@ class _Drawn:
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
-        """Return the last of the prompt's lines for handing over to another speaker, if there are any."""
+        """Return one of the prompt's lines that hand over to another speaker, or "" if there are none."""
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 

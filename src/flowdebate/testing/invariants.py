@@ -97,7 +97,7 @@ class Runs:
     later: Played
     """Repetition of `other` after `first`."""
     changed: Played | None
-    """Run like `first`, but with a different seed (for a debate), or with answers arriving in a different order.
+    """A run like `first`, but with a different seed (for a debate), or with answers arriving in a different order.
 
     None if models fail in the first run.
     """
@@ -159,7 +159,7 @@ def fails_only_with_known_errors(run: Played) -> Problems:
 
 
 def ends_within_rounds(run: Played) -> Problems:
-    """Check that runs end: rounds count up from 1, at most to the declared maximum, and the output counts them."""
+    """Check that runs end: rounds count up from 1, at most to the maximum, and the output reports their number."""
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls were made, but the run did not end"
         return
@@ -232,9 +232,9 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_scheduled_speakers_speak(run: Played) -> Problems:
-    """Check that only called debaters speak in a moderated round, in the order of the call or of the debate.
+    """Check that in a moderated round only the called debaters speak, in the order announced for the round.
 
-    In a cross-examination, the same holds for the debaters who are questioned.
+    In a cross-examination, the same applies to the debaters who are questioned.
     """
     ordered = {event.round: list(event.speakers) for event in run.events(TurnsOrdered)}
     for decision in getattr(run.raw, "moderator_decisions", ()):
@@ -402,7 +402,7 @@ def keeps_question_verbatim(runs: Runs) -> Problems:
 
 
 def answers_current_question(runs: Runs) -> Problems:
-    """Check that a run does not mention an earlier run's question, and equals a run of a newly built pattern."""
+    """Check that a run never mentions an earlier run's question, and matches a run of a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
@@ -529,7 +529,7 @@ def _find_blocks_showing(run: Played) -> set[str]:
 
 
 def _block_of(path: str) -> str:
-    """Return the block name at the end of a path, without the number of a pass."""
+    """Return the block name at the end of a path, without any pass number."""
     return path.rpartition("/")[2].rpartition("[")[0] if path.endswith("]") else path.rpartition("/")[2]
 
 

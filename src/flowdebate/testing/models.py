@@ -128,7 +128,7 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """Build the response by the model `name` from a reply of any kind; if the reply is an exception, raise it.
+    """Convert a reply of any kind to the response of the model `name`; if the reply is an exception, raise it.
 
     A dict is a structured answer, or contains the log-probabilities of the request's choices.
     """

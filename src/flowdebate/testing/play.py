@@ -95,7 +95,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
 def watching(notice: Callable[[Wait | None], object]) -> Iterator[None]:
     """Call `notice` whenever a task started in this context waits.
 
-    The argument is the location in the application's code, or None if the library's code is waiting.
+    `notice` receives the location of the wait in the application's code, or None if the library's code is waiting.
     """
     loop = asyncio.get_running_loop()
     outside = loop.get_task_factory()

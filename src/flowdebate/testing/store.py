@@ -1,4 +1,4 @@
-"""Store conformance suite: tests for what `flowdebate.store.Store` promises."""
+"""Store conformance suite: tests of the promises that `flowdebate.store.Store` makes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRICKY_TEXTS = (
     "",
 )
 """Strings that a store must not change or confuse: a null character ends a string in C; half of a surrogate pair is
-possible in JSON but is not valid UTF-8; `..` leads out of a folder; and some databases drop trailing blanks.
+possible in JSON but is not valid UTF-8; `..` escapes from a folder; and some databases drop trailing spaces.
 """
 
 # Runs are listed by start time, and a clock may repeat a value, so each run starts a millisecond after the previous
@@ -295,7 +295,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_record_intents_and_results(self, store: Store) -> None:
-        """Check that attempts count from 1, failures are in order, and finished steps have a number and a time."""
+        """Check that attempts are counted from 1, failures stay in order, and finished steps are numbered and dated."""
         await store.create(header("r"))
         assert await store.intend("r", "k", "call", "hash") == 1
         assert list(await store.steps("r")) == [StepRow(key="k", kind="call", request="hash")]
@@ -352,8 +352,8 @@ class StoreConformance:
     async def test_steps_are_in_order(self, store: Store) -> None:
         """Check that finished steps are in the order of their commits, followed by open steps sorted by key."""
         await store.create(header("r"))
-        # Sorted by code point: UTF-16 order would put the woman before \uffff, and a language's collation would put "a"
-        # before "B".
+        # Sorted by code point: UTF-16 order would put the woman emoji (U+1F469) before \uffff, and a language's
+        # collation would put "a" before "B".
         for key in ("z", "B", "a", "é", "\U0001f469", "\uffff", "C"):
             await store.intend("r", key, "call", None)
         for key in ("z", "C"):
@@ -412,7 +412,7 @@ class StoreConformance:
         """Check that a write completes however often it is cancelled, and that later writes follow it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
-        await asyncio.sleep(0)  # let each write start: they record answers that have been paid for
+        await asyncio.sleep(0)  # let each write start, because writes record answers that have been paid for
         for task in tasks:
             task.cancel()
             task.cancel()

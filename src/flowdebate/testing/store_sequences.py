@@ -1,4 +1,4 @@
-"""Store conformance by random sequences of operations, compared with the memory store."""
+"""Store conformance tests that compare the results of random operations with those of the memory store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NUMBERS = count(1)
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """State machine of two objects for one location, and a MemoryStore that receives all of the owner's writes."""
+    """State machine with two store objects for one location, and a MemoryStore for all of the owner's writes."""
 
     runs: Bundle[Any] = Bundle("runs")
 
@@ -187,7 +187,7 @@ class _StoreMachine(RuleBasedStateMachine):
             return type(error).__name__
 
     def call_both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Make the call on both the object and the MemoryStore, and check that the results are equal."""
+        """Make the call on both the store object and the MemoryStore, and check that the results are equal."""
         got = self.done(call(self.at(which)))
         assert got == self.done(call(self.model))
         return got

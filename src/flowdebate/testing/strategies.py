@@ -7,7 +7,7 @@
     def test_my_judge_finds_for_one_of_the_stances(case):
         assert case.run_sync().raw.verdict.winner in {None, *case.stances}
 
-All values are valid, and debates made of them complete without a warning, unless `hostile=True` or `valid=False`
+All values are valid, and debates made from them complete without a warning, unless `hostile=True` or `valid=False`
 requests misbehaving models and blocks. No network is needed, and examples shrink to short ones.
 """
 

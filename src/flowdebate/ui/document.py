@@ -236,7 +236,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """List the remarks at the end of a page about changed answers, calls, sources and quotes."""
+        """List the remarks for the end of a page: on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"

@@ -1,4 +1,4 @@
-"""Live view of a run, building sections from events as they arrive."""
+"""Live view that builds sections from the events of a run as they arrive."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class AllowedModels:
     service_model: str | None = None
     """The service's own model."""
     providers: bool = False
-    """True if requests received directly may name any model of a configured provider."""
+    """True if requests that did not pass through a proxy may name any model from a configured provider."""
 
     @property
     def names(self) -> list[str]:
@@ -62,7 +62,7 @@ class AllowedModels:
 
     @property
     def _is_payer(self) -> bool:
-        """Whether the sender of the request also pays for it, as on a user's own server without a proxy."""
+        """True if the sender of the request also pays for it, as on a user's own server without a proxy."""
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:

@@ -52,7 +52,7 @@ from flowdebate.sources.source import Page, Source, is_image, name_problem
 from flowdebate.ui.files import read_plan_file
 
 COMMAND = "command line"
-"""Location named in errors about command-line options."""
+"""Location given in errors about command-line options."""
 _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
 """Options as read from a plan file, before validation."""

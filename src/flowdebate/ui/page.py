@@ -1,4 +1,4 @@
-"""Base class for pattern pages, which hold everything that front ends know about a pattern."""
+"""Base class for pattern pages, which define everything that front ends need for a pattern."""
 
 from __future__ import annotations
 

@@ -494,12 +494,12 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 ) -> Plan:
     """Build the plan of a stored run, with changes from the front end.
 
-    `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. `verb`
-    describes what the plan is used for in errors.
+    `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. Errors mention
+    `verb` as the command that needs the plan.
 
-    Raises ConfigurationError for a run without a plan. If `to_ask` is set because models will be called, it is also
-    raised for a secret that has to be entered again, and for an imported run that is not `trusted` and has a non-empty
-    `reached_by`. If an imported run is only displayed, its plan omits the files it names.
+    Raises ConfigurationError for a run without a plan. If `to_ask` is set, meaning that models will be called, it is
+    also raised for a secret that has to be entered again, and for an imported run that is not `trusted` and has a
+    non-empty `reached_by`. If an imported run is only displayed, its plan omits the files it names.
     """
     stored = run.header.plan
     if stored is None:
@@ -550,7 +550,7 @@ def plan_of_fork(
     ask: Ask | None = None,
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan for a fork of a stored run like `plan_of`, but with the run's seed and models.
+    """Build the plan for a fork of a stored run, as `plan_of` does, but with the run's seed and models.
 
     `location` is named in errors as the source of `changes`. A changed subject also raises ConfigurationError.
     """
@@ -574,7 +574,7 @@ def plan_of_fork(
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """Return a run's named models."""
+    """Return the names of the models that a run was started with."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None

@@ -73,7 +73,7 @@ class StepState(WireModel):
     origin: str | None
     """Origin of an answer: "asked" or, only in a fork, "reused" or "edited"."""
     text: str
-    """Text of the answer; JSON for a structured answer."""
+    """Text of the answer, or JSON if the answer is structured."""
 
     @classmethod
     def of(cls, step: StepRow) -> Self:
@@ -191,7 +191,7 @@ def check_edits(
 ) -> dict[str, Any]:
     """Check `edits` against the steps they replace: data if the answer has a schema, text otherwise.
 
-    `requests` are the run's model requests. Raises OutputError with each invalid field.
+    `requests` are the run's model requests. Raises OutputError, which lists the invalid fields.
     """
     from flowdebate.blocks.human.answers import check_answer, check_submission
     from flowdebate.runs.suspend import request_of

@@ -273,10 +273,10 @@ def fork(  # noqa: PLR0913 - the options of the command
     quiet: opt.Quiet = False,
     **values: object,
 ) -> None:
-    """Run a stored run again as a new run with changes; models are only asked for the differences.
+    """Run a stored run again as a new run with changes; models are called only where answers may differ.
 
-    PLACE is the path of an answer as printed by `flowdebate show RUN`. It may be shortened to the ends of its parts if
-    they match only one answer: judge, round[2]/ann. The original run is not changed.
+    PLACE is the path of an answer as printed by `flowdebate show RUN`. It may be abbreviated to the ends of its parts
+    (judge, round[2]/ann), as long as only one answer matches. The original run is not changed.
     """
     from flowdebate.service.runs import chosen_run, opened, short_id
     from flowdebate.ui.models import models_line

@@ -81,7 +81,7 @@ def runs(  # noqa: PLR0913 - the options of the command
 async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
-    """Return at most `limit` rows following the run `before`; `fold` combines each batch into one row."""
+    """Return at most `limit` rows that come after run `before`; `fold` combines each batch into one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
@@ -106,9 +106,9 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return a batch's runs, to be shown in place of its newest run; empty if an earlier page lists the batch.
+    """Return a batch's runs, which replace its newest run in the list; empty if an earlier page lists the batch.
 
-    `first` is the newest run of the batch after the position `after`.
+    `first` is the batch's newest run after the position `after`.
     """
     from flowdebate.service.runs import list_runs
     from flowdebate.store.base import list_order
@@ -165,7 +165,7 @@ def delete(
     yes: Annotated[bool, Option(flag="--yes -y", help="Do not ask for confirmation.")] = False,
     store: opt.StoreName = None,
 ) -> None:
-    """Delete stored runs, including from the queue of workers. Runs in progress are never deleted."""
+    """Delete stored runs, and remove them from the workers' queue. Runs in progress are never deleted."""
     from flowdebate.service.runs import delete_run, opened
 
     if bool(runs) == (older_than is not None or status is not None or bool(label)):
@@ -216,7 +216,7 @@ async def _select(
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
-        # No run can have changed before it started.
+        # Runs that started after this time have also changed after it, so they need not be read.
         runs_found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
         async for run in runs_found:
             if not run.owned and run.updated_at <= oldest:
@@ -261,7 +261,7 @@ def report(
     markdown: Annotated[Path | None, Option(panel="Output", metavar="FILE", help="Write Markdown.")] = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Write the report of a stored run to a file, to print, send or verify."""
+    """Write the report of a stored run to a file that you can print, send or verify."""
     from flowdebate.service.evidence import evidence_in
     from flowdebate.service.runs import chosen_run, opened
 

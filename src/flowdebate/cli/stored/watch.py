@@ -48,7 +48,7 @@ def watch(
 ) -> None:
     """Watch a run in another process, or a finished one. Ctrl-C ends the view, not the run.
 
-    The page is the same as for the run's own command; contributions appear once they are complete.
+    The page is the one that the run's own command shows, but contributions appear only once they are complete.
     """
     from flowdebate.service.runs import chosen_run, opened
 
@@ -123,7 +123,7 @@ def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 -
 
 
 class _Lines(View):
-    """Writer of events or steps as JSON Lines."""
+    """Writer that outputs events or steps as JSON Lines."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Write the events or steps until the run ends; raise WriteFailed if writing fails."""

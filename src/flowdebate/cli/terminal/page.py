@@ -1,4 +1,4 @@
-"""A run's page, formatted and colored in a terminal, and in plain lines everywhere else."""
+"""A run's page: formatted and colored in a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _RESET = "starting over: turns that came at the same time are now in a different
 
 
 class Page:
-    """Writer that prints the parts of a debate to `stream` in the order of the calls.
+    """Writer that prints the parts of a debate to `stream`, in the order in which its methods are called.
 
     No escape codes are written if `stream` is not a terminal or if NO_COLOR is set. Text from models and users is
     indented or framed, so it cannot be mistaken for the page's own text.
@@ -203,7 +203,7 @@ class Page:
         self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
-        """Write how an incomplete run ended, followed by the notes, the totals, the run, its seed, and a `hint`."""
+        """Write how an incomplete run ended, then the notes, the totals, the run's ID and seed, and the `hint`."""
         self.end_text()
         ending = STATUSES[document.status].ending
         if ending:

@@ -76,7 +76,7 @@ def prepare_streams() -> None:
 def log_to(target: str) -> Callable[[], None]:
     """Append log records as JSON Lines to the file `target`, or write them to stderr for "-".
 
-    Return a function that stops the logging. Raise BadFile if the file is not writable.
+    Return a function that stops logging. Raise BadFile if the file is not writable.
     """
     from flowdebate.telemetry import JsonLines
 
@@ -186,7 +186,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log handler that writes lines to stderr without tracebacks; skips run records because pages show them."""
+    """Log handler that writes lines without tracebacks to stderr. It skips run records, which pages already show."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -261,8 +261,8 @@ class Interrupts:
 _SIGINT, _SIGPIPE = 2, 13
 """Signal numbers; some systems do not define the names."""
 _CHANGED_LINES = 6
-"""Maximum number of lines shown for a changed prompt. Hundreds of lines may differ, but this many are enough to
-identify the option and fit on a small terminal.
+"""Maximum number of lines shown for a changed prompt. Hundreds of lines may differ, but a few are enough to recognize
+which option changed, and they fit on a small terminal.
 """
 
 

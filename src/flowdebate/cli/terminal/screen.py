@@ -253,7 +253,7 @@ class View:
 
 
 class AskOnScreen:
-    """Function that asks humans with `ask`, hiding the live line in the meantime."""
+    """Function that asks humans with `ask`, hiding the live line while they answer."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -282,7 +282,7 @@ _NARROWEST = 20
 
 
 class TextFlow:
-    """Writer of a single text; every line begins with `indent`, so no line can be mistaken for the page's own.
+    """Writer for a single text; every line begins with `indent`, so no line can be mistaken for the page's own.
 
     `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
     A line's width is the sum of its characters' widths: terminals combine characters differently, but never use more

@@ -88,7 +88,7 @@ class ConsensusPlanOptions(PlanOptions):
         f"Follow a format.\n{purposes('consensus')}", panel="Rounds", metavar="NAME"
     )
     topology: Topology | None = option(
-        "Who criticises whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
+        "Who criticizes whom: all-to-all (default), round-robin, ring, star, sparse or random-graph.",
         panel="Rounds",
         metavar="NAME",
     )
@@ -245,7 +245,7 @@ class ConsensusLive(Live):
     roles: ClassVar[Mapping[str, str]] = {"judge": "asking whether all is said"}
     phases: ClassVar[Mapping[str, str]] = {
         "proposal": "proposing",
-        "critique": "criticising",
+        "critique": "criticizing",
         "revision": "revising",
         "poll": "polled",
         "vote": "voting",

@@ -116,7 +116,7 @@ def moments(
         severe = _severe_pairs(one.critiques)
         for critic, target in one.edges:
             if critic < target and {(critic, target), (target, critic)} <= severe:
-                text = f"{critic} and {target} criticised each other severely"
+                text = f"{critic} and {target} criticized each other severely"
                 all_moments.append(Moment(kind="clash", round=one.round, agents=[critic, target], text=text))
     all_moments += [*_find_turns(output), *_find_surprises(output, ratings or {})]
     return sorted(all_moments, key=lambda moment: len(output.rounds) + 1 if moment.round is None else moment.round)
@@ -142,7 +142,7 @@ def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> It
     severe, winner = _severe_pairs(_critiques(output)), output.winner
     for ballot in output.ballots:
         if ballot.choice is not None and (ballot.voter, ballot.choice) in severe:
-            text = f"{ballot.voter} voted for {ballot.choice}, whose proposal it had criticised severely"
+            text = f"{ballot.voter} voted for {ballot.choice}, whose proposal it had criticized severely"
             yield Moment(kind="conversion", round=None, agents=[ballot.voter, ballot.choice], text=text)
     if winner is None:
         return
@@ -153,7 +153,7 @@ def _find_surprises(output: ConsensusOutput, ratings: Mapping[str, float]) -> It
     means = {target: _mean(severities) for target, severities in first.items()}
     other_means = [mean for target, mean in means.items() if target != winner]
     if other_means and means.get(winner, 0.0) >= _SEVERE and means[winner] > max(other_means):
-        text = f"{winner} won with the proposal that was criticised most severely in round 1"
+        text = f"{winner} won with the proposal that was criticized most severely in round 1"
         yield Moment(kind="comeback", round=None, agents=[winner], text=text)
     best = max(ratings, key=lambda name: ratings[name], default=winner)
     if best != winner and winner in ratings and ratings[best] - ratings[winner] >= _UPSET:

@@ -146,7 +146,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """Read a transcript's entries: anonymous if all its tags are sides, and otherwise with names."""
+    """Read a transcript's entries: without names if every tag is one of the sides, and with names otherwise."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
@@ -158,8 +158,8 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
-"""The sides' quality, keyed by stance, or computed by a function from a side's full text; None draws it
-from that text.
+"""Quality of the sides: keyed by stance, or computed by a function from a side's full text. None draws a random quality
+that depends only on the text and the seed.
 """
 
 _WORD = re.compile(r"\w+")
@@ -185,7 +185,7 @@ class SimJudge:
     - `style`, `length`, `identity`: biases that no schedule can average out, since they depend on the text. `identity`
       is keyed by name.
     - `noise`: the standard deviation for one side; for the difference between two sides it is √2 times as large.
-    - `quality`: None draws it from a side's text, with a standard normal distribution.
+    - `quality`: None draws it from the standard normal distribution, keyed by the side's text.
 
     The judge answers requests of `create_judge()` in all forms: winner, scores (with a rubric, the same for each
     criterion), and letters with exactly these log-odds as floats. The prompt for a letter has no stances, so `quality`
@@ -310,7 +310,7 @@ class SimJudge:
         views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Floats:
-        """Compute `log_odds()` for many items and views at once, with identical bits: [items, views, sides].
+        """Compute `log_odds()` for many items and views at once: an array [items, views, sides], identical bit for bit.
 
         `quality` and `content` are [items, sides]; `orders` and `called` are [views, sides] or [items, views, sides].
         `items` and `views` are the numbers used to draw noise (None numbers them from 0). Needs numpy.
@@ -355,7 +355,7 @@ class SimJudge:
 
 
 def style_of(text: str) -> float:
-    """Measure emphasis from 0 to 1 by the number of exclamations and **bold** words per sentence.
+    """Measure emphasis from 0 to 1 by the number of exclamation marks and **bold** passages per sentence.
 
     >>> style_of("Yes! It is good."), style_of("It is good.")
     (0.5, 0.0)
@@ -408,7 +408,7 @@ def _views_first(value: ArrayLike) -> Integers:
     return views if views.ndim == 3 else views[None]  # noqa: PLR2004 - items, views, sides
 
 
-# Maximum difference between tied sums of floats; `decide()` sums exactly, in fractions.
+# Largest difference at which sums of floats count as tied; `decide()` sums exactly, in fractions.
 _SAME = 1e-12
 
 
@@ -444,7 +444,7 @@ def shares_of(log_odds: Floats) -> Floats:
 
 
 def votes_of(shares: Floats) -> Floats:
-    """Assign each ballot's vote to its first side, or in equal parts to tied sides."""
+    """Convert each ballot to a vote for the side with the largest share, split equally if several sides are tied."""
     first = shares >= shares.max(axis=-1, keepdims=True)
     votes: Floats = first / first.sum(axis=-1, keepdims=True)
     return votes
