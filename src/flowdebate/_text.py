@@ -244,7 +244,7 @@ _PYDANTIC = tuple(
         (rf"^Input should be less than {_BOUND}$", r"must be less than \g<bound>"),
         (r"^String should have at least 1 character$", "must not be empty"),
         (r"^String should have at (least|most) (\d+) characters?$", r"must have at \1 \2 characters"),
-        (r"^String should match pattern .*", "has an invalid form"),
+        (r"^String should match pattern .*", "has an invalid format"),
         (r"^(?:List|Tuple|Dictionary) should have at least 1 item after validation, not 0$", "must not be empty"),
         (
             r"^(?:List|Tuple|Dictionary) should have at (least|most) (\d+) items? after validation, not (.+)$",

@@ -410,7 +410,7 @@ class _Reader:
         try:
             return _READABLE[name](ast.literal_eval(argument))
         except ConfigurationError as error:
-            raise self.error(argument, f"has an invalid {name}(…), which {error.problem},") from None
+            raise self.error(argument, f"has an invalid argument in {name}(…), which {error.problem},") from None
         except (ValueError, TypeError):
             raise self.error(argument, f"must give {name}(…) a plain number or text") from None
 

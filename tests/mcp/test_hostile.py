@@ -67,7 +67,7 @@ async def rejecting_stage(
         ("list_runs", {"before": "yesterday"}, "`before` must be the `next` value of a page"),
         ("list_runs", {"status": "lost"}, "`status` must be queued, running"),
         ("compare", {"question": QUESTION, "texts": ["one"]}, "`texts` must have at least 2 entries, not 1"),
-        ("compare", {"question": QUESTION, "texts": ["one", " \n"]}, "`texts.1` has an invalid form"),
+        ("compare", {"question": QUESTION, "texts": ["one", " \n"]}, "`texts.1` has an invalid format"),
         ("compare", {"question": QUESTION, "texts": {"a": "b"}}, "`texts` must be a list"),
         ("drop_tables", {}, "Unknown tool: drop_tables"),
     ],

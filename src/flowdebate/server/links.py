@@ -34,12 +34,12 @@ class CreatedLink(BaseModel):
     """A new link, either for a person to answer requests, or public."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
-    path: str = Field(description="Of the endpoint; behind the address under which people reach this server.")
-    page: str = Field(description="The path of the page for a browser: send this one.")
+    path: str = Field(description="Path of the endpoint, to be appended to the server's public address.")
+    page: str = Field(description="Path of the page for a browser: send this one.")
     place: str | None
     role: str | None
     shows: Shown | None = Field(None, description="What a public link shows.")
-    id: str | None = Field(None, description="Of a public link, by which it is revoked.")
+    id: str | None = Field(None, description="ID of a public link, which is needed to revoke it.")
     expires_at: float = Field(description="Seconds since the epoch.")
 
 

@@ -87,20 +87,24 @@ class JSONData(JSONResponse):
 class FieldProblem(BaseModel):
     """An invalid field."""
 
-    field: str = Field(description="Path of the field; empty where the whole value is meant.")
+    field: str = Field(description="Path of the field; empty if the problem concerns the whole value.")
     problem: str = Field(description="What is wrong with it, in words.")
-    given: str | None = Field(None, description="What was given, cut to a readable length; null where nothing was.")
+    given: str | None = Field(None, description="The value given, shortened for readability; null if there was none.")
 
 
 class Problem(BaseModel):
     """Reason why a request was rejected or failed, as in RFC 9457."""
 
-    type: str = Field(description="`urn:flowdebate:error:` and the class in flowdebate.errors, or `about:blank`.")
+    type: str = Field(
+        description="`urn:flowdebate:error:` followed by the class name in `flowdebate.errors`, or `about:blank`."
+    )
     title: str
     status: int
     detail: str
-    errors: list[FieldProblem] | None = Field(None, description="The invalid fields, where fields are invalid.")
-    open: list[str] | None = Field(None, description="Of an answer that is not awaited: the places that wait.")
+    errors: list[FieldProblem] | None = Field(None, description="The invalid fields, if any.")
+    open: list[str] | None = Field(
+        None, description="For an answer that is not awaited: the places where the run is waiting."
+    )
 
 
 class ProblemResponse(JSONData):
@@ -112,7 +116,7 @@ class ProblemResponse(JSONData):
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """List an endpoint's possible problems for the OpenAPI document."""
     content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    fallback = {"description": "Any other request that is refused", "content": content}
+    fallback = {"description": "Any other refused request", "content": content}
     return {
         **{status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses},
         "default": fallback,

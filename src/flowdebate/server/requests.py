@@ -137,32 +137,38 @@ class LimitsBody(_Body):
 class BeginBody(_Body):
     """A run to start."""
 
-    pattern: _Name = Field(description="A name of GET /patterns.")
+    pattern: _Name = Field(description="A pattern name listed by `GET /patterns`.")
     question: Annotated[Data, AfterValidator(_check_question)] = Field(
         None, description="What the run is about: text, or the JSON input of a registered pattern."
     )
     options: _Options | None = Field(None, description="Options of a built-in pattern, as in a plan file.")
-    run_id: _RunId | None = Field(None, description="Makes the request safe to repeat.")
+    run_id: _RunId | None = Field(None, description="ID for the run, which makes the request safe to repeat.")
     seed: _Seed | None = None
     labels: _Labels = {}
     limits: LimitsBody | None = None
-    priority: Annotated[int, Field(ge=0, le=LOWEST)] = Field(0, description="Where runs wait, lower ones begin first.")
+    priority: Annotated[int, Field(ge=0, le=LOWEST)] = Field(
+        0, description="If runs have to wait, those with lower values start first."
+    )
 
 
 class AnswerBody(_Body):
     """A human's answer."""
 
-    answer: Data = Field(description="Text, or JSON that fits the schema of the request.")
-    place: _Place | None = Field(None, description="Where the run waits; needed where it waits in several places.")
-    resume: bool = Field(default=True, description="Resume the run once nothing else is awaited.")
-    by: _Name | None = Field(None, description="The program that answers in a person's place; the journal records it.")
+    answer: Data = Field(description="Text, or JSON that matches the request's schema.")
+    place: _Place | None = Field(
+        None, description="Where the run is waiting; required if it is waiting in several places."
+    )
+    resume: bool = Field(default=True, description="Resume the run as soon as no other answer is awaited.")
+    by: _Name | None = Field(None, description="The program that answers on a person's behalf; the journal records it.")
 
 
 class LinkAnswerBody(_Body):
     """A human's answer through a link, which determines the run and the request."""
 
-    answer: Data = Field(description="Text, or JSON that fits the schema of the request.")
-    place: _Place | None = Field(None, description="Where the run waits, so that no later request gets this answer.")
+    answer: Data = Field(description="Text, or JSON that matches the request's schema.")
+    place: _Place | None = Field(
+        None, description="Where the run is waiting, so that a later request cannot receive this answer."
+    )
 
 
 class ResumeBody(_Body):
@@ -177,9 +183,11 @@ class ResumeBody(_Body):
 class FilterBody(_Body):
     """Filters for cancelling runs; all matching runs are cancelled."""
 
-    status: State | None = Field(None, description="Left out: all runs for which it makes sense.")
+    status: State | None = Field(None, description="If omitted, all runs that can be cancelled or resumed.")
     pattern: _Name | None = None
-    text: Annotated[_Text, Field(max_length=1_000)] | None = Field(None, description="Searched in the question.")
+    text: Annotated[_Text, Field(max_length=1_000)] | None = Field(
+        None, description="Text to search for in the question."
+    )
     labels: _Labels = {}
     limit: Annotated[int, Field(ge=1, le=200)] = 200
 
@@ -193,13 +201,13 @@ class ResumeAllBody(FilterBody):
 class ForkBody(_Body):
     """Options for forking a run."""
 
-    at: _Place | None = Field(None, description="The place from which on nothing of the journal is reused.")
+    at: _Place | None = Field(None, description="The place from which the journal is no longer reused.")
     edits: Annotated[dict[_Place, Data], Field(max_length=_MAX_EDITS)] | None = Field(
-        None, description="Answers to put in the place of recorded ones, by place."
+        None, description="Answers that replace recorded ones, keyed by place."
     )
     pattern: _Name | None = None
-    options: _Options | None = Field(None, description="Options that differ, as in a plan file.")
-    fork_id: _RunId | None = Field(None, description="The id of the new run.")
+    options: _Options | None = Field(None, description="Options to change, as in a plan file.")
+    fork_id: _RunId | None = Field(None, description="ID for the new run.")
     seed: _Seed | None = None
     labels: _Labels = {}
     limits: LimitsBody | None = None
@@ -222,7 +230,8 @@ class VoteBody(_Body):
         None, description="The sides in the order in which this reader read them."
     )
     reader: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,64}$")] | None = Field(
-        None, description="A random id of the reader, who has one vote; where users sign in, the user is the reader."
+        None,
+        description="A random ID for the reader, who has one vote; if users sign in, the reader is the user.",
     )
 
 
@@ -230,22 +239,24 @@ class CorrectionBody(_Body):
     """A new or corrected archive entry for a debate, which replaces the earlier one."""
 
     right: _Name | None = Field(None, description="The agent whose proposal turned out right.")
-    wrong: _Name | None = Field(None, description="The one whose proposal turned out wrong, if only that is known.")
+    wrong: _Name | None = Field(None, description="The agent whose proposal turned out wrong, if only that is known.")
     answer: Annotated[_Text, Field(min_length=1, max_length=MAX_QUESTION_LENGTH)] | None = Field(
-        None, description="The answer that later debates are shown, in place of the one that it agreed on."
+        None, description="The answer to show to later debates instead of the one agreed on."
     )
 
 
 class LinkBody(_Body):
     """Options for a new signed link."""
 
-    place: _Place | None = Field(None, description="Where the run waits; needed where it waits in several places.")
+    place: _Place | None = Field(
+        None, description="Where the run is waiting; required if it is waiting in several places."
+    )
     role: _Name | None = Field(
-        None, description="The block that asks: the link is then for all its requests, not for one at a place."
+        None, description="The block that asks: the link then covers all of its requests, not just one at a place."
     )
     shows: Shown | None = Field(
         None,
-        description="For a public link instead, which answers nothing: of the run as it is read, or of a blind vote.",
+        description="Create a public link instead, which cannot be used to answer: to the run or to a blind vote.",
     )
     seconds: Annotated[float, Field(gt=0, le=_YEAR)] = Field(86_400, description="How long the link is valid.")
 
@@ -256,7 +267,7 @@ class AuditQuery(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
     pattern: Annotated[_Name | None, _EMPTY] = None
     text: Annotated[Annotated[_Text, Field(max_length=1_000)] | None, _EMPTY] = Field(
-        None, description="Searched in the question."
+        None, description="Text to search for in the question."
     )
     label: list[Annotated[str, Field(pattern=r"^[^=]+=.*$", max_length=2 * _MAX_ID_LENGTH)]] = Field(
         [], max_length=_MAX_LABELS, description="`NAME=VALUE`; may be repeated."
@@ -277,7 +288,7 @@ class RunsQuery(AuditQuery):
     status: Annotated[State | None, _EMPTY] = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     before: Annotated[str, Field(max_length=_MAX_ID_LENGTH * 2)] | None = Field(
-        None, description="The `next` of the page before."
+        None, description="The `next` value of the previous page."
     )
 
     @property

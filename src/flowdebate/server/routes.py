@@ -67,7 +67,9 @@ class _CamelCaseModel(BaseModel):
 class ProposedSides(_CamelCaseModel):
     """Sides of a question."""
 
-    sides: list[Side] = Field(description="As `debaters` of a request to begin a run has them.")
+    sides: list[Side] = Field(
+        description="The sides, in the form of the `debaters` option of a request to start a run."
+    )
 
 
 @changes.post(
@@ -121,7 +123,7 @@ async def runs(query: Annotated[RunsQuery, Query()], service: ServiceOf) -> Resp
 async def run(
     run_id: str,
     service: ServiceOf,
-    wait: Annotated[float, Query(ge=0, le=_MAX_WAIT, description="Seconds to wait for the run's end.")] = 0,
+    wait: Annotated[float, Query(ge=0, le=_MAX_WAIT, description="Number of seconds to wait for the run to end.")] = 0,
 ) -> Response:
     """Return a run: its state, its document so far, and its requests to humans."""
     return data(await service.wait(run_id, wait) if wait else await service.run(run_id))
@@ -279,11 +281,13 @@ class PatternDescription(_CamelCaseModel):
     """A pattern available to runs."""
 
     name: str
-    registered: bool = Field(description="Whether the application registered it; such a pattern has no options.")
-    subject: str = Field(description="What its question is: a question, a topic, a proposition, a task, or an input.")
+    registered: bool = Field(description="Whether the application registered the pattern; if so, it has no options.")
+    subject: str = Field(
+        description="What its input is called: a question, a topic, a proposition, a task, or an input."
+    )
     help: str | None = None
     outline: str | None = Field(None, description="The steps of a registered pattern.")
-    roster: str | None = Field(None, description="The option that lists who speaks.")
+    roster: str | None = Field(None, description="The option that lists the speakers.")
     options: dict[str, Any] | None = Field(None, description="The JSON Schema of its options.")
 
 
@@ -291,28 +295,30 @@ class ProviderState(_CamelCaseModel):
     """A model provider and its state."""
 
     name: str
-    key_variable: str | None = Field(description="The environment variable with its key; null where none is needed.")
-    ready: bool = Field(description="Whether its key is set, or none is needed.")
+    key_variable: str | None = Field(description="The environment variable for its API key; null if none is needed.")
+    ready: bool = Field(description="Whether its API key is set or not needed.")
 
 
 class ModelsState(_CamelCaseModel):
     """Models available to runs."""
 
-    default: str | None = Field(description="The model of runs that name none; null where none is set up.")
-    allowed: list[str] = Field(description="Names of models that options may have, or patterns such as `openai/*`.")
-    providers: list[ProviderState] = Field(description="Name a model as `provider/model`.")
+    default: str | None = Field(description="The model used by runs that specify none; null if none is set up.")
+    allowed: list[str] = Field(description="Model names that options may contain, or patterns such as `openai/*`.")
+    providers: list[ProviderState] = Field(description="The providers; specify a model as `provider/model`.")
     local: bool = Field(description="Whether the model `local` is installed.")
 
 
 class WrittenRequest(_CamelCaseModel):
     """A request to start a run, formatted as text for use elsewhere."""
 
-    toml: str | None = Field(description="As a plan file; null for a pattern that the application registered.")
-    python: str = Field(description="As a program.")
-    curl: str = Field(description="As a line for the shell.")
+    toml: str | None = Field(
+        description="The request as a plan file; null for a pattern registered by the application."
+    )
+    python: str = Field(description="The request as a Python program.")
+    curl: str = Field(description="The request as a shell command.")
     speakers: list[Side | Speaker] = Field(
-        description="Who speaks where the request names nobody: from its question or its format, or the default ones. "
-        "Empty where a model proposes the sides."
+        description="The speakers if the request lists none: from its question or format, or the default ones. "
+        "Empty if a model proposes the sides."
     )
 
 

@@ -39,8 +39,8 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events: recorded ones with an id, text without one; `reset`; and `end` at last. "
-        "GET /events.schema.json describes their data.",
+        "description": "Server-sent events: recorded events with an ID, text without one, `reset`, and finally `end`. "
+        "Their data is described by `GET /events.schema.json`.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
     **responses(404, 429),
@@ -49,13 +49,13 @@ _FRAMES: dict[int | str, dict[str, Any]] = {
 router: APIRouter = APIRouter(tags=["runs"])
 
 _After = Annotated[
-    str | None, Query(max_length=_MAX_MARKS_LENGTH, description="Continue behind the frame with this id.")
+    str | None, Query(max_length=_MAX_MARKS_LENGTH, description="Continue after the frame with this ID.")
 ]
 _LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=_MAX_MARKS_LENGTH)]
 _Page = Annotated[
-    bool, Query(description="1 sends `page` with the pieces of the page that are new, in place of recorded events.")
+    bool, Query(description="1 sends `page` events with the new pieces of the page instead of recorded events.")
 ]
-_Texts = Annotated[bool, Query(alias="text", description="0 leaves out the text that models are writing.")]
+_Texts = Annotated[bool, Query(alias="text", description="0 omits the text that models are writing.")]
 
 
 @router.get("/runs/{run_id}/events", response_class=Response, responses=_FRAMES)
@@ -79,7 +79,7 @@ async def events(
 
 @router.get("/events", response_class=Response, responses=_FRAMES)
 async def events_of_several(
-    runs: Annotated[str, Query(max_length=_MAX_MARKS_LENGTH, description="Ids of runs, with commas between them.")],
+    runs: Annotated[str, Query(max_length=_MAX_MARKS_LENGTH, description="Comma-separated run IDs.")],
     front: FrontOf,
     service: ServiceOf,
     after: _After = None,

@@ -591,7 +591,7 @@ def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[D
         pairs = ", ".join(f"{judge!r} judges, {debater!r} argues" for judge, debater in kin)
         warnings.warn(
             f"{location}: a judge and a debater belong to the same model family ({pairs}), so the judge may "
-            "favour its own style; choose a judge from another family",
+            "favor its own style; choose a judge from another family",
             FlowDebateWarning,
             stacklevel=4,
         )
@@ -606,7 +606,7 @@ def warn_of_named_judge(
     if same:
         warnings.warn(
             f"{location}: the default judge shares a model with {', '.join(map(repr, same))}, and with "
-            "anonymize_transcript=False it may recognize and favour its own text; keep "
+            "anonymize_transcript=False it may recognize and favor its own text; keep "
             "anonymize_transcript=True, or give the judge another model (judge=JudgeOptions(model=...))",
             FlowDebateWarning,
             stacklevel=4,

@@ -81,7 +81,10 @@ class Schedule:
         """Return the number of views for `sides` sides; raise ConfigurationError if there are too many sides."""
         if self.kind == "full" and sides > FULL_AT_MOST:
             raise ConfigurationError(
-                "schedule 'full'", "sides", sides, f"must have at most {FULL_AT_MOST} entries; use cyclic for more"
+                "schedule 'full'",
+                "sides",
+                sides,
+                f"must have at most {FULL_AT_MOST} entries; use a cyclic schedule for more",
             )
         sizes = {"single": 1, "swap": min(2, sides), "cyclic": sides, "full": math.factorial(min(sides, FULL_AT_MOST))}
         return self.size if self.size is not None else sizes[self.kind]
