@@ -43,7 +43,8 @@ def audit(  # noqa: PLR0913 - the options of the command
     runs: Annotated[list[str] | None, Option(metavar="RUN", help=f"{opt.RUN} Default: all stored runs.")] = None,
     *,
     data: Annotated[
-        FilePath | None, Option(metavar="FILE", help='Ballots of this file: .csv, .jsonl or .parquet; "-" is stdin.')
+        FilePath | None,
+        Option(metavar="FILE", help='Audit the ballots in this file: .csv, .jsonl or .parquet; "-" is stdin.'),
     ] = None,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
@@ -57,19 +58,19 @@ def audit(  # noqa: PLR0913 - the options of the command
             help="The judge views: single, swap, cyclic, full, sampled(N). Default: as judged, else cyclic.",
         ),
     ] = None,
-    repeat: Annotated[Count | None, Option(metavar="N", help="How often each view is judged. Default: 1.")] = None,
+    repeat: Annotated[Count | None, Option(metavar="N", help="Number of times to judge each view. Default: 1.")] = None,
     answer_form: Annotated[
         Literal["scores", "letter", "letter_after_reasons"] | None,
         Option(help="Form of the judge's answers; letters need log-probabilities. Default: as judged, else scores."),
     ] = None,
     labels: Annotated[bool, Option(help="Show the sides as A, B, … instead of by their stances.")] = False,
     model: Annotated[
-        list[ModelName] | None, Option(metavar="SPEC", help="The model that judges again; repeat for several.")
+        list[ModelName] | None, Option(metavar="SPEC", help="A model to judge again; repeat for several.")
     ] = None,
     max_concurrency: Annotated[
         Count | None, Option(metavar="N", help="Maximum number of debates at once. Default: 8.")
     ] = None,
-    seed: Annotated[_Seed, Option(help="Seed of orders, p-values and intervals.")] = 0,
+    seed: Annotated[_Seed, Option(help="Seed for orders, p-values and intervals.")] = 0,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
     base_url: str | None = None,
@@ -300,7 +301,7 @@ def leaderboard(
     *,
     data: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help='Rank by ballots of this file: .csv, .jsonl or .parquet; "-": stdin.'),
+        Option(metavar="FILE", help='Rank by the ballots in this file: .csv, .jsonl or .parquet; "-": stdin.'),
     ] = None,
     prior: Annotated[
         _Prior | None,

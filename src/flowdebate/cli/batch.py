@@ -50,7 +50,7 @@ def batch(  # noqa: PLR0913 - the options of the command
     limit: opt.FirstOnly = None,
     form: Annotated[
         Literal["csv", "jsonl", "text"] | None,
-        Option(flag="--format", help="Format of the questions. Default: by the file's name."),
+        Option(flag="--format", help="Format of the questions. Default: inferred from the file name."),
     ] = None,
     file: opt.File = None,
     max_rounds: Annotated[int | None, Option(help="Maximum number of rounds (of turns for a handoff).")] = None,

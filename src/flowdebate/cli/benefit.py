@@ -56,7 +56,7 @@ def benefit(  # noqa: PLR0913 - the options of the command
     ] = None,
     debaters: Annotated[
         list[str] | None,
-        Option(flag="--debater", metavar="NAME=STANCE", help="A side of all questions that have no choices."),
+        Option(flag="--debater", metavar="NAME=STANCE", help="A side for all questions that have no choices."),
     ] = None,
     baselines: Annotated[
         list[BaselineName] | None,

@@ -34,7 +34,7 @@ StoreName: TypeAlias = Annotated[
 ]
 NoStore: TypeAlias = Annotated[bool, Option(panel="Storage", help="Do not store the run.")]
 RunId: TypeAlias = Annotated[
-    Text | None, Option(panel="Storage", metavar="ID", help="Id of the run. Default: a random one.")
+    Text | None, Option(panel="Storage", metavar="ID", help="ID of the run. Default: a random one.")
 ]
 Resume: TypeAlias = Annotated[
     bool,
@@ -86,7 +86,7 @@ PULL_REQUEST = {
     ),
 }
 """Options for reviews of pull requests."""
-RUN = "Id of a run, or at least its first 4 characters."
+RUN = "ID of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]
 TrustPlan: TypeAlias = Annotated[
@@ -108,7 +108,7 @@ Models: TypeAlias = Annotated[
         panel="Model",
         flag="--model",
         metavar="[NAME=]SPEC",
-        help="Another model for the run; repeat with NAME= or ROLE= for one who speaks, or a role such as judge.",
+        help="Another model for the run; repeat with NAME= or ROLE= for one speaker or role, such as judge.",
     ),
 ]
 Status: TypeAlias = Annotated[

@@ -61,7 +61,7 @@ _AllowModel: TypeAlias = Annotated[
     Option(
         panel="Model",
         metavar="NAME",
-        help='Model that runs may name, or a pattern such as "openai/*"; repeat for each. Default: all models '
+        help='Model that runs may use, or a pattern such as "openai/*"; repeat for each. Default: all models '
         "that are configured, as listed by `flowdebate models`.",
     ),
 ]
@@ -83,7 +83,7 @@ AllowSources: TypeAlias = Annotated[
     Option(
         metavar="FOLDER",
         help="Folder from which requests may name files and folders as sources; repeat for each. Default: none, so "
-        "that requests bring the texts themselves.",
+        "that requests must contain the texts themselves.",
     ),
 ]
 
@@ -117,7 +117,7 @@ def serve(  # noqa: PLR0913 - the options of the command
     ] = None,
     allow_base_url: Annotated[
         list[Text] | None,
-        Option(metavar="URL", help="Base URL that options of runs may use; repeat for each. Default: none."),
+        Option(metavar="URL", help="Base URL that run options may contain; repeat for each. Default: none."),
     ] = None,
     allow_model: _AllowModel = None,
     allow_sources: AllowSources = None,
@@ -448,7 +448,9 @@ def queue(  # noqa: PLR0913 - the options of the command
     run_id: Annotated[
         Text | None, Option(metavar="ID", help="submit: id of the run, so that the command can be repeated safely.")
     ] = None,
-    priority: Annotated[int, Option(metavar="N", help="submit: 0 to 100; lower ones are executed first.")] = 0,
+    priority: Annotated[
+        int, Option(metavar="N", help="submit: 0 to 100; runs with lower values are executed first.")
+    ] = 0,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
     text: opt.Search = None,

@@ -48,7 +48,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     *,
     question: Annotated[Text | None, Option(metavar="TEXT", help="The question that the texts answer.")] = None,
     reference: Annotated[
-        FilePath | None, Option(metavar="FILE", help="File with a right answer; rows have a column for it.")
+        FilePath | None, Option(metavar="FILE", help="File with a reference answer; rows have a column for it.")
     ] = None,
     model: Annotated[
         list[ModelName] | None, Option(metavar="SPEC", help="Model that judges; repeat for several.")
@@ -224,13 +224,13 @@ def study(  # noqa: PLR0913 - the options of the command
     *,
     answers: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="File of the answers so far. Default: STUDY.answers.jsonl next to the study."),
+        Option(metavar="FILE", help="File with the answers so far. Default: STUDY.answers.jsonl next to the study."),
     ] = None,
     registration: Annotated[
         FilePath | None,
         Option(
             metavar="FILE",
-            help="File of the registration. Default: STUDY.registration.json next to the study, if it exists.",
+            help="File with the registration. Default: STUDY.registration.json next to the study, if it exists.",
         ),
     ] = None,
     limit: Annotated[Count | None, Option(metavar="N", help="Ask N more questions, then report.")] = None,

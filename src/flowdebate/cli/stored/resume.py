@@ -157,7 +157,7 @@ def answer(
         str | None, Option(flag="--json", metavar="DATA", help="The answer as JSON, if it has fields.")
     ] = None,
     place: Annotated[
-        str | None, Option(metavar="PLACE", help="Which request to answer, if the run waits for several.")
+        str | None, Option(metavar="PLACE", help="Which request to answer, if the run is waiting for several.")
     ] = None,
     later: Annotated[bool, Option(help="Only record the answer; resume the run later.")] = False,
     trust_plan: opt.TrustPlan = False,
@@ -263,7 +263,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         ),
     ] = None,
     fork_id: Annotated[
-        Text | None, Option(panel="Storage", metavar="ID", help="Id of the new run. Default: a random one.")
+        Text | None, Option(panel="Storage", metavar="ID", help="ID of the new run. Default: a random one.")
     ] = None,
     resume: opt.Resume = False,
     trust_plan: opt.TrustPlan = False,

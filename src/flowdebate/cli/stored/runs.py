@@ -394,7 +394,7 @@ def archive(
         Literal["list", "show", "outcome", "correct", "delete"],
         Option(metavar="ACTION", help="list (the default), show, outcome, correct or delete."),
     ] = "list",
-    debate: Annotated[Text | None, Option(metavar="DEBATE", help="The id of a debate, as in the list.")] = None,
+    debate: Annotated[Text | None, Option(metavar="DEBATE", help="ID of a debate, as shown in the list.")] = None,
     *,
     right: Annotated[
         Text | None, Option(metavar="AGENT", help="outcome: the agent whose proposal turned out right.")

@@ -93,7 +93,7 @@ class ConsensusPlanOptions(PlanOptions):
         metavar="NAME",
     )
     hub: Text | None = option(
-        "Agent at the centre of the star. Default: the first by name.", panel="Rounds", metavar="NAME"
+        "Agent at the center of the star. Default: the first by name.", panel="Rounds", metavar="NAME"
     )
     sparsity: Share | None = option(
         "Share of the others that review a proposal, for sparse and random-graph.", panel="Rounds", metavar="SHARE"
