@@ -1,7 +1,7 @@
-"""A study whose process is killed: run `python -m tests.evaluation.killed_study FOLDER KILLS SEED`.
+"""Run a study whose process is killed: `python -m tests.evaluation.killed_study FOLDER KILLS SEED`.
 
-The script prints the study's report. Each attempt is a separate process. It writes a byte for each model call and is
-killed after a random number of calls, except for the last attempt, which runs to the end.
+The script prints the study's report. Each attempt runs in its own process, which writes a byte for each model call and
+is killed after a random number of calls. Only the last attempt runs to the end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def study() -> Study:
-    """Create a study of two designs, three baselines and noise, on 12 questions."""
+    """Create a study with two designs, three baselines and a noise condition, on 12 questions."""
 
     def design(order: Any, *baselines: Any) -> Any:
         def make_design(_: object, positions: Sequence[str]) -> Block[Any, Any]:
@@ -72,7 +72,7 @@ def prompt_model(call: int) -> FunctionModel:
 
 
 def run_attempt(folder: Path, killed_after: int | None) -> bool:
-    """Continue in a separate process; return True if it finished before it was killed."""
+    """Continue the study in a separate process; return True if it finished before it was killed."""
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
@@ -91,9 +91,9 @@ def run_attempt(folder: Path, killed_after: int | None) -> bool:
 
 
 def main() -> None:
-    """Kill, continue and report; print the number of kills to stderr."""
+    """Kill and continue the study, then report on it; print the number of kills to stderr."""
     folder, kills, random = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[3]))
-    # load everything lazy here, not in each attempt
+    # load lazy imports once here rather than in each attempt
     with Path(os.devnull).open("wb") as nobody:
         asyncio.run(ask_study(study(), folder / "first.jsonl", model=prompt_model(nobody.fileno()), maximum=2))
     gc.freeze()

@@ -1,4 +1,4 @@
-"""`Stub`: a model server with faults, for tests of model checks."""
+"""`Stub`: a faulty model server for tests of model checks."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ REFUSALS: dict[str, Callable[[Body], bool]] = {
     "schema": lambda body: "json_schema" in json.dumps(body.get("response_format")),
     "formats": lambda body: "response_format" in body,
 }
-"""Predicates for rejected requests, by feature."""
+"""Predicates that select the requests to reject, by feature."""
 
 
 @dataclass
 class Stub:
-    """A server that plays every role; options set what it rejects and how it writes."""
+    """A server that plays every role; its options set what it rejects and how it writes."""
 
     refuses: Collection[str] = ()
     words: str = "That cannot be done here."
     status: int = 400
-    """Status of rejections."""
+    """HTTP status of rejections."""
     write: Callable[[str], str] = lambda text: text
-    """Function that writes each text, for example surrounded by thinking."""
+    """Function that formats each text, for example by surrounding it with thinking."""
     finish: str = "stop"
     letters: bool = True
-    """Return log probabilities."""
+    """True if responses include log probabilities."""
     calls_tools: bool = True
     data: Callable[[Body, Any], Any] = lambda _, data: data
     """Function that changes the data of a structured answer, given the request and valid data."""
@@ -96,7 +96,7 @@ class Stub:
 
 
 def schema_of(body: Body) -> Any:
-    """Return the schema in a request in any output mode, or None for text."""
+    """Return the schema that a request asks for in any output mode, or None if it asks for text."""
     form = body.get("response_format") or {}
     if "json_schema" in form:
         return form["json_schema"]["schema"]

@@ -1,4 +1,4 @@
-"""Ballot files from any source: audit, quality, ranking and content audit match those of ballot objects."""
+"""Ballot files in any format give the same audits, quality figures and rankings as ballot objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.evaluation import (
 
 
 def rows(number: int = 60) -> list[dict[str, Any]]:
-    """Draw ballots by two judges in both orders of pairs from three systems; the longer side wins more often."""
+    """Draw ballots by two judges on pairs of three systems, in both orders; the longer side wins more often."""
     random, records = Random(3), []
     for item in range(number):
         pair = random.sample(["ann", "bob", "cy"], 2)
@@ -70,14 +70,14 @@ def write(path: Path, data: list[dict[str, Any]], separator: str = "|") -> Path:
     ("name", "separator"), [("b.csv", "|"), ("b.csv", "json"), ("b.tsv", "|"), ("b.jsonl", ""), ("b.parquet", "")]
 )
 def test_all_file_formats_give_the_same_ballots(tmp_path: Path, name: str, separator: str) -> None:
-    """An empty cell stands for a tie, and unknown columns are ignored."""
+    """An empty cell means a tie, and unknown columns are ignored."""
     ballots = read_ballots(write(tmp_path / name, rows(), separator)).ballots
     assert [ballot.model_dump(exclude_none=True) for ballot in ballots] == [
         {key: cell for key, cell in row.items() if key != "note" and cell is not None} for row in rows()
     ]
 
 
-def test_functions_accept_the_path_of_a_ballot_file(tmp_path: Path) -> None:
+def test_functions_accept_a_path_to_a_ballot_file(tmp_path: Path) -> None:
     path = write(tmp_path / "ballots.csv", rows())
     data = read_ballots(path)
     items = [item.ballots for item in data.items]
@@ -137,7 +137,7 @@ def test_invalid_rows_are_reported(tmp_path: Path, row: dict[str, Any], problem:
         read_ballots(write(tmp_path / "none.jsonl", []))
 
 
-def test_commands_read_the_same_files(tmp_path: Path) -> None:
+def test_commands_read_ballot_files(tmp_path: Path) -> None:
     path = str(write(tmp_path / "ballots.csv", rows()))
     result = CliRunner().invoke(app, ["eval", "audit", "--data", path], catch_exceptions=False)
     assert result.exit_code == 0

@@ -32,7 +32,7 @@ CREDITS = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=
 
 
 def answer_with_credit(credit: float, *, calls: int = 1, tokens: int | None = 100) -> MethodAnswer:
-    """Create an answer that is right, wrong, or a tie between both."""
+    """Create an answer that is right, wrong, or a tie between the two."""
     answer = {1.0: ["right"], 0.0: ["wrong"], 0.5: ["right", "wrong"]}[credit]
     return MethodAnswer(answer=answer, calls=calls, tokens=tokens)
 
@@ -56,7 +56,7 @@ def items(
 
 @given(n=st.integers(1, 200), data=st.data(), confidence=st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilson_interval_matches_scipy(n: int, data: st.DataObject, confidence: float) -> None:
-    """The two intervals must agree for whole numbers of items."""
+    """The library also accepts a fractional `n`; for whole numbers of items, the two intervals must agree."""
     right = data.draw(st.integers(0, n))
     reference = stats.binomtest(right, n).proportion_ci(confidence, method="wilson")
     assert share_interval(right / n, n, confidence=confidence) == pytest.approx(
@@ -86,7 +86,7 @@ def test_interval_has_its_nominal_coverage() -> None:
 
 @given(better=st.integers(0, 30), worse=st.integers(0, 30))
 def test_p_value_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
-    """The p-value is the exact probability that a fair coin is at least as uneven."""
+    """The p-value is the exact probability that a fair coin gives a split at least as uneven."""
     n = better + worse
     tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
     assert sign_flip_test([1] * better + [-1] * worse) == pytest.approx(float(tail))
@@ -105,7 +105,7 @@ def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None
 
 
 def test_required_number_of_items_has_the_stated_power() -> None:
-    """In simulations with this number, a gain of 15 points is significant in about four out of five evaluations."""
+    """In simulations with this many items, a gain of 15 points is significant about four times out of five."""
     n, random, significant = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):
         differences = random.choices((1, -1, 0), (0.25, 0.10, 0.65), k=n)
@@ -118,7 +118,7 @@ def test_required_number_of_items_has_the_stated_power() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Counts for one comparison, and its summary."""
+    """Counts for a comparison and the summary expected for them."""
 
     id: str
     cells: tuple[int, int, int, int]
@@ -193,7 +193,7 @@ def test_comparison_states_its_interval_and_p_value() -> None:
 
 
 def test_undecided_gains_after_many_questions_are_reported_as_open() -> None:
-    """If there were enough questions to detect a relevant gain, the report does not ask for more of them."""
+    """If there were enough questions to detect a relevant gain, the report does not ask for more."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
@@ -217,7 +217,7 @@ def test_equally_good_votes_rule_out_a_gain() -> None:
     )
 
 
-def test_open_comparisons_do_not_hide_the_others() -> None:
+def test_an_open_comparison_does_not_hide_decided_ones() -> None:
     """The debate beats one call, while the comparison with the vote is undecided."""
     report = benefit_report(
         items_with_credits({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26})
@@ -326,7 +326,7 @@ def test_both_scorings_are_reported_if_the_finding_depends_on_them() -> None:
 
 
 def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
-    """A comparison uses the items that both methods answered and reports how many others there were."""
+    """A comparison uses only items that both methods answered, and reports how many it leaves out."""
     benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
     report = benefit_report([*benefit_items, unknown])
@@ -351,7 +351,6 @@ def test_unknown_costs_are_not_estimated() -> None:
 
 @pytest.mark.parametrize("benefit_items", [[], [item(1.0)], [item(1.0, single=1.0).model_copy(update={"truth": None})]])
 def test_input_without_a_comparison_is_rejected(benefit_items: list[BenefitItem]) -> None:
-    """If there are no items, no baselines or no truth, the error lists what is required."""
     with pytest.raises(ConfigurationError, match="an item with both a known truth and a baseline answer"):
         benefit_report(benefit_items)
 

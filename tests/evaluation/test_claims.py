@@ -1,4 +1,4 @@
-"""Reports must claim no more than was measured, and each earlier overstatement has an example here."""
+"""Reports must claim no more than was measured; each test repeats an earlier overstatement."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ballot(order: str, winner: str, **more: Any) -> JudgeBallot:
 
 
 def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
-    """Create an item with `of` ballots, of which `last` choose the last slot."""
+    """Create an item with `of` ballots, `last` of which choose the last slot."""
     return [ballot(order, order[at < last]) for at, order in zip(range(of), ("ab", "ba") * of, strict=False)]
 
 
@@ -66,7 +66,7 @@ def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
 
 
 def test_gains_below_the_minimum_are_not_reported_as_none() -> None:
-    """With 36 better and 22 worse out of 300, a gain of 10 points is ruled out, but a smaller one is not."""
+    """With 36 answers better and 22 worse out of 300, a gain of 10 points is ruled out, but a smaller one is not."""
     items = (
         [compared_item(1, 0)] * 36
         + [compared_item(0, 1)] * 22
@@ -161,7 +161,7 @@ def test_repeated_questions_add_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
-def test_intervals_for_correlated_questions_have_their_coverage(shared: float) -> None:
+def test_intervals_for_correlated_questions_have_nominal_coverage(shared: float) -> None:
     """In simulations with 30 topics of 5 questions, at least 93 % of the 95 % intervals contain the true value."""
     random, covered = Random(7), 0
     ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
@@ -264,7 +264,7 @@ def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
 def test_required_number_of_questions_gives_the_test_its_power(gain: float, differing: float) -> None:
-    """Enumerating the exact test gives a power of 80 % with this number of questions, and less with one fewer."""
+    """By enumeration, the exact test has a power of 80 % with this many questions, and less with one fewer."""
 
     def power(n: int) -> float:
         total = 0.0
@@ -298,7 +298,7 @@ def test_slot_interval_agrees_with_its_test() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
 def test_intervals_contain_every_value_that_their_test_does_not_reject(items: list[tuple[int, int]]) -> None:
-    """With p above 5 %, the intervals for both slots contain one half."""
+    """Whenever p exceeds 5 %, the intervals for both slots contain one half."""
     (slots,) = full_audit([leaning_ballots(min(last, of), of) for last, of in items], resamples=200).slots
     assert slots.p is not None
     for place in slots.places:
@@ -318,8 +318,8 @@ def test_sign_flip_test_enumerates_all_sign_assignments(leans: list[int]) -> Non
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("n", [10, 20, 30])
-def test_consistency_intervals_have_their_coverage(n: int) -> None:
-    """The exact interval grows with the share and covers 95 %, whatever the true rate of consistent items."""
+def test_consistency_intervals_have_nominal_coverage(n: int) -> None:
+    """The exact interval rises with the share and covers at least 95 %, whatever the true rate of consistent items."""
     consistent, inconsistent = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
     intervals = []
     for k in range(n + 1):
@@ -337,8 +337,8 @@ def test_consistency_intervals_have_their_coverage(n: int) -> None:
 
 
 @pytest.mark.simulation
-def test_fair_panels_are_rarely_accused_with_many_tests() -> None:
-    """An audit of five fair judges makes 12 tests, and about one in twenty such audits may report a preference."""
+def test_fair_panels_are_rarely_accused_despite_many_tests() -> None:
+    """An audit of five fair judges runs 12 tests, yet only one in twenty such audits may report a preference."""
     random, accused = Random(3), 0
     for _ in range(60):
         items = []
@@ -385,7 +385,7 @@ def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
 
 
 def rebuttals_win(request: ModelRequest) -> Any:
-    """Judge in favor of the side that answered the other one."""
+    """Judge in favor of the side that rebutted the other one."""
     text = str(request.messages[-1]["content"]).split("Round 1:")[1]
     replies = dict(re.findall(r"\[(tea|coffee)\] (I [a-z]+)", text))
     return {

@@ -1,4 +1,4 @@
-"""Blind comparisons of texts in all orders, and tables of many comparisons."""
+"""Blind comparisons of texts in all orders, singly and in tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rows_of(number: int, *names: str, seed: int = 1) -> list[dict[str, str]]:
     ]
 
 
-async def test_judges_see_each_text_first_once_and_without_names() -> None:
+async def test_each_text_comes_first_once_and_stays_anonymous() -> None:
     prompts: list[str] = []
 
     class RecordingJudge(SimJudge):
@@ -193,14 +193,14 @@ async def test_interrupted_comparisons_compare_each_row_once(tmp_path: Path) -> 
 
 
 async def test_tables_report_the_accuracy_of_judges() -> None:
-    """Accuracy is reported by order and for agreeing orders.
+    """Accuracy is reported for each order and for the rows in which both orders agree.
 
-    Judges are not shown the truth, which may be unknown.
+    Judges never see the truth, which may be unknown.
     """
     printed_lines: list[str] = []
 
     def by_number(request: ModelRequest) -> dict[str, Any]:
-        # prefer the first text in every fourth question, and the longer one otherwise
+        # prefer the first text on every fourth question and the longer one on all others
         text = str(request.messages[-1]["content"])
         printed_lines.append(text)
         labels = list(request.output_schema["$defs"]["Scores"]["properties"])  # type: ignore[index]
@@ -224,7 +224,7 @@ async def test_tables_report_the_accuracy_of_judges() -> None:
     truth = table.judges[0].truth
     assert truth is not None
     assert (truth.rows, truth.decided.value, truth.decided.n) == (39, 29 / 39, 39)
-    # among rows with the same winner in both orders, text 1 is longer in odd ones
+    # of the 29 rows with the same winner in both orders, text 1 is the longer one in the 19 odd ones
     assert truth.right is not None
     assert (truth.right.value, truth.right.n) == (19 / 29, 29)
     assert {order: figure.value for order, figure in truth.orders.items()} == {"1 2": 29 / 39, "2 1": 19 / 39}
@@ -250,7 +250,7 @@ async def test_system_is_reported_as_better_if_an_exact_test_rejects_equality(ro
 
 
 async def test_judges_favoring_the_first_slot_are_found() -> None:
-    """Of the two judges in this test, one is fair, and 200 rows are enough to tell them apart."""
+    """One of the two judges in this test is fair, and 200 rows are enough to tell them apart."""
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges
@@ -289,7 +289,7 @@ async def test_tables_match_reference_libraries() -> None:
 
 
 def measure_coverage(studies: int, judges: int, *, seed: int) -> float:
-    """Return how often the interval of a share contains the mean of the simulated judges."""
+    """Return how often the interval for a share contains the mean of the simulated judges."""
     from flowdebate.evaluation.statistics import share_interval
 
     rng = np.random.default_rng(seed)
@@ -301,12 +301,12 @@ def measure_coverage(studies: int, judges: int, *, seed: int) -> float:
     return hits / studies
 
 
-def test_intervals_have_their_coverage() -> None:
+def test_intervals_have_nominal_coverage() -> None:
     assert min(measure_coverage(1_000, judges, seed=6) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 
 @pytest.mark.simulation
-def test_intervals_have_their_coverage_in_many_studies() -> None:
+def test_intervals_have_nominal_coverage_in_many_studies() -> None:
     assert min(measure_coverage(20_000, judges, seed=9) for judges in (1, 2, 3, 5, 9)) >= 0.93
 
 

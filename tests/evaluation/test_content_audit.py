@@ -1,4 +1,4 @@
-"""Content audit: a regression that matches a reference fit and recovers planted effects, and length in real ballots."""
+"""Content audits: the regression matches a reference fit and finds the effects in planted and real ballots."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STRENGTHS = {"a": 0.5, "b": 0.0, "c": -0.5}
 
 
 def draw_choices(seed: int, items: int, *, length: float = 0.6, shares: bool = False) -> list[ContentChoice]:
-    """Draw ballots in both orders of pairs from three systems, with effects of length, first place and kinship."""
+    """Draw ballots on pairs of three systems, in both orders, with effects of length, first place and kinship."""
     rng, choices = np.random.default_rng(seed), []
     for item in range(items):
         one, other = rng.choice([*STRENGTHS], 2, replace=False)
         long = {one: rng.normal(), other: rng.normal()}
         kin = {one: float(rng.random() < 0.4), other: float(rng.random() < 0.4)}
-        taste = rng.normal(0, 0.5)  # shared by both ballots
+        taste = rng.normal(0, 0.5)  # both ballots share it
         for order in ((one, other), (other, one)):
             lead = (
                 STRENGTHS[one] - STRENGTHS[other] + length * (long[one] - long[other]) + 0.3 * (kin[one] - kin[other])
@@ -95,7 +95,7 @@ def ballots_of(group: str) -> list[ContentChoice]:
 
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
-def test_length_effect_is_found_in_the_projects_ballots(group: str) -> None:
+def test_length_effect_is_found_in_project_ballots(group: str) -> None:
     """The local judge favors length and the first text, but at equal length the better side is still ahead."""
     report = content_audit(ballots_of(group))
     assert [*report.effects] == ["order", "length"]
@@ -140,7 +140,7 @@ def test_ballots_record_the_features_of_each_side() -> None:
     assert choice.columns["style"] == [0, pytest.approx(np.log(5))]
 
 
-def test_purely_positional_judges_have_no_regression() -> None:
+def test_purely_positional_judges_prevent_a_regression() -> None:
     slot = [ContentChoice(systems=["a", "b"], shares=[1, 0], columns={"order": [0.5, -0.5]}) for _ in range(9)]
     report = content_audit(slot)
     assert (report.effects, report.systems) == ({}, [])

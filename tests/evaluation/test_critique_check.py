@@ -32,7 +32,7 @@ def rows_of(count: int) -> list[dict[str, Any]]:
 
 
 def model_of(*, critic: float, alone: float, failing: str = "") -> FunctionModel:
-    """Create a model whose critic and standalone judge notice these shares of wrong answers."""
+    """Create a model whose critic and standalone judge notice the given shares of wrong answers."""
 
     def notices(request: ModelRequest, share: float) -> bool:
         text = str(request.messages[-1]["content"])
@@ -131,8 +131,8 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
     assert error.value.field == field
 
 
-def test_critics_and_judge_use_the_patterns_models() -> None:
-    """The standalone judge must be the same as the judge within a critique."""
+def test_critics_and_judge_use_pattern_models() -> None:
+    """The standalone judge must be the same one that a critique uses."""
     models: dict[str, set[str]] = {}
 
     def named_model(name: str) -> FunctionModel:

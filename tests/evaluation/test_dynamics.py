@@ -33,7 +33,7 @@ TRUTH, LIE = "yes", "no"
 
 
 def planted_courses(runs: int, *, lost: float, won: float, adopts: float, seed: int) -> list[AnswerCourse]:
-    """Simulate three voices, initially right in six out of ten; a contradicted voice follows at the rate `adopts`."""
+    """Simulate three voices, initially right six times out of ten, and one that adopts the truth at rate `adopts`."""
     random = Random(seed)
     courses = []
     for _ in range(runs):
@@ -99,7 +99,7 @@ COURSES = st.builds(
 
 @settings(max_examples=example_count(100))
 @given(courses=st.lists(COURSES, min_size=1, max_size=12))
-def test_perfect_choices_are_never_worse(courses: list[AnswerCourse]) -> None:
+def test_oracle_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
     report = dynamics(courses)
     assert report.oracle_gap is not None
     assert report.oracle_gap >= 0
@@ -169,13 +169,13 @@ def test_reviewers_and_moderators_have_positions() -> None:
 
 
 def note_on(pattern: str, raw: PatternOutput) -> list[str]:
-    """Return the run's notes on every front end."""
+    """Return the notes on changed answers, as every front end shows them."""
     document = document_of({"pattern": pattern, "status": "complete", "raw": raw.to_wire()}, location="here")
     return [note for note in document.notes if note.startswith("Changed")]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_every_pattern_has_courses_or_none(name: str) -> None:
+def test_courses_can_be_extracted_from_every_pattern(name: str) -> None:
     raw = PATTERNS[name]().run_sync(QUESTION, model=FunctionModel(answer_to), seed=1).raw
     courses = courses_of(raw)
     assert all(isinstance(course, AnswerCourse) for course in courses)

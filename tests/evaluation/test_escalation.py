@@ -1,4 +1,4 @@
-"""Comparison of an escalation with always debating: accuracy, cost and who decided, against manual counts."""
+"""Escalations compared with always debating: accuracy, cost and who decided match manual counts."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_cost_is_counted_in_calls_if_tokens_are_unknown() -> None:
     assert "of its calls" in report.summary
 
 
-def test_failed_runs_count_as_wrong_and_are_counted() -> None:
-    """A failure counts only for the method in which it occurred."""
+def test_failed_runs_count_as_wrong_and_are_reported() -> None:
+    """A failure counts only against the method in which it occurred."""
     escalation, panel, rows = replayed_escalation([("a", "a", "down"), ("a", "b", "a")])
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.failed, report.escalation.accuracy.value, report.always.accuracy.value) == (1, 1, 0.5)

@@ -1,4 +1,4 @@
-"""Debates with baselines, individually and over a data set: results and benefit."""
+"""Debates with baselines, both single runs and whole data sets: results and benefit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def evaluation_model(
 
 
 def answer_correctly(prompt: str) -> str:
-    """Answer as somebody would who knows which numbers are even."""
+    """Answer like somebody who knows which numbers are even."""
     number = re.search(r"Is (\d+) even", prompt)
     assert number is not None
     return "for" if int(number[1]) % 2 == 0 else "against"
@@ -97,7 +97,7 @@ async def test_debates_without_a_verdict_run_no_baseline() -> None:
     assert "rent-baselines" not in blocks
 
 
-async def test_limits_never_cost_the_verdict() -> None:
+async def test_reaching_a_limit_never_loses_the_verdict() -> None:
     model = evaluation_model(lambda _: "for", lambda _: "against")
     for calls in (3, 4, 5, 6):
         result = await rent().run(QUESTION, model=model, limits=Limits(calls=calls))

@@ -1,4 +1,4 @@
-"""Figures in judge audits: manual examples and invariants."""
+"""Figures in judge audits: worked examples and invariants."""
 
 from __future__ import annotations
 
@@ -115,7 +115,6 @@ def test_scores_determine_the_winner() -> None:
 
 
 def test_labels_are_counted_like_slots() -> None:
-    """The audit counts which label the winner had in each view."""
     report = audit(
         [[ballot("ab", "a", labels={"a": "Y", "b": "X"})], [ballot("ab", "b", labels={"a": "X", "b": "Y"})]],
     )

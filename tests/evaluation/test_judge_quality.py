@@ -86,7 +86,7 @@ def test_brier_score_and_calibration_error_match_the_reference(outcomes: list[tu
 
 
 def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
-    """Create items by a judge whose log-odds are `slope` times too extreme."""
+    """Create items whose judge reports log-odds that are `slope` times too extreme."""
     random, items = Random(seed), []
     for _ in range(n):
         odds = random.gauss(0, 1.5)
@@ -114,7 +114,7 @@ def test_only_overconfident_judges_are_calibrated() -> None:
 
 
 @pytest.mark.simulation
-def test_corrected_rates_have_their_coverage() -> None:
+def test_corrected_rates_have_nominal_coverage() -> None:
     """At least 94 of 100 intervals contain the true value.
 
     The uncorrected rate of this one-sided judge never equals it.

@@ -18,7 +18,7 @@ scipy = pytest.importorskip("scipy")
 
 
 def ballots(winner: str | None, *sides: str) -> list[JudgeBallot]:
-    """Create ballots by a judge with the same winner in both orders."""
+    """Create ballots by a judge who picks the same winner in both orders."""
     return [JudgeBallot(view=at, order=list(order), winner=winner) for at, order in enumerate([sides, sides[::-1]])]
 
 
@@ -41,7 +41,7 @@ def test_judges_favoring_the_last_word_are_detected_in_23_debates() -> None:
     assert report.last_word.low is not None
     assert report.last_word.low > 0.8
     assert any(finding.startswith("favors the last speaker: 46 of 46 (100%") for finding in report.findings)
-    assert report.tests == 2  # slots and turns: with two sides, the last word is not an additional test
+    assert report.tests == 2  # with two sides, the last word adds no test to those for slots and turns
     assert report.slots[0].p == 1.0
     assert "the last word" in LIMITS == report.findings[-1]
 
@@ -70,7 +70,6 @@ def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) 
 
 
 def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
-    """A figure not based on data would be misleading."""
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
         raw = build("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw
@@ -92,7 +91,7 @@ def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
     assert fair is not None
     assert last is not None
     assert (fair.rate, last.rate, last.orders) == (0.5, 1.0, 2)
-    # repetitions are of the same view of the same transcript
+    # only ballots on the same view of the same transcript are repetitions
     assert audit([mirrored("coffee", "tea")]).repetition_stability is None
 
 
@@ -143,7 +142,7 @@ def test_mirrored_ballots_cancel_a_strong_last_word_bias() -> None:
     quality = draw.normal(0, 1, debates)
 
     def share(last: float) -> Any:
-        """Return the share of the better side if `quality` is positive."""
+        """Return the share of a side, which is the better one if `quality` is positive."""
         return 1 / (1 + np.exp(-(quality + last + draw.normal(0, 0.5, debates))))
 
     def right(mean: Any) -> float:

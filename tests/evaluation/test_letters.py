@@ -24,7 +24,7 @@ WEIGHTS = "/models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
 
 def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fit: LetterFit | None = None) -> Judging:
-    """Draw two ballots with the first side ahead by `lead` on average, whatever the slot effect."""
+    """Draw two ballots in which the first side leads by `lead` on average, whatever the slot effect."""
     ballots = []
     for view, order in enumerate((SIDES, SIDES[::-1])):
         ahead = lead + (slot if view == 0 else -slot)
@@ -34,8 +34,8 @@ def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fi
     return Judging(answer="letter", decided_by="log_odds", ballots=ballots, scores=dict.fromkeys(SIDES, 0.5))
 
 
-def test_judges_of_length_and_quality_are_fitted() -> None:
-    """The slope is recovered, and one in twenty equal pairs exceeds the threshold."""
+def test_judges_that_weigh_length_and_quality_are_fitted() -> None:
+    """The fitted slope equals the planted one, and one in twenty equal pairs exceeds the threshold."""
     random = Random(7)
 
     def draw(quality: float) -> tuple[float, tuple[int, int]]:
@@ -94,7 +94,7 @@ def judge_debate(model: Any, **options: Any) -> Any:
 
 
 def length_judge(weights: str | None = None) -> FunctionModel:
-    """Create a judge that gives .2 per unit of log length and ignores everything else."""
+    """Create a judge whose log-odds are .2 per unit of log length and depend on nothing else."""
 
     def answer(request: Any) -> ModelResponse:
         turn = request.messages[-1]["content"]
@@ -128,8 +128,8 @@ def test_length_alone_can_win_only_without_a_fit() -> None:
     assert "Ahead by less than 0.22 log-odds" in short_of_it.reasoning
 
 
-def test_local_model_fit_matches_its_weights_and_the_default_prompt() -> None:
-    """There is no fit for other weights with the same name or for any other prompt."""
+def test_local_model_fit_applies_only_to_its_weights_and_the_default_prompt() -> None:
+    """Neither other weights with the same name nor any other prompt has a fit."""
     [(slope, threshold)] = FITTED.values()
     fit = LetterFit(per_log_length=slope, min_log_odds=threshold)
     assert [ballot.fit for ballot in judge_debate(length_judge(WEIGHTS)).judging.ballots] == [fit, fit]

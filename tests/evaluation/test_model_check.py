@@ -32,7 +32,7 @@ KEY = "sk-canary-0123456789"
 
 
 def model_at(base_url: str, **options: Any) -> OpenAIModel:
-    """Return a model with a secret key, and forget what is known about earlier servers on the port."""
+    """Return a model with a secret key, after forgetting what was known about earlier servers on its port."""
     learned_of.cache_clear()
     return OpenAIModel("m", base_url=base_url, api_key=KEY, retry=Retry(first_wait=0), **options)
 
@@ -52,7 +52,7 @@ async def check_stub(stub: Stub, record: Path | None = None) -> ModelCheck:
 
 
 def outcomes(report: ModelCheck, *unlike: str) -> dict[str, str]:
-    """Return the outcomes by row name, omitting the outcomes in `unlike`."""
+    """Return the outcomes by row name, leaving out those in `unlike`."""
     return {row.name: row.outcome for row in report.rows() if row.outcome not in unlike}
 
 
@@ -126,7 +126,7 @@ async def test_rejections_are_recognized_with_any_status(status: int, tmp_path: 
 
 
 async def test_accepted_name_for_the_token_limit_is_reported() -> None:
-    """The server rejects a name for the limit but not the limit itself."""
+    """The server rejects one name for the limit, but not the limit itself."""
     report = await check_stub(Stub(refuses=["older limit"]))
     assert row_of(report, "token limit") == CheckRow(
         group="request", name="token limit", outcome="works", detail="as max_completion_tokens"
@@ -243,7 +243,7 @@ async def test_models_without_a_server_can_be_checked() -> None:
 
 
 def weird_stub() -> Stub:
-    """Create a server that returns texts and answers with private data."""
+    """Create a server whose texts and answers contain private data."""
     return Stub(
         refuses=["temperature", "schema"],
         words=f"No. {KEY} at http://127.0.0.1:8123/v1, gpu-7.internal, /home/ann/model.gguf, org-abcdef123456",

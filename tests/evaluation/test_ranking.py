@@ -1,4 +1,4 @@
-"""Rankings from games: strengths, ties and first places match a reference fit, and intervals have their coverage."""
+"""Rankings from games: strengths, ties and first places match a reference fit, and intervals have nominal coverage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reference_fit(games: Sequence[Game], *, order: bool, ties: bool) -> np.ndarr
             rows.append(row + ([sign] if order else []) + ([float(option == 0.5)] if ties else []))
             choices.append(game.won == option)
             groups.append(number)
-    # the chosen option "dies" first in its group, which gives the same likelihood
+    # the chosen option "dies" first in its group, which yields the same likelihood
     status = np.array(choices, dtype=float)
     fit = PHReg(2 - status, np.array(rows), status=status, strata=np.array(groups)).fit(disp=0)
     return np.asarray(fit.params)
@@ -70,7 +70,7 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
     assert chance > 0.7
 
 
-def test_systems_outside_the_largest_component_are_above_or_below() -> None:
+def test_systems_outside_the_largest_component_are_placed_above_or_below() -> None:
     """A system outside the largest component has no strength, and an unconnected one is listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
@@ -114,7 +114,7 @@ def test_priors_rank_all_systems() -> None:
 
 
 def test_infinite_strengths_are_reported_as_problems() -> None:
-    """Strengths are infinite if there are only ties, if one system always won, or if the first place always won."""
+    """This happens if there are only ties, if one system always won, or if the first place always won."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]
@@ -237,7 +237,7 @@ def order_coverage(studies: int, games: int, *, seed: int) -> tuple[float, float
 
 
 @pytest.mark.slow
-def test_intervals_have_their_coverage() -> None:
+def test_intervals_have_nominal_coverage() -> None:
     """In simulated studies, the coverage is at least .93."""
     assert strength_coverage(200, 60, seed=5) >= 0.93
     assert min(order_coverage(100, 120, seed=6)) >= 0.9
@@ -246,7 +246,7 @@ def test_intervals_have_their_coverage() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
-def test_intervals_have_their_coverage_in_many_studies() -> None:
+def test_intervals_have_nominal_coverage_in_many_studies() -> None:
     """The simulations include three questions, and `python -m evidence.intervals` prints the shares and widths."""
     assert strength_coverage(2_000, 50, seed=7) >= 0.93
     assert strength_coverage(2_000, 200, seed=8) >= 0.93

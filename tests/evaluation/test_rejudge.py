@@ -114,7 +114,7 @@ async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
 
 
 async def test_repeated_views_have_the_same_order() -> None:
-    """Judgments of one item repeat the same view, while different items have different orders."""
+    """Judgments of one item use the same order each time, while different items have different orders."""
     judge = Judge()
     results = await rejudge([debate_output("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
     orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in results]

@@ -1,4 +1,4 @@
-"""Matching of findings with planted faults."""
+"""Matching findings to planted faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def finding(title: str, **place: Any) -> Finding:
         ({"found": False}, False),
     ],
 )
-def test_hits_are_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
+def test_hits_must_be_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
     """The location must also exist in the material under review."""
     assert FAULT.is_named(finding("The file is never closed", **place)) is is_named
 
@@ -45,11 +45,10 @@ def test_hits_are_in_the_same_file_within_three_lines(place: dict[str, Any], *, 
     ("title", "is_named"),
     [("Resource leak", True), ("The handle is not released", True), ("No docstring", False), ("SQL injection", False)],
 )
-def test_hits_name_the_kind_of_fault(title: str, *, is_named: bool) -> None:
+def test_hits_must_name_the_kind_of_fault(title: str, *, is_named: bool) -> None:
     assert FAULT.is_named(finding(title)) is is_named
 
 
 def test_benchmarks_need_a_review() -> None:
-    """Without a review, there would be no data to base the rates on."""
     with pytest.raises(ConfigurationError):
         review_benchmark([])

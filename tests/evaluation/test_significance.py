@@ -1,4 +1,4 @@
-"""Chance in judge audits: power, false alarms, and findings about small samples."""
+"""Chance in judge audits: power, false alarms, and findings from small samples."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MIRRORED = ballot("ba", "b"), ballot("ba", "a")
 
 
 def single_verdicts(n: int, rate: float, source: Random) -> list[list[JudgeBallot]]:
-    """Draw single verdicts in random order by a judge that prefers the first slot at this rate."""
+    """Draw single verdicts, in random order, by a judge that picks the first slot at this rate."""
     return [[source.choice((FIRST, MIRRORED[0]) if source.random() < rate else (LAST, MIRRORED[1]))] for _ in range(n)]
 
 
 def draw_items(
     n: int, schedule: str, sides: Sequence[str], source: Random, *, bias: float = 0.0
 ) -> list[list[JudgeBallot]]:
-    """Draw items by a schedule: sides differ by up to 2, the first slot has `bias`, and there is noise."""
+    """Draw items by a schedule, with noise: sides differ in quality by up to 2, and the first slot gains `bias`."""
     cast = []
     for _ in range(n):
         quality = {side: source.gauss(0, 1) for side in sides}
@@ -82,7 +82,7 @@ def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides:
     assert count_alarms(audits) <= 7  # 3 of 60 are expected at 5 %; the probability of more than 7 is 1 %
 
 
-def test_preferences_are_also_found_in_schedules() -> None:
+def test_preferences_are_also_found_with_cyclic_orders() -> None:
     source = Random(3)
     audits = [full_audit(draw_items(60, "cyclic", "abc", source, bias=0.8), resamples=99) for _ in range(10)]
     assert count_alarms(audits) >= 8

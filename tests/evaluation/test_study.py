@@ -1,4 +1,4 @@
-"""Studies: designs are compared with baselines and with each other, registered first, and stored as numbers."""
+"""Studies: designs compared with baselines and with each other, registered in advance, stored as numbers only."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def primes_design(
 
 
 class Answering:
-    """A model whose judge answers with `finds`, and which fails if that returns an error."""
+    """A model whose judge answers with `finds`; a call fails if that returns an error."""
 
     def __init__(self, finds: Callable[[ModelRequest, str], Any] = lambda request, question: "It is prime") -> None:
         self.asked: list[ModelRequest] = []
@@ -480,7 +480,7 @@ def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
     Undecided ballots and debates with three sides do not count.
     """
     experiment, answers = made_up([(True, True)] * 5)
-    casts = ["01", "00", "1", "", "0"]  # the winner in each ballot, alternately read first and last
+    casts = ["01", "00", "1", "", "0"]  # the winner of each ballot, read first and last in turn
     judged = [
         answer.model_copy(
             update={
@@ -696,7 +696,7 @@ async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
 
 
 async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
-    """A debate with baselines takes longer than noise, in whatever order they run. The estimate ends at 0."""
+    """A debate with baselines takes longer than noise, in whatever order they run. The estimate falls to 0."""
     designs, so_far = (
         {"together": primes_design("single"), "in_turn": primes_design(order="declared")},
         list[StudyProgress](),
@@ -720,7 +720,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
 
 
 async def test_answers_count_for_their_row(tmp_path: Path) -> None:
-    """If a row's correct answer has changed since, this is reported, and clusters come from the current rows."""
+    """If a row's correct answer has changed since, the report says so. Clusters come from the current rows."""
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
     with pytest.raises(ConfigurationError, match="was position 0 when it was answered"):

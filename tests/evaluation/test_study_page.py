@@ -67,7 +67,6 @@ def check_figures(expected_figures: dict[str, Any], report: StudyReport) -> None
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
-    """Two independent programs compute the figures."""
     answers = arm.read()
     figures = derive(arm.answers.read_text("utf-8").splitlines(), fixed(arm))
     check_figures(figures, study_report(arm.study(answers), answers))

@@ -20,7 +20,7 @@ RIGHT, WRONG = (MethodAnswer.model_construct(answer=[digit], calls=1, tokens=1) 
 
 @cache
 def make_study(questions: int, clusters: int) -> Study:
-    """Create a study of `questions` in this many clusters, whose primary comparison is with `revision`."""
+    """Create a study of `questions` in this many clusters, with `revision` as its primary comparison."""
 
     def design(_: object, positions: Any) -> Any:
         sides = [Debater(name, stance) for name, stance in zip("ab", positions, strict=True)]
@@ -63,7 +63,7 @@ def measure_coverage(seed: int, studies: int, *, questions: int, clusters: int, 
     rng, hits = np.random.default_rng(seed), 0
     study = make_study(questions, clusters)
     for _ in range(studies):
-        # symmetric and within 0 and 1, so the means are exactly .6 and .5
+        # symmetric and between 0 and 1, so the means are exactly .6 and .5
         moods = rng.uniform(-spread, spread, (2, clusters))[:, np.arange(questions) % clusters]
         firsts, seconds = rng.random((2, questions)) < np.array([[0.6], [0.5]]) + moods
         report = report_of(study, firsts, seconds)
@@ -72,10 +72,10 @@ def measure_coverage(seed: int, studies: int, *, questions: int, clusters: int, 
 
 
 def simulate_martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float]:
-    """Return the mean gain over `revision`, and how often one is found, if a debate improves no belief.
+    """Return the mean gain over `revision`, and how often a gain is found, if debating improves no belief.
 
-    Each question has a belief in the truth. Second thoughts draw from it, and the debate from one that has drifted,
-    often as far as certainty, with the same mean (a martingale).
+    Each question has a belief in the truth. Second thoughts are drawn from it, and the debate from a belief that has
+    drifted, often all the way to certainty, with the same mean (a martingale).
     """
     rng, gains, conclusions = np.random.default_rng(seed), [], 0
     study = make_study(questions, questions)

@@ -1,4 +1,4 @@
-"""Tournaments: every pair plays in both orders, is ranked and resumed, and no game is repeated."""
+"""Tournaments: every pair plays in both orders, systems are ranked, and resuming repeats no game."""
 
 from __future__ import annotations
 

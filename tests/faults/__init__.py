@@ -1,1 +1,1 @@
-"""Faults of endpoints and networks, with the expected outcome of each as a row."""
+"""Faults of endpoints and networks, each a row with its expected outcome."""

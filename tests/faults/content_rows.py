@@ -41,7 +41,7 @@ _HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
     ("model_not_found", "There is no such model", ModelNotFound, {}),
     ("invalid_request_error", "top_p must be a number", RequestRejected, {}),
 )
-"""The codes and descriptions of errors that a retry cannot fix."""
+"""Codes and descriptions of errors that no retry can fix."""
 
 
 def worded_errors(row: str, location: str, mode: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:

@@ -42,7 +42,7 @@ class DebateFault:
 
     status: str = "complete"
     losses: tuple[tuple[str, str], ...] = ()
-    """Failed roles, each with the recovery action."""
+    """Failed roles, each with its recovery action."""
     error: type[Exception] | None = None
     """The exception that the run raises."""
     spoke: tuple[str, ...] = ("tenant", "owner")

@@ -1,4 +1,4 @@
-"""A row of the table: the fault, its outcome, and the number of requests."""
+"""A row of the table: the fault, its outcome, and the expected number of requests."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Fault:
     mode: Asked = "text"
 
     error: type[ModelError] | None = None
-    """Error class of the call; None if it is answered."""
+    """Error class that the call raises; None if it is answered."""
     says: str = ""
-    """A text that the error message contains."""
+    """Text that the error message contains."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The expected attributes of the error or the answer."""
     flags: frozenset[str] = frozenset()
@@ -95,7 +95,7 @@ class Fault:
     pause: float = 0.0
     """The number of seconds before the same model is called again."""
     works_again: bool = True
-    """True if a later call of the same model succeeds."""
+    """True if a later call to the same model succeeds."""
     check: Callable[[Played], None] | None = None
 
     def __str__(self) -> str:

@@ -42,10 +42,11 @@ _PACKED = gzip.compress(_BODY)
 
 
 def _bomb(blocks: int) -> bytes:
-    """Return compressed blocks of two million blanks each, identical and compressed separately."""
+    """Return compressed blocks of two million blanks each, all identical and each compressed separately."""
     packer = zlib.compressobj(wbits=31)
     first, second = (packer.compress(b" " * 2_000_000) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
-    return first + second * (blocks - 1)  # the end is missing, so a client that reaches it has decompressed everything
+    # the end is missing, so only a client that has decompressed everything notices
+    return first + second * (blocks - 1)
 
 
 def _good(row: str, title: str, *handlers: Any, **more: Any) -> Fault:

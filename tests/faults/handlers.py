@@ -90,7 +90,7 @@ def events(*items: Any, done: bool = True) -> Handler:
 
 
 def raw(*parts: bytes, close: bool = True, pause: float = 0.0) -> Handler:
-    """Send the given bytes in order; by default, end the connection afterwards."""
+    """Send the given bytes in order; by default, close the connection afterwards."""
 
     async def send(exchange: Exchange) -> None:
         for number, part in enumerate(parts):
@@ -129,7 +129,7 @@ def chunked(*parts: bytes, head: bytes = JSON_CHUNKED, end: bytes = b"0\r\n\r\n"
 
 
 def half(data: bytes = b'{"choices": [', *, reset: bool, kind: str = "application/json") -> Handler:
-    """Send less data than announced, then reset or end the connection."""
+    """Send less data than announced, then reset or close the connection."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.raw(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 5000\r\n\r\n".encode() + data)
@@ -141,7 +141,7 @@ def half(data: bytes = b'{"choices": [', *, reset: bool, kind: str = "applicatio
 
 
 def broken(*items: Any, reset: bool) -> Handler:
-    """Start a stream, send the given events, then reset or end the connection."""
+    """Start a stream, send the given events, then reset or close the connection."""
 
     async def send(exchange: Exchange) -> None:
         await exchange.raw(EVENT_STREAM)
@@ -186,7 +186,7 @@ async def reset_at_once(exchange: Exchange) -> None:
 
 
 async def end_at_once(exchange: Exchange) -> None:
-    """End the connection before sending a byte."""
+    """Close the connection before sending a byte."""
     exchange.close = True
 
 
