@@ -1,4 +1,4 @@
-"""Runs a row against the real client and checks the outcome and side effects."""
+"""Run a row against the real client, and check its outcome and side effects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ("KEY", "Stage", "play", "self_signed")
 KEY = "sk-canary-0123456789abcdef"
 LOOKUP = ToolSpec(name="lookup", description="Look a fact up", parameters={"type": "object", "properties": {}})
 LATE = 3.0
-"""The tolerance in seconds for deadlines under load, whose precision `scripts/benchmarks/` measures."""
+"""The tolerance in seconds for deadlines under load; `scripts/benchmarks/` measures their precision."""
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class Stage:
         await handler(exchange)
 
     async def greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Apply the row's fault to a connection."""
+        """Apply the row's fault to a new connection."""
         return not self.calm and self.fault.greet is not None and await self.fault.greet(reader, writer)
 
     async def sleep(self, seconds: float) -> None:
@@ -83,7 +83,7 @@ class Stage:
 
 
 async def play(fault: Fault, transport: Transport, kind: type[OpenAIModel | AnthropicModel] = OpenAIModel) -> None:
-    """Play `fault` with a model of `kind`; raise AssertionError if the outcome differs from the row."""
+    """Play `fault` against a model of `kind`; raise AssertionError if the outcome differs from the row."""
     stage = Stage(fault, kind)
     async with stage.server() as server:
         tasks = asyncio.all_tasks()

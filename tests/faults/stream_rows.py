@@ -55,7 +55,7 @@ def _heard(played: Played, text: str) -> None:
 
 
 def _again(row: str, title: str, error: str, handler: Handler, discarded: str, **more: Any) -> Fault:
-    """Send a useless stream, then a complete one. The answer must not contain text of the first."""
+    """Send a useless stream, then a complete one; the answer must not contain text from the first."""
     return Fault(
         id=row,
         title=title,

@@ -1,4 +1,4 @@
-"""Faults 52 to 67: structured answers of single calls."""
+"""Faults 52 to 67: structured answers from single calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOOLS = {"structured": "tools"}
 
 
 def _with(**changes: str) -> str:
-    """Return the verdict's JSON with parts replaced literally."""
+    """Return the verdict's JSON, with the given values inserted verbatim."""
     parts = {"reasoning": '"r"', "winner": '"for"', "score": "7", **changes}
     return "{" + ", ".join(f'"{name}": {value}' for name, value in parts.items()) + "}"
 

@@ -1,4 +1,4 @@
-"""Writes the table of faults to its record: `python -m tests.faults.table`."""
+"""Write the table of faults to its record: `python -m tests.faults.table`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _FORMS = """
     33-choice 34-null 34-message 36-image 36-number 40-choices 57-json 57-two-json 58-json 58-md_json 58-none 58-other
     67-json 70 74-usage 74-choices 74-tools 74-refusal tools-shape tools-index
 """
-"""Rows that only OpenAI's format can express, or whose output modes only its servers have."""
+"""Rows that only OpenAI's format can express, or whose output modes only its servers support."""
 _OPENAI_S = frozenset(f"{_BYTES} {_FORMS}".split())
 _ANTHROPIC = [fault for fault in FAULTS if fault.id not in _OPENAI_S]
 

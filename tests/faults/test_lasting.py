@@ -1,4 +1,4 @@
-"""Effects of a fault on later calls and on retained resources."""
+"""Effects of a fault on later calls and on resources that stay open."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
         assert await modes_used() == ["tools"] * times + ["json"]
         assert await modes_used() == ["json"]
         modes[:] = ["json_schema"]
-        # no server rejects a malformed text, so the second one in a call triggers the next mode
+        # no server rejects malformed text, so the second malformed answer in a call triggers the next mode
         assert await modes_used() == ["json"] * times + ["md_json"] * (3 - times) + ["json_schema"]
         assert await modes_used() == ["json_schema"]
 

@@ -1,6 +1,6 @@
 """Members that are permanently down, in every pattern, role and front end.
 
-Over real HTTP, the run gives a marked answer or a clear error. Paid answers of the other members stay readable.
+Over real HTTP, a run ends with a marked answer or a clear error, and answers already paid for stay readable.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ QUICK = ("council: ann", "council: chair", "review: ann, ben", "round_robin: ann
 
 
 def case_param(case: Case, fault: str, *, quick: bool) -> Any:
-    """Return a case as a test parameter, marked slow if it repeats a kind."""
+    """Return a case as a test parameter, marked slow unless it is `quick`."""
     return pytest.param(case, fault, id=f"{case}, {fault}", marks=() if quick else pytest.mark.slow)
 
 
@@ -107,12 +107,12 @@ each_fault = pytest.mark.parametrize(
 each_case = pytest.mark.parametrize(
     ("case", "fault"), [case_param(case, fault, quick=str(case) in QUICK) for case, fault in FAULT_OF.items()]
 )
-"""Cases with one fault each, so that every front end meets all faults."""
+"""Cases with one fault each; across the cases, every front end is tested with every fault."""
 
 
 @contextmanager
 def set_environment(stub: Endpoint) -> Iterator[None]:
-    """Set the endpoint as OpenAI's endpoint in the environment."""
+    """Point OpenAI's environment variables at the endpoint."""
     before = dict(os.environ)
     os.environ.update(OPENAI_BASE_URL=stub.url, OPENAI_API_KEY="none", FLOWDEBATE_MODEL="openai/up-default")
     try:
@@ -124,7 +124,7 @@ def set_environment(stub: Endpoint) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def served_endpoint() -> Iterator[Endpoint]:
-    """Provide an endpoint that is set in the environment."""
+    """Provide an endpoint to which OpenAI's environment variables point."""
     with endpoint() as stub, set_environment(stub):
         yield stub
 

@@ -137,7 +137,7 @@ asyncio.run(main())
 
 
 async def test_running_out_of_descriptors_causes_one_clear_error() -> None:
-    """With 100 concurrent calls and 40 free descriptors, each call either succeeds or raises `ModelUnavailable`."""
+    """With 100 concurrent calls and 40 free descriptors, each call succeeds or raises `ModelUnavailable`."""
     async with ChatServer() as server:
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -146,7 +146,7 @@ PLACES = [
 
 
 async def _echoes(exchange: Exchange) -> None:
-    """Repeat the whole request in an answer or an error."""
+    """Repeat the whole request in the answer or in an error."""
     echo = f"{KEY} {exchange.path} {json.dumps(exchange.headers)}"
     if exchange.body["model"] == "failing":
         await exchange.json({"error": {"message": echo, "code": KEY}}, status=400, headers={"x-echo": KEY})
@@ -168,7 +168,7 @@ async def _read_stored(store: Path) -> str:
 
 
 def _assert_hidden(text: str, server: ChatServer) -> None:
-    """Check that some form of the secret was sent, and that `text` contains none."""
+    """Check that some form of the secret was sent, and that `text` contains no form of it."""
     forms = [KEY, f"%63{KEY[1:]}", *(b64encode(user.encode()).decode() for user in (f"user:{KEY}", f"{KEY}:"))]
     request_text = server.paths[0] + json.dumps(server.headers[0])
     assert any(form in request_text for form in forms)

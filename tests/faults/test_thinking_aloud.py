@@ -1,4 +1,4 @@
-"""Debaters that stream their thinking before their answers, displayed by all front ends over real HTTP."""
+"""Debaters that stream their thinking before their answers, as shown by all front ends over real HTTP."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def test_http_listeners_do_not_see_announced_thinking(thinker: tuple[Endpoint, s
     entries = group_deltas(frames)
     withdrawn = [text for path, text in entries if path == "withdrawn"]
     thoughts = [text for path, text in entries if path != "withdrawn" and THOUGHT[:20] in text]
-    assert len(thoughts) == len(withdrawn) <= (1 if name.startswith("unannounced") else 0)  # late readers see neither
+    # listeners that join late see neither thoughts nor withdrawals
+    assert len(thoughts) == len(withdrawn) <= (1 if name.startswith("unannounced") else 0)
     assert details["status"] == "complete"
     assert [entry["text"] for entry in details["document"]["raw"]["transcript"]] == [
         f"{model_word(name)} is what I say."

@@ -55,7 +55,7 @@ __all__ = ("TRANSPORT",)
 _CONTEXT = error_body("maximum context length is 8192 tokens", code="context_length_exceeded")
 _QUOTA = error_body("You exceeded your current quota", code="insufficient_quota")
 _SHORT = 0.4
-"""Deadline in seconds for rows about deadlines."""
+"""Deadline in seconds for rows that test deadlines."""
 _EACH = 0.8
 """Deadline in seconds per request, for rows whose next request has to succeed."""
 _HALF_MEGABYTE = b"x" * 500_000

@@ -1,4 +1,4 @@
-"""Hostile callers and hostile text: every caller gets an error message, and nothing leaks."""
+"""Hostile callers and hostile text: every invalid call gets an error message, and nothing leaks."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def start_held_run(client: Client, folder: Path) -> str:
 
 
 async def test_a_killed_server_resumes_without_paying_twice(tmp_path: Path) -> None:
-    """`wait_for_run` reports the crash, and `resume_run` repeats only the call in flight."""
+    """`wait_for_run` reports the crash, and `resume_run` repeats only the call that was in flight."""
     model = StageModel(tmp_path)
     async with open_client(tmp_path) as client:
         run_id = await start_held_run(client, tmp_path)
@@ -155,7 +155,7 @@ async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", slow_but_first([0, 1]))
 async def test_documented_configurations_start_the_server(tmp_path: Path, number: int) -> None:
-    """The JSON for hosts is used unchanged, with this interpreter's `flowdebate` on the path."""
+    """The JSON for hosts is used as documented, with this interpreter's `flowdebate` on the path."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
     servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # other hosts use a different format
@@ -195,7 +195,7 @@ async def test_a_missing_extra_is_reported_with_the_install_command(tmp_path: Pa
     assert b"Traceback" not in errors
 
 
-# a minimal client for a process that the test may end
+# a minimal client for a process that the test may kill
 
 
 async def serve(folder: Path, **options: Any) -> Process:

@@ -29,7 +29,7 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 
 
 def result_lines(text: str, pattern: str) -> list[str]:
-    """Return the lines that a tool returns for a run in which every text is `text`."""
+    """Return the lines that a tool returns for a run in which every text equals `text`."""
     document = document_of(build_document(text)[pattern], location="test")
     return "\n".join([render_contributions(split_contributions(document)), render_result(document) or ""]).splitlines()
 
@@ -67,8 +67,8 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 
 @pytest.mark.anyio
-async def test_a_user_of_the_host_can_argue_a_side(tmp_path: Path) -> None:
-    """Setting a side to `human` is sufficient."""
+async def test_a_host_user_can_argue_a_side(tmp_path: Path) -> None:
+    """It is enough to set a side to `human`."""
     async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = structured_output(
@@ -120,7 +120,7 @@ _LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 
 
 @given(properties=st.dictionaries(st.text(min_size=1, max_size=8), _LEAF, min_size=1, max_size=5), needed=st.data())
-def test_a_form_fits_any_schema(properties: dict[str, Any], needed: st.DataObject) -> None:
+def test_every_schema_can_be_turned_into_a_form(properties: dict[str, Any], needed: st.DataObject) -> None:
     """The fields of a form use the few types that the protocol supports, under the names from the schema."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}

@@ -81,7 +81,7 @@ async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> N
                         break
 
 
-async def test_prompts_carry_their_argument_as_data(local_stage: Stage) -> None:
+async def test_prompt_arguments_are_treated_as_data(local_stage: Stage) -> None:
     """Line breaks in a question cannot add a step to the prompt."""
     async with local_stage.connect() as client:
         prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
@@ -117,7 +117,7 @@ _TYPES |= dict.fromkeys(("properties", "required", "additionalProperties", "minP
 
 
 def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keywords next to a type to which they do not apply, as a strict validator reports them."""
+    """Yield keywords that do not apply to the type beside them, as a strict validator reports them."""
     if not isinstance(part, dict):
         return
     for keyword, value in part.items():

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 
 def fit_schema(request: ModelRequest) -> Any:
-    """Return an answer that fits its schema; a council member ranks all answers."""
+    """Return an answer that fits the request's schema; a council member ranks all answers."""
     if "RankedAnswer" in (definitions := (request.output_schema or {}).get("$defs", {})):
         return {
             "ranking": [{"answer": answer} for answer in definitions["RankedAnswer"]["properties"]["answer"]["enum"]]
@@ -82,7 +82,7 @@ async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
         ("start_council", "quick", 4), ("start_council", "balanced", 7), ("start_council", "thorough", 11),
     ],
 )  # fmt: skip
-async def test_a_depth_takes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
+async def test_each_depth_makes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
     service = Service(store="memory:", model=FunctionModel(fit_schema))
     async with service, Client(create_server(service)) as client:
         (described,) = [entry.description for entry in (await client.list_tools()).tools if entry.name == tool]
@@ -109,7 +109,7 @@ async def test_every_result_reports_the_usage() -> None:
     assert judged["spent"].startswith("2 calls, 2,000 tokens in, 200 out, ")
 
 
-async def test_a_user_of_the_host_takes_two_turns(stage: Stage) -> None:
+async def test_a_host_user_takes_two_turns(stage: Stage) -> None:
     questions: list[str] = []
 
     async def answer(_: object, params: ElicitRequestFormParams) -> ElicitResult:
@@ -165,7 +165,7 @@ async def test_an_unanswered_request_changes_nothing(local_stage: Stage, action:
     assert action in after["next"]
 
 
-async def test_without_form_support_the_model_gets_instructions(local_stage: Stage) -> None:
+async def test_the_model_gets_instructions_if_the_host_lacks_forms(local_stage: Stage) -> None:
     async with local_stage.connect() as client:
         run = structured_output(
             await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"})
@@ -268,7 +268,7 @@ async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
     assert longer["status"] == "complete"
     assert "Round 2 of 2:" in longer["said"]
     assert "What would it cost?" in longer["said"]
-    # both sides speak once more, the judge reads both orders again, and the synthesizer writes anew
+    # both sides speak once more, the judge reads both orders again, and the synthesizer writes a new text
     assert calls == 2 + 3
     assert (none.is_error, "more_rounds" in str(none.content)) == (True, True)
     assert "`ask` must be a question of at most 4,000 characters" in blank
@@ -276,7 +276,7 @@ async def test_a_finished_debate_can_be_continued(stage: Stage) -> None:
 
 
 async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
-    """The error tells the host's model which budget is exhausted. Comparisons count towards the budget as well."""
+    """The error tells the host's model which budget is exhausted. Comparisons also use up the budget."""
     budgeted = Service(patterns(), store="memory:", model=StageModel(tmp_path), budget=Limits(calls=6))
     async with budgeted as service, Client(create_server(service)) as client:
         arguments = {"question": "Should we build trams?", "max_rounds": 1, "wait": 50}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Level:
-    """A similarity that is constant for all different texts."""
+    """A similarity with the same value for any two different texts."""
 
     level: float
     name: str = "level"
@@ -173,7 +173,6 @@ def test_convergence_survives_serialization() -> None:
     ids=case_id,
 )
 def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) -> None:
-    """The thresholds must be shares, with `diverging` below `converged`, and at least one proposal is required."""
     with pytest.raises(ConfigurationError) as caught:
         convergence(options.pop("now", {"a": "x"}), **options)
     assert caught.value.field == field
@@ -184,7 +183,7 @@ def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) ->
     [[], [[1.0]], [[1.0, 0.5], [0.5]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, math.nan], [math.nan, 1.0]]],
     ids=case_id,
 )
-def test_measures_without_shares_are_an_output_error(matrix: Any) -> None:
+def test_measures_without_shares_raise_an_output_error(matrix: Any) -> None:
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
         convergence({"a": "x", "b": "y"}, similarity=Given(matrix))
 

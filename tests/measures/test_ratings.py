@@ -62,7 +62,7 @@ def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, dat
 
 @given(names, st.data())
 def test_winners_lose_nothing_if_there_is_no_consensus(agents: list[str], data: st.DataObject) -> None:
-    """Nobody else gains anything, and with consensus the others lose less."""
+    """Nobody else gains anything. With consensus, the others lose less."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
@@ -129,7 +129,7 @@ def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, b
 
 @given(st.integers(1, 500))
 def test_confident_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
-    """More outcomes have a greater effect, but a single one changes a vote's weight by less than a twentieth."""
+    """More outcomes have a greater effect, but no single outcome changes a vote's weight by a twentieth or more."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
     assert wrong is not None

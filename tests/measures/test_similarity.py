@@ -71,7 +71,7 @@ def test_order_of_long_texts_does_not_change_the_results(backend: str) -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_repeated_texts_do_not_affect_the_others(backend: str, texts: list[str]) -> None:
-    """Repeating a text adds no evidence to the comparison of the others."""
+    """Repeating a text adds no evidence about the others."""
     matrix = MEASURES[backend](texts)
     extended = MEASURES[backend]([*texts, *texts[:1]])
     assert [row[: len(texts)] for row in extended[: len(texts)]] == matrix
@@ -99,7 +99,7 @@ def test_texts_in_scripts_without_spaces_are_compared(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_opposite_stances_can_be_similar(backend: str) -> None:
-    """Similarity is not agreement, and a negation is often closer to a text than its paraphrase."""
+    """Similarity is not agreement: a negation is often closer to a text than a paraphrase is."""
     negated, reworded = MEASURES[backend](
         ["Rents should be capped now.", "Rents should not be capped now.", "A limit on what landlords ask is right."]
     )[0][1:]
@@ -151,7 +151,7 @@ def run_python(code: str) -> str:
     [(["wordllama"], "TfIdf()"), (["wordllama", "sklearn"], "Jaccard()")],
     ids=["no wordllama", "none"],
 )
-def test_next_best_measure_is_used_without_a_library(modules_: list[str], best: str) -> None:
+def test_next_best_measure_is_used_if_a_library_is_missing(modules_: list[str], best: str) -> None:
     """The library is hidden from the process.
 
     Requesting the measure by name raises an error that says what to install.

@@ -52,7 +52,7 @@ def test_grades_follow_the_thresholds_in_the_table(counts: list[int], eligible: 
 def test_more_agreement_never_lowers_the_grade(
     one: tuple[dict[str, int], int], other: tuple[dict[str, int], int]
 ) -> None:
-    """Whatever the number of voters, a larger share never has a lower grade.
+    """Whatever the number of voters, a larger share never gets a lower grade.
 
     Both "split" and "contested" mean that there is no majority.
     """

@@ -33,7 +33,7 @@ LETTERS = list("abcdefghij")
 
 
 def expected_count(topology: Topology, count: int, sparsity: float) -> int:
-    """Return the number of edges of `topology` for `count` agents by its definition."""
+    """Return how many edges `topology` has, by definition, for `count` agents."""
     if count == 1:
         return 0
     critics = max(1, math.floor((count - 1) * sparsity + 1e-9))
@@ -200,7 +200,7 @@ def test_added_critics_are_spread_evenly() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Options that do not define a valid topology."""
+    """Options that do not define a valid topology, and the field at fault."""
 
     id: str
     field: str
@@ -255,7 +255,7 @@ def test_invalid_topologies_are_rejected(case: Refused) -> None:
     ],
     ids=case_id,
 )
-def test_invalid_edges_from_a_function_are_an_output_error(given_edges: Any, message: str) -> None:
+def test_invalid_edges_from_a_function_raise_an_output_error(given_edges: Any, message: str) -> None:
     def my_own(names: Sequence[str], number: int, random: Random) -> Any:
         return given_edges
 

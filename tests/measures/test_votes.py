@@ -156,7 +156,7 @@ def test_equal_weights_give_the_same_result_as_a_majority_vote(election: Electio
 
 @given(elections(), st.data())
 def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.DataObject) -> None:
-    """A tie break needs a quorum, never creates a consensus, and is ignored when there is no tie."""
+    """A tie break needs a quorum, never creates a consensus, and applies only to ties."""
     result = election.count()
     choice = data.draw(st.sampled_from(result.tied or ["nobody"]))
     broken = election.count(tie_break=choice)
@@ -179,7 +179,7 @@ def test_default_quorum_is_half_of_the_voters_but_at_least_two(election: Electio
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Votes by a, b, c, … in this order, with `-` for a failed one, and their result."""
+    """Votes by a, b, c, … in this order, with `-` for a failed vote, and the expected result."""
 
     id: str
     votes: str
@@ -353,6 +353,5 @@ def test_better_histories_never_lower_the_weight(one: float, other: float, sure:
 
 @pytest.mark.parametrize(("elo", "calibration"), [(math.nan, None), (math.inf, None), (None, math.nan), (True, None)])
 def test_invalid_histories_are_rejected(elo: Any, calibration: Any) -> None:
-    """An invalid history would otherwise result in a meaningless weight."""
     with pytest.raises(ConfigurationError, match="a finite number"):
         vote_weight(elo, calibration)

@@ -94,7 +94,7 @@ class Exchange:
         await self.answer(json.dumps(value).encode(), status=status, headers=headers)
 
     async def events(self, events: Iterable[Json], *, done: bool = True) -> None:
-        """Send server-sent events, and end the connection."""
+        """Send server-sent events, then close the connection."""
         await self.begin_events()
         for event in events:
             await self.event(event)
@@ -103,7 +103,7 @@ class Exchange:
         self.close = True
 
     async def begin_events(self) -> None:
-        """Send the head of an event stream."""
+        """Send the response head of an event stream."""
         await self.raw(_head(200, {"Content-Type": "text/event-stream", "Connection": "close"}))
 
     async def event(self, event: Json) -> None:
@@ -144,7 +144,7 @@ async def fine(exchange: Exchange) -> None:
 
 @dataclass(eq=False)
 class ChatServer:
-    """Server for `async with ChatServer({"some-model": handler}) as server:`."""
+    """Server to be used as `async with ChatServer({"some-model": handler}) as server:`."""
 
     scenarios: Mapping[str, Handler] = field(default_factory=dict)
     otherwise: Handler = fine

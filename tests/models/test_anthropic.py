@@ -1,4 +1,4 @@
-"""`AnthropicModel` with the real SDK: requests, responses, and marks for the provider's cache."""
+"""`AnthropicModel` with the real SDK: requests, responses, and cache marks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from .server import Exchange, Handler
 
-pytestmark = [  # look the SDK up without importing it in each process that collects tests
+pytestmark = [  # look up the SDK without importing it in every process that collects tests
     pytest.mark.anyio,
     pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed"),
 ]
@@ -129,8 +129,8 @@ def test_the_compatible_endpoint_is_used_without_the_sdk(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
-async def test_a_structured_answer_is_an_application_object(mode: Any, anthropic: Vendor) -> None:
-    """The API supports few keywords of JSON Schema, so the library validates the others."""
+async def test_a_structured_answer_becomes_an_application_object(mode: Any, anthropic: Vendor) -> None:
+    """The API supports few JSON Schema keywords, so the library validates the others."""
     anthropic.say = lambda request: (
         {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'
     )
@@ -185,7 +185,7 @@ async def test_an_answer_lost_to_thinking_is_reported(anthropic: Vendor) -> None
 
 
 async def test_thinking_blocks_are_sent_back_with_tool_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API requires thinking blocks before the tool calls that they led to."""
+    """The API requires thinking blocks to precede the tool calls that they led to."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     thought = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
     called = {"type": "tool_use", "id": "toolu_1", "name": "look_up", "input": {"q": "rent"}}
@@ -255,7 +255,7 @@ async def test_vendor_errors_become_library_errors(
 
 
 async def test_a_cancelled_call_closes_its_stream() -> None:
-    """No connection is left open, and nothing more is paid for."""
+    """No connection is left open, and no further text is paid for."""
     received = asyncio.Event()
 
     async def endless(exchange: Exchange) -> None:

@@ -182,7 +182,7 @@ async def test_structured_data_becomes_the_validated_object(response: ModelRespo
     ],
     ids=["a field is missing", "no JSON", "a lone surrogate", "wrong data", "cut off", "blank", "deep nesting"],
 )
-async def test_invalid_structured_answers_are_errors(response: ModelResponse, error: type[ModelError]) -> None:
+async def test_invalid_structured_answers_raise_errors(response: ModelResponse, error: type[ModelError]) -> None:
     with pytest.raises(error) as caught:
         await ask(Returning(response), question(output=Verdict))
     assert (caught.value.model, caught.value.block) == ("scripted", "judge")
@@ -264,7 +264,7 @@ async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exce
 
 
 class OneSlot:
-    """Model that answers one call at a time, like a local engine; calls of the block "long" take longer."""
+    """Model that answers one call at a time, like a local engine; calls from the block "long" take longer."""
 
     name = "engine"
 
@@ -318,7 +318,7 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
 
 
 async def test_a_queue_wait_ends_at_the_deadline_or_on_cancellation() -> None:
-    """The deadline may be the round's. A cancelled call does not hold up the next one."""
+    """The deadline may also be that of the round. A cancelled call does not hold up the next one."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)

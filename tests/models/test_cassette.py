@@ -255,7 +255,7 @@ async def test_a_cassette_may_end_without_a_newline(path: Path) -> None:
 
 @st.composite
 def damaged_cassette(draw: Any) -> bytes:
-    """Draw a cassette in which some bytes or any value are changed."""
+    """Draw a cassette in which either some bytes or one JSON value has been changed."""
     if draw(st.booleans()):
         begin = draw(st.integers(0, len(CASSETTE)))
         end = draw(st.integers(begin, min(begin + 40, len(CASSETTE))))
@@ -275,7 +275,7 @@ def damaged_cassette(draw: Any) -> bytes:
 
 
 def read_or_problem(path: Path) -> ReplayModel | BadFile:
-    """Read the file, or return the problem."""
+    """Read the file, or return the error."""
     try:
         return ReplayModel(path)
     except BadFile as error:
@@ -402,7 +402,7 @@ async def test_a_cassette_is_replayed_as_recorded(path: Path) -> None:
         "Incorrect API key provided: hunter2secret",
     ],
 )
-async def test_a_cassette_with_exchanges_has_no_host_or_user_names(text: str, path: Path) -> None:
+async def test_a_cassette_with_exchanges_contains_no_host_or_user_names(text: str, path: Path) -> None:
     plain = "At 12:30, ratio 16:9, see app.py:12, llama3.1:8b, 3.14, x[1:2] and v1.2.3."
 
     async def serve(exchange: Exchange) -> None:

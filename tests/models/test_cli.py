@@ -343,7 +343,7 @@ class Verdict(BaseModel):
 
 
 async def test_structured_answers_are_requested_in_the_prompt_and_validated(install_fake: Callable[..., None]) -> None:
-    """An invalid answer is requested once more, together with the reason."""
+    """An invalid answer is requested again, and the prompt states the reason."""
     install_fake(
         "codex",
         "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'could not be used' in prompt else '{\"who\": 1}'\n"
@@ -382,8 +382,8 @@ def test_two_programs_can_debate(install_fake: Callable[..., None], monkeypatch:
 
 
 UNAUTHORIZED = {"message": "unexpected status 401 Unauthorized"}
-# messages of the programs when their vendor refused a request: claude 2.1.332, codex 0.171.0, gemini 0.61.0, opencode
-# 1.18.33
+# messages that the programs print when their vendor refuses a request: claude 2.1.332, codex 0.171.0, gemini 0.61.0,
+# opencode 1.18.33
 GEMINI_REFUSED = (
     "said = json.dumps({{'error': {{'code': {status}, 'message': '{words}', 'status': '{name}'}}}})\n"
     "sys.stderr.write('Ripgrep is not available.\\nError when talking to Gemini API _ApiError: ' + said + '\\n'\n"
@@ -477,10 +477,10 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("name", "says", "error", "message"), FAILURES)
-async def test_a_failure_quotes_the_message_of_the_program(
+async def test_a_failure_quotes_the_message_from_the_program(
     name: str, says: Any, error: Any, message: str, install_fake: Callable[..., None]
 ) -> None:
-    """Color codes are removed. If the program asks for a sign-in, the error says so and explains how."""
+    """Color codes are removed. If the program asks the user to sign in, the error says so and explains how."""
     install_fake(name, says)
     with pytest.raises(error, match=re.escape(message)) as caught:
         await ask(CliModel(name, retry=None), question())

@@ -80,7 +80,6 @@ def test_an_error_survives_storage(error: Exception) -> None:
 
 
 def test_request_hash_includes_opening_words_and_sentence_limits() -> None:
-    """Two requests that differ only in their opening words or sentence limit have different hashes."""
     plain = ModelRequest(messages=[{"role": "user", "content": "Why?"}], block="b")
     prefixed = ModelRequest(messages=plain.messages, block="b", begins="Because")
     bounded = ModelRequest(messages=plain.messages, block="b", sentences=3)

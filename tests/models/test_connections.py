@@ -1,4 +1,4 @@
-"""Connections of `OpenAIModel` per event loop: kept open while held, then closed, even after cancellations."""
+"""Connections of `OpenAIModel` per event loop: kept open while in use, then closed, even after cancellations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,6 @@ async def test_an_open_model_reuses_one_connection() -> None:
 
 
 async def test_each_call_closes_its_connection_by_default() -> None:
-    """A single call leaves no connection open."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         await ask(model, question())
@@ -83,7 +82,7 @@ async def test_each_call_closes_its_connection_by_default() -> None:
         assert server.accepted == 2
 
 
-async def test_the_last_holder_closes_the_connection() -> None:
+async def test_the_connection_closes_with_the_last_block_that_opened_it() -> None:
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         first, second = model.open_connections(), model.open_connections()
@@ -113,7 +112,6 @@ async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> No
 
 
 async def test_a_batch_keeps_the_connection_between_rows() -> None:
-    """The connection is closed when the batch ends."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         batch = generator(name="tenant").batch(["a", "b", "c"], model=model, max_concurrency=1)
@@ -123,7 +121,6 @@ async def test_a_batch_keeps_the_connection_between_rows() -> None:
 
 
 async def test_an_unused_model_opens_no_connection() -> None:
-    """The client is not created until its first use."""
     async with ChatServer() as server, OpenAIModel("m", base_url=server.base_url, retry=None):
         assert server.accepted == 0
 
@@ -340,8 +337,8 @@ async def test_a_call_for_a_structured_answer_can_be_cancelled() -> None:
         await server.wait_until_left()
 
 
-async def test_an_unreachable_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error also names the environment variables that set the proxy, and it is transient."""
+async def test_the_error_names_an_unreachable_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is transient, and it also names the environment variables that set the proxy."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)

@@ -1,4 +1,4 @@
-"""Reasoning effort: how it is requested, its cost, and the report of an answer that contains only thinking."""
+"""Reasoning effort: how it is requested, what it costs, and how an answer that is all thinking is reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_each_vendor_receives_the_effort_in_its_own_field(
 
 
 async def test_the_effort_field_can_be_nested() -> None:
-    """OpenRouter nests the effort. The application's own additions to the request come last."""
+    """OpenRouter nests the effort. Fields that the application adds to the request come last."""
     async with ChatServer() as server:
         dotted = OpenAIModel("m", base_url=server.base_url, effort=PROVIDERS["openrouter"].effort)
         await ask(dotted, question(effort="low"))
@@ -78,7 +78,7 @@ async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
 
 
 async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Vendor]) -> None:
-    """Only the provider knows which of its models think. The answer is marked, and a single warning is emitted."""
+    """Only the provider knows which of its models can think. The answer is marked, and a single warning is emitted."""
     with pytest.warns(FlowDebateWarning, match="'gpt-4o' rejects effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
@@ -87,7 +87,9 @@ async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Ven
     assert len(vendor_servers["openai"].asked) == 2
 
 
-async def test_a_strict_model_raises_the_rejection_of_an_effort(vendor_servers: dict[VendorName, Vendor]) -> None:
+async def test_a_strict_model_raises_an_error_if_the_effort_is_rejected(
+    vendor_servers: dict[VendorName, Vendor],
+) -> None:
     """The error quotes the provider's message."""
     strict = OpenAIModel(
         "gpt-4o", base_url=vendor_servers["openai"].base_url, api_key=vendor_servers["openai"].key, strict=True
@@ -101,7 +103,7 @@ async def test_a_strict_model_raises_the_rejection_of_an_effort(vendor_servers: 
 async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
     on_text: Any, vendor_servers: dict[VendorName, Vendor]
 ) -> None:
-    """The call is retried once with twice the limit. The tokens spent on thinking are paid for and counted."""
+    """The call is retried once with twice the limit. The tokens spent on thinking were paid for, so they count."""
     request = question(effort="high", max_tokens=100, on_text=on_text)
     with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
         await ask(resolve_model("openai/gpt-5-mini"), request)

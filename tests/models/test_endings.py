@@ -59,7 +59,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
 def test_finish_reasons_of_all_vendors_are_read(ending: str, reason: str) -> None:
-    """Finish reasons are compared without regard to case."""
+    """Case makes no difference."""
     assert ending_of(reason) == ending
     if reason == reason.lower():
         assert ending_of(reason.upper()) == ending
@@ -86,7 +86,7 @@ def serve_answer(client: str, answer: Any) -> ChatServer:
 async def ask_server(
     client: str, *, body: Any = None, stream: Any = None, structured: bool = False, room: int | None = None
 ) -> ModelResponse:
-    """Return the model's answer when a server sends a completion, or the given events and the end of the stream."""
+    """Return the model's answer if a server sends a completion, or else the given events and the end of the stream."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -101,7 +101,7 @@ async def ask_server(
 
 
 def text_ending_for(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
-    """Return the completion and the stream of a text that ends for `reason`."""
+    """Return a text that ends for `reason`, both as a completion and as a stream."""
     return {
         "whole": completion(text, finish=reason, **more),
         "stream": [chunk(text[:9]), chunk(text[9:]), chunk(finish=reason), usage_chunk()],
@@ -173,7 +173,7 @@ async def test_a_result_mentions_an_unknown_finish_reason() -> None:
 
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "contextLengthReached"])
 async def test_a_truncated_argument_is_marked_for_the_judge(reason: str) -> None:
-    """Both the transcript and the judge's prompt contain the mark."""
+    """Both the transcript and the judge's prompt show the mark."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -229,7 +229,7 @@ async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> No
 async def test_an_answer_in_another_field_is_retried_at_most_once(
     field: str, transport: Any, *, streamed: bool
 ) -> None:
-    """For case a07, the error names the field that holds the text."""
+    """For case a07, the error names the field that contains the text."""
 
     async def answer(exchange: Exchange) -> None:
         if streamed:

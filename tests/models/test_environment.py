@@ -23,7 +23,7 @@ PROXIES = {"HTTPS_PROXY": f"htp://ann:{SECRET}@proxy:3128", "all_proxy": f"ftp:/
 
 
 @pytest.mark.parametrize("name", [*PROXIES, "SSL_CERT_FILE", "SSL_CERT_DIR", "junk"])
-async def test_an_invalid_variable_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_names_an_invalid_variable(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for setting in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(setting, raising=False)
     (tmp_path / "junk.pem").write_text("no certificate")

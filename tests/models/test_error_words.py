@@ -1,4 +1,4 @@
-"""Wording of refusals: which are final, and which leave open whether another form of the request is accepted."""
+"""The wording of refusals: which are final, and which another form of the request might avoid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sent to servers, fields sent back to them, and tokens counted by them, over real HTTP with each client."""
+"""Data sent to servers, fields returned to them, and the tokens they count, over real HTTP with each client."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def question(*, output: Any = None, on_text: Any = None, prompt: str = "Cap rent
 
 
 async def ask_model(client: str, value: Any, *, stream: bool = False, **options: Any) -> ModelResponse:
-    """Return a model's answer to a completion that is sent whole or as a stream of its parts."""
+    """Return the model's answer if a server sends a completion as a whole or in a stream."""
 
     async def serve(exchange: Exchange) -> None:
         if not stream:
@@ -129,8 +129,8 @@ async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> Non
 
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
-def test_an_argument_unknown_to_the_sdk_is_named() -> None:
-    """A change in a new SDK version must be reported as such, not as an unreadable answer."""
+def test_the_error_names_an_argument_unknown_to_the_sdk() -> None:
+    """A change in a new SDK version must be reported as what it is, not as an unreadable answer."""
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create
@@ -333,7 +333,7 @@ async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
 
 
 @pytest.mark.parametrize("client", OPENAI)
-async def test_a_refusal_part_is_a_refusal(client: str) -> None:
+async def test_an_answer_with_a_refusal_part_is_a_refusal(client: str) -> None:
     """The error quotes the model's refusal."""
     with pytest.raises(Refused, match="I would rather not"):
         await ask_model(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))

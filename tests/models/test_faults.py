@@ -1,4 +1,4 @@
-"""Faults of servers and networks, each with its error after a single request."""
+"""Faults of servers and networks, and the error that each raises after a single request."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_each_status_raises_the_matching_error(case: Refusal, *, stream: b
     assert case.message in str(caught.value)
     assert {name: getattr(caught.value, name) for name in case.facts} == case.facts
     assert (caught.value.model, caught.value.block) == ("m", "judge")
-    # without stream options, without streaming, and without both
+    # the request is repeated without stream options, without streaming, and without both
     uncertain = isinstance(caught.value, RequestRejected) and not caught.value.certain
     assert server.posts == (4 if stream and uncertain else 1)
 
@@ -209,7 +209,6 @@ FAULTS = [
 @pytest.mark.parametrize("structured", [False, True], ids=["text", "structured"])
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.id)
 async def test_each_fault_raises_one_typed_error_after_one_request(case: Fault, *, structured: bool) -> None:
-    """Transport and parsing failures become library errors without a retry."""
     async with ChatServer({"m": case.handler}) as server:
         output = OutputSchema.of(list[int]) if structured else None
         with pytest.raises(ModelError) as caught:

@@ -1,4 +1,4 @@
-"""The local model's file: found, joined completely or not at all, and rejected if it is a different file."""
+"""The local model's file: how it is found, how its parts are joined, and when it is rejected."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
     assert list(target.parent.iterdir()) == []
 
 
-def test_an_unwritable_cache_is_named_in_the_error(tmp_path: Path) -> None:
+def test_the_error_names_an_unwritable_cache(tmp_path: Path) -> None:
     """In this test, a file occupies the path of the cache folder."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
@@ -105,7 +105,7 @@ def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -
 
 
 def test_a_replaced_file_is_rehashed(tmp_path: Path) -> None:
-    """A file is identified by its inode and change time."""
+    """The file's inode and change time show that it was replaced."""
     path, replacement = tmp_path / "model.gguf", tmp_path / "other"
     path.write_bytes(b"GGUF whole")
     sha256 = hashlib.sha256(b"GGUF whole").hexdigest()

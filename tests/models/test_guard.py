@@ -1,4 +1,4 @@
-"""Guards that forbid calls of real models within a block of code, in every thread."""
+"""Guards that forbid calls to real models within a block of code, in every thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def allowed(base_url: str | None) -> bool:
     return True
 
 
-def test_without_a_guard_every_call_is_allowed() -> None:
+def test_every_call_is_allowed_without_a_guard() -> None:
     assert allowed(REMOTE)
     assert allowed(None)
 

@@ -95,7 +95,7 @@ async def test_the_engine_returns_log_probabilities_of_choices(model_path: Path)
 
 @pytest.mark.slow
 async def test_a_ballot_does_not_depend_on_earlier_requests(model_path: Path) -> None:
-    """Four arbitrary requests precede the ballot while others are in flight.
+    """Four arbitrary requests precede the ballot, and others are in flight.
 
     Reusing their cached prompts would change the probabilities.
     """
@@ -248,7 +248,7 @@ async def test_a_structured_answer_fits_its_schema_at_any_temperature(model_path
 
 async def test_a_truncated_structured_answer_is_retried_once_with_a_higher_limit(model_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}, "minItems": 20}}}
-    model = LocalModel(model_path, retry=None)  # a retry would double the limit once more
+    model = LocalModel(model_path, retry=None)  # a retry would double the limit again
     with pytest.raises(OutputTruncated):
         await ask(model, question(output={**schema, "required": ["n"]}, max_tokens=4))
     roomy = {"type": "object", "properties": {"n": {"enum": ["yes"]}}, "required": ["n"]}
@@ -347,7 +347,7 @@ async def test_a_stopped_engine_is_restarted(model_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_crashed_engine_loses_one_answer(model_path: Path) -> None:
+async def test_a_crashed_engine_loses_only_one_answer(model_path: Path) -> None:
     """Only the call in progress fails, with a typed error. The next call gets a new engine."""
     model = LocalModel(model_path, retry=None)
     started = asyncio.Event()
@@ -375,7 +375,7 @@ async def test_a_crashed_engine_is_restarted_for_the_same_call(model_path: Path)
     assert [attempt.error is None for attempt in request.attempts.made] == [False, True]
 
 
-async def test_an_invalid_model_file_is_unavailable_and_can_be_retried(tmp_path: Path) -> None:
+async def test_an_invalid_model_file_makes_the_model_unavailable_on_every_call(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + b"\0" * 100)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The large local model, for tests that the nonsense text of the small one cannot support."""
+"""The large local model, for tests that need more than the nonsense written by the small one."""
 
 from __future__ import annotations
 

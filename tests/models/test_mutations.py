@@ -1,6 +1,7 @@
 """Mutations of a server's answer: each leads to a usable answer or a library error.
 
-`make soak` runs the full million cases. These tests run a share drawn by hypothesis, and the bugs found by the soak.
+`make soak` runs the full million cases. These tests run a sample drawn by Hypothesis, and the cases in which the soak
+found bugs.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class FixedBug:
 
     @property
     def case(self) -> Case:
-        """Return the case in the form in which it was requested."""
+        """Return the case, with the body encoded as the request expects it."""
         if self.stream:
             body = "".join(f"data: {json.dumps(event)}\n\n" for event in self.body).encode()
         else:
@@ -157,7 +158,7 @@ def test_the_error_check_can_fail(error: MalformedResponse, problem: str) -> Non
         check_error(error)
 
 
-def test_a_soak_share_counts_its_cases() -> None:
+def test_soak_shares_add_up_their_cases() -> None:
     share = run_answer_cases(1, range(5))
     repeated = run_answer_cases(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)

@@ -193,7 +193,7 @@ async def test_streamed_tool_calls_are_assembled() -> None:
     )
 
 
-async def test_tool_exchange_messages_are_passed_on() -> None:
+async def test_messages_of_tool_exchanges_are_passed_on() -> None:
     call = tool_call("lookup", "{}")
     messages = [
         {"role": "user", "content": "a"},
@@ -220,7 +220,7 @@ async def test_tool_exchange_messages_are_passed_on() -> None:
 
 @dataclass(frozen=True)
 class Odd:
-    """An unusual but complete answer, with the text read from it."""
+    """An unusual but complete answer, and the text that is read from it."""
 
     id: str
     body: Any
@@ -378,7 +378,9 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_structured_answer_is_an_application_object(mode: StructuredMode, *, available_modes: bool) -> None:
+async def test_a_structured_answer_becomes_an_application_object(
+    mode: StructuredMode, *, available_modes: bool
+) -> None:
     async with ChatServer({"v": reply_with(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, make_request(output=Verdict))
@@ -478,7 +480,7 @@ async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> Non
     assert "response_format" in server.bodies[0] or mode in ("tools", "md_json")
 
 
-async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
+async def test_tool_calls_precede_an_answer_in_tools_mode() -> None:
     """An answer that arrives together with tool calls was written before the model saw their results."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
@@ -487,7 +489,7 @@ async def test_in_tools_mode_tool_calls_precede_an_answer() -> None:
     assert [call.name for call in answered.tool_calls] == ["lookup"]
 
 
-async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
+async def test_json_in_the_text_is_accepted_in_tools_mode() -> None:
     """A server that does not enforce the tool call may return the answer as text."""
     async with ChatServer({"v": reply_with(completion(VERDICT))}) as server:
         answered = await ask(
@@ -496,7 +498,7 @@ async def test_in_tools_mode_json_in_the_text_is_accepted() -> None:
     assert answered.data == Verdict(reasoning="r", winner="for")
 
 
-async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
+async def test_two_answers_are_ambiguous_in_tools_mode() -> None:
     calls = [tool_call("Verdict", VERDICT), tool_call("Verdict", VERDICT.replace("for", "against"), "b")]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         with pytest.raises(SchemaViolation, match="2 answers"):
@@ -505,7 +507,7 @@ async def test_in_tools_mode_two_answers_are_ambiguous() -> None:
             )
 
 
-async def test_in_tools_mode_a_call_to_an_unknown_tool_is_not_an_answer() -> None:
+async def test_a_call_to_an_unknown_tool_is_not_an_answer_in_tools_mode() -> None:
     calls = [tool_call("lookup", VERDICT)]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")

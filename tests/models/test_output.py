@@ -1,4 +1,4 @@
-"""Types of structured answers, in every form that an application can use to specify them."""
+"""Types of structured answers, in every form in which an application can specify them."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ ENDLESS: dict[str, dict[str, Any]] = {
 def test_an_endlessly_recursive_schema_is_rejected(schema: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"debate 'x': `output_schema` must be .* without endless references"):
         OutputSchema.of(schema, location="debate 'x'")
-    if schema is not ENDLESS["too many levels to copy"]:  # no journal could store it
+    if schema is not ENDLESS["too many levels to copy"]:  # no journal could store this schema
         with pytest.raises(ConfigurationError, match="without endless references"):
             check_answer(schema, '{"a": {}}', block="judge")
 
@@ -284,7 +284,7 @@ def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[s
     "schema", [nested_schema(50), chained_schema(48), {"properties": {"a": {"items": {"$ref": "#"}}}}]
 )
 def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
-    """An answer contains only finite trees."""
+    """Such a schema has finite answers."""
     answer: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
     assert OutputSchema.of(schema).validate(answer) == answer
     assert check_answer(schema, answer, block="judge") == answer
@@ -340,7 +340,7 @@ def test_a_json_schema_can_have_definitions() -> None:
     assert output.digest == OutputSchema.of(schema).digest != OutputSchema.of({**schema, "title": "Side"}).digest
 
 
-def test_an_output_schema_is_accepted_as_a_schema() -> None:
+def test_an_output_schema_is_returned_unchanged() -> None:
     schema = OutputSchema.of(Point)
     assert OutputSchema.of(schema) is schema
 

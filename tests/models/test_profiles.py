@@ -1,4 +1,4 @@
-"""The profile of default prompts that a model declares, through every wrapper."""
+"""The prompt profile that a model declares, as seen through every wrapper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structured answers as models write them: some are repaired, some are requested again, and some are unchanged."""
+"""Structured answers as models write them: some are repaired, some requested again, and some left unchanged."""
 
 from __future__ import annotations
 
@@ -482,7 +482,7 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
-    """Bob's name stands for the position that he defends. A judge that sees no names is called again."""
+    """Bob's name stands for the position that he defends. A judge that sees only aliases is called again."""
     answer = _answers(lambda _: json.dumps({**VERDICT, "winner": "Bob"}))
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]

@@ -359,7 +359,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Shape:
-    """A structured answer in the form in which a model returns it."""
+    """A structured answer as a model returns it."""
 
     id: str
     output: Any
@@ -481,7 +481,6 @@ async def test_a_mismatch_shows_the_difference_from_the_recording(
 
 
 async def test_irrelevant_fields_are_not_compared(path: Path) -> None:
-    """The deadline, the maximum length of answers, listeners, and tool descriptions are not compared."""
     await ask(RecordingModel(Leaf(), path), make_request(tools=[TOOL]))
     request = make_request(
         tools=[ToolSpec(name="look_up", description="Other words.", parameters={"type": "object"})],
@@ -610,7 +609,7 @@ async def test_nested_recorders_count_each_request_once(path: Path) -> None:
 
 
 def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
-    """The error is raised at once. A call cancelled for another reason leaves no line in the recording."""
+    """The error is raised immediately. A call cancelled for any other reason leaves no line in the recording."""
 
     async def hang(_: ModelRequest) -> str:
         await asyncio.Event().wait()

@@ -100,7 +100,7 @@ def error(message: str, **more: Any) -> Body:
 
 
 async def run_debate(model: Model, **options: Any) -> Any:
-    """Run a debate with two sides, one round and a judge, streamed as front ends do."""
+    """Run a debate with two sides, one round and a judge, and stream it as front ends do."""
     options = {"debaters": SIDES, **options}
     handle = debate(name="rent", max_rounds=1, synthesizer=False, **options).start(QUESTION, model=model)
     async for _ in handle:
@@ -122,7 +122,7 @@ def make_request(*, output: Any = None, on_text: Any = None, **options: Any) -> 
 
 @dataclass(frozen=True)
 class OptionalPart:
-    """A part of a request that servers reject in differing words."""
+    """A part of a request that different servers reject with different wording."""
 
     id: str
     refuses: Callable[[Body], bool]
@@ -289,7 +289,7 @@ async def test_two_rejected_parts_are_both_omitted() -> None:
         assert server.bodies[-1]["messages"] == [{"role": "user", "content": "You debate.\n\nCap rents?"}]
 
 
-async def test_if_all_forms_are_rejected_the_first_refusal_is_raised() -> None:
+async def test_the_first_refusal_is_raised_if_all_forms_are_rejected() -> None:
     """Later refusals concern requests that the user never made."""
     refusals = iter(range(100))
 
@@ -329,7 +329,7 @@ async def test_adjacent_messages_with_the_same_role_are_joined() -> None:
 
 
 async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
-    """For case a15, the model answers in prose, JSON mode is rejected, and a code block is accepted."""
+    """For case a15, the model answers in prose, the server rejects JSON mode, and a code block is accepted."""
 
     async def ignore(exchange: Exchange) -> None:
         body = exchange.body
@@ -597,8 +597,8 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusa
     ],
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
-async def test_a_limit_per_minute_is_awaited(body: Any, wait: float | None) -> None:
-    """A per-minute limit is not an exhausted quota. The error names the vendor behind the endpoint."""
+async def test_a_call_waits_for_a_per_minute_limit(body: Any, wait: float | None) -> None:
+    """This is not the same as an exhausted quota. The error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -62,7 +62,7 @@ def environment(**values: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
-def test_models_from_each_provider_can_be_named(provider: str) -> None:
+def test_models_from_each_provider_can_be_selected_by_name(provider: str) -> None:
     model = resolve_model(f"{provider}/some/model:7b")
     assert isinstance(model, AnthropicModel if provider == "anthropic" else OpenAIModel)
     assert model.name == f"{provider}/some/model:7b"
@@ -149,10 +149,9 @@ AROUND = [
 
 
 @pytest.mark.parametrize("case", AROUND, ids=lambda case: case.id)
-def test_the_nearest_pattern_resolves_an_intent(case: EnclosingModels) -> None:
-    """Patterns come before the environment.
-
-    An intent that a pattern maps to another intent is looked up further out.
+def test_an_intent_is_resolved_by_the_nearest_pattern(case: EnclosingModels) -> None:
+    """Patterns come before the environment. If a pattern maps an intent to another one, the enclosing patterns resolve
+    that.
     """
     with environment(FLOWDEBATE_MODEL="ollama/env"):
         assert ModelResolver().resolve(case.model, case.defaults).name == case.name
@@ -346,7 +345,7 @@ def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_s
     assert ("lmstudio is running" in str(caught.value)) is empty
 
 
-def test_the_local_model_is_the_last_default(local_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_model_is_the_default_of_last_resort(local_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: True)
     assert resolve_model(None).name == "local"
 

@@ -1,4 +1,4 @@
-"""Untrusted text, made harmless and otherwise left unchanged."""
+"""Untrusted text: made harmless, but otherwise left unchanged."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
-    """Tags may be mentioned in a text about thinking, or about something else."""
+    """A text may mention tags, whether or not it is about thinking."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
 
@@ -116,7 +116,7 @@ def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
     "text",
     ["<think>Hm.</think>", "<think>Hm, ", "Hm.\n</think>\n", "<|channel|>analysis<|message|>Hm.<|end|>", "<think>"],
 )
-async def test_an_answer_with_only_thinking_is_lost_to_thinking(text: str) -> None:
+async def test_an_answer_with_only_thinking_counts_as_lost_to_thinking(text: str) -> None:
     """The call is retried, with a higher limit if one was set."""
     with pytest.raises(LostToThinking):
         await call.ask(ScriptedModel(text), ModelRequest(messages=[], block="b"))
@@ -133,7 +133,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 
 def stream_to_listener(pieces: list[str]) -> tuple[str, int]:
-    """Return the text that a listener holds at the end of a stream, and the number of withdrawals."""
+    """Return the text that a listener has at the end of a stream, and the number of withdrawals."""
     texts: list[str] = []
     withdrawn = 0
 

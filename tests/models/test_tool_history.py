@@ -119,7 +119,7 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
 async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None:
-    """A fallback may belong to another vendor. Rejected fields are remembered."""
+    """The fallback may belong to another vendor. Rejected fields are remembered."""
 
     async def refuse(exchange: Exchange) -> None:
         if any("reasoning_details" in message for message in exchange.body["messages"]):
@@ -141,8 +141,8 @@ async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None
     assert "reasoning_content" not in sent_message
 
 
-async def test_an_sdk_with_another_signature_is_named() -> None:
-    """The error names the difference instead of reporting an unreadable answer."""
+async def test_the_error_names_an_sdk_with_another_signature() -> None:
+    """The error states the difference instead of reporting an unreadable answer."""
 
     class Completions:
         """Completions of an older SDK."""

@@ -1,4 +1,4 @@
-"""Hostile documents: each attack in the corpus as a source, its name, page or passage, in a diff, and compared."""
+"""Each attack in the corpus as a source, as its name, page or passage, in a diff, and in a comparison."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_files_and_diffs_never_begin_a_line_in_a_review(attack: Attack) -> None:
 
 
 @each_attack
-def test_compared_texts_cannot_add_a_line_to_the_judges_prompt(attack: Attack) -> None:
+def test_compared_texts_cannot_add_a_line_to_the_judge_prompt(attack: Attack) -> None:
     attacked, harmless = (unframed_lines(f"Homes.{text}") for text in (attack.written(), ""))
     assert [line for line in attacked if not line.startswith("(The texts above have ⟦U+")] == harmless
     assert len(attacked) - len(harmless) in (0, 1)

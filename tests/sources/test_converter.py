@@ -1,4 +1,4 @@
-"""Documents are converted in child processes with memory and time limits, and no process is left behind."""
+"""Documents are converted in child processes with limits on memory and time, and no process is left behind."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_child_processes_are_reused_and_replaced_after_a_fault(converter: Conver
 
 @pytest.mark.slow
 def test_slow_documents_do_not_block_others() -> None:
-    """Ten documents never finish loading while a caller is waiting for another one."""
+    """Ten documents never finish loading while a caller waits for another one."""
     converter = Converter(seconds=4.0)
     problems: list[str] = []
 
@@ -201,9 +201,7 @@ def test_child_processes_do_not_outlive_their_parent(tmp_path: Path, ending: sig
 
 
 @linux
-def test_child_processes_know_none_of_their_parents_secrets(
-    monkeypatch: pytest.MonkeyPatch, converter: Converter
-) -> None:
+def test_child_processes_know_no_secrets_of_their_parent(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
     """A hostile document may control the child process, so it is given neither keys nor store addresses."""
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")

@@ -56,7 +56,7 @@ def read(folder: Path, commits: str = "HEAD~1..HEAD", **options: list[str]) -> d
 
 
 def added_lines(source: Source) -> list[str]:
-    """Return the lines added by a diff."""
+    """Return the lines that a diff adds."""
     return [line[1:] for line in source.text.split("\n") if line.startswith("+") and not line.startswith("+++")]
 
 
@@ -159,7 +159,7 @@ def test_changes_cannot_hide_their_own_lines(repository: Path, way: str) -> None
     assert sources[name].left_out is None
 
 
-def test_changed_submodules_are_named(repository: Path) -> None:
+def test_changed_submodules_are_reported(repository: Path) -> None:
     """The setting `ignore = all` must not hide the new commit."""
     git(repository, "submodule", "add", "-q", str(repository), "sub")
     commit(repository, {})

@@ -35,7 +35,7 @@ VERDICT = {"reasoning": "It quotes.", "winner": None, "verdict": "Both."}
 
 
 def line(page: int, number: int) -> str:
-    """Return a unique line for the report."""
+    """Return a line of the report that occurs only once."""
     return f"In district {page * 40 + number} rents rose by {page}.{number} per cent within the year."
 
 
@@ -183,7 +183,7 @@ BOMB = {"word/document.xml": "0" * 100_000_001}
         ("a.xlsx", lambda: zip_files({"x": "y"}), "is not a readable XLSX document"),
     ],
 )
-def test_unreadable_documents_are_named_with_the_reason(
+def test_unreadable_documents_are_reported_with_the_reason(
     tmp_path: Path, name: str, make: Callable[[], bytes], why: str
 ) -> None:
     with pytest.raises(BadFile, match=f"^{name}: {why}"):
@@ -201,7 +201,7 @@ def office(name: str, **parts: str) -> bytes:
 
 
 def run_of(text: str, properties: str = "") -> str:
-    """Write a run in a Word document."""
+    """Write a run of text in a Word document."""
     return f"<w:r><w:rPr>{properties}</w:rPr><w:t xml:space='preserve'>{text}</w:t></w:r>"
 
 
@@ -222,7 +222,7 @@ def test_hyphenated_words_are_found(tmp_path: Path) -> None:
     assert [passage.source for passage in passages] == ["a.pdf"]
 
 
-def test_scanned_pdf_pages_are_named(tmp_path: Path) -> None:
+def test_scanned_pdf_pages_are_reported_by_number(tmp_path: Path) -> None:
     """A blank page is not a scan."""
     from reportlab.pdfgen.canvas import Canvas
 
@@ -331,7 +331,7 @@ def save_book(book: Any) -> bytes:
     return buffer.getvalue()
 
 
-def test_spreadsheets_keep_their_values(tmp_path: Path) -> None:
+def test_spreadsheet_values_are_preserved(tmp_path: Path) -> None:
     rows: list[list[Any]] = [
         ["Progress"],
         [],
@@ -350,7 +350,7 @@ def test_spreadsheets_keep_their_values(tmp_path: Path) -> None:
     ]
 
 
-def test_hidden_spreadsheet_parts_are_omitted_and_named(tmp_path: Path) -> None:
+def test_hidden_spreadsheet_parts_are_omitted_and_listed(tmp_path: Path) -> None:
     """Hidden sheets, rows and columns are left out.
 
     Workbooks with macros are read like any other.
@@ -371,7 +371,7 @@ def test_formulas_without_a_cached_result_are_shown_as_text(tmp_path: Path) -> N
     assert source.unread == "results of 1 formula: open and save the file to compute them"
 
 
-def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
+def test_hidden_slides_are_omitted_and_empty_slides_are_listed(tmp_path: Path) -> None:
     from pptx import Presentation
 
     show = Presentation()
@@ -394,7 +394,7 @@ def test_hidden_slides_are_omitted_and_empty_ones_named(tmp_path: Path) -> None:
 
 
 def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
-    """Images are left out, because base64 data would be of no use to a reader."""
+    """Images are left out, because their base64 data would be of no use to a reader."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
     error = {"output_type": "error", "traceback": ["\x1b[31mValueError\x1b[0m: no"]}
@@ -411,7 +411,7 @@ def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
 
 
 def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
-    """In contrast, the selected value in a form is not hidden and is read."""
+    """The selected value of a form is not hidden, so it is read."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
         '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
@@ -424,7 +424,7 @@ def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be"])
 def test_byte_order_marks_determine_the_encoding(tmp_path: Path, encoding: str) -> None:
-    """Notepad and PowerShell write files with a byte order mark."""
+    """Notepad and PowerShell put a byte order mark at the beginning of files."""
     mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
     assert read(tmp_path, "a.txt", mark + "The price rosé.\n".encode(encoding)).text == "The price rosé.\n"
 
@@ -464,7 +464,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
     assert "Left out: in a.docx: 1 hidden passage" in material_notes(result.raw)
 
 
-def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in a folder is skipped, and the missing extra is given as the reason."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)

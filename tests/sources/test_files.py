@@ -167,7 +167,7 @@ def test_sources_can_be_named_or_come_from_stdin(tmp_path: Path, monkeypatch: py
 
 
 def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
-    """Neither `..` nor links, stdin or a name with the same prefix can be used to bypass the rule."""
+    """Neither `..` nor links, stdin or a name with the same prefix can bypass the rule."""
     inside, beside = tmp_path / "docs", tmp_path / "docs-private"
     for directory in (inside, beside):
         directory.mkdir()

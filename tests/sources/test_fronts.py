@@ -76,7 +76,7 @@ def test_pattern_commands_read_a_folder_without_secrets(pattern: str, folder: Pa
     short = SHORT.get(pattern, ("--max-rounds", "1"))
     with serve_stage(output=OUTPUTS.get(pattern, CHAIR)) as on:
         result = call(on, PATTERNS[pattern].verb, "Should we cap rents?", "--source", "notes", *short)
-    # a deliberation with these answers does not settle
+    # a deliberation with these answers reaches no settlement
     assert result.exit_code == 3 * (pattern == "deliberation"), result.output
     words = " ".join(result.stdout.split())
     assert "Sources: notes/report.md (6 tokens), estimated, which go to the model with each turn" in words
@@ -243,7 +243,7 @@ def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
 
 
 def test_excluded_files_in_a_folder_are_not_shown(folder: Path) -> None:
-    """Nor does an excluded file leave a gate undecided."""
+    """An excluded file does not leave a gate undecided either."""
     with serve_stage(output=CHAIR) as on:
         result = call(
             on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"

@@ -146,7 +146,7 @@ def test_images_are_stored_once_and_restored(chart: Path) -> None:
 
 
 def test_durable_runs_keep_the_image_in_their_journal(chart: Path, tmp_path: Path) -> None:
-    """The journal contains the image only once, and a resumed run uses it."""
+    """The journal contains the image only once, and a resumed run reads it from there."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, sources=["chart.png"])
     store = tmp_path / "runs.sqlite3"
     ended = rent.run_sync(QUESTION, model=FunctionModel(answer_debate), store=store, run_id="r", limits=Limits(calls=1))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent / "material"
 FILES = {path.name: path.read_text() for path in sorted(FOLDER.iterdir())}
 FILES["Windows.java"] = FILES["Index.java"].replace("\n", "\r\n")
-FILES["windows.md"] = FILES["notes.md"].replace("\n", "\r\n").removesuffix("\n")  # a carriage return at the very end
+FILES["windows.md"] = FILES["notes.md"].replace("\n", "\r\n").removesuffix("\n")  # end with a lone carriage return
 
 
 def diff_of(name: str, after: str) -> str:
@@ -52,7 +52,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def strip_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
-    """Return the lines of a source in a prompt, without tag, bars and numbers."""
+    """Return the lines of a source in a prompt, without the tag, the bars and the numbers."""
     begin = prompt.index(f"[{name}] ") + len(name) + 3
     first, *rest = re.findall(r"\A[^\n]*(?:\n  \| [^\n]*)*", prompt[begin:])[0].split("\n")
     lines = [first, *(line.removeprefix("  | ") for line in rest)]
@@ -108,7 +108,7 @@ def body_of(name: str) -> list[str]:
 
 @st.composite
 def copies(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
-    """Draw the name of a file, one to three lines as displayed in a reviewer's prompt, and the lines themselves."""
+    """Draw a file name, one to three lines as displayed in a reviewer's prompt, and the original lines."""
     name = draw(st.sampled_from(sorted(MATERIAL)))
     body = body_of(name)
     begin = draw(st.integers(0, len(body) - 1))
@@ -126,7 +126,7 @@ def copy_formats(copied: list[str], lines: list[str]) -> list[str]:
 
 @given(copies(), st.data())
 def test_lines_copied_from_a_prompt_are_found(copy: tuple[str, list[str], list[str]], data: Any) -> None:
-    """The quote is located at an equal line of the file, whatever else was copied along with it."""
+    """The quote is located at an identical line of the file, whatever else was copied along with it."""
     name, copied, lines = copy
     check_location(name, copied, lines, data.draw(st.sampled_from(copy_formats(copied, lines))))
 
@@ -157,7 +157,7 @@ def check_location(name: str, copied: list[str], lines: list[str], quote: str) -
 
 
 @given(copies())
-def test_faithful_quotes_are_never_unverified(
+def test_faithful_quotes_are_never_marked_unverified(
     copy: tuple[str, list[str], list[str]],
 ) -> None:
     """A line copied as a block or in any quotation marks is verified unless it is too short to prove anything."""

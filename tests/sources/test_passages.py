@@ -1,4 +1,4 @@
-"""Passages: parts of sources that are included in a prompt if the whole text is too long."""
+"""Passages: the parts of sources that a prompt includes if the whole text is too long."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_panels_read_more_than_a_single_member(pattern: str) -> None:
 
 
 def test_files_without_a_passage_are_counted_but_not_named() -> None:
-    """With many files, the names would take up the space of passages."""
+    """With many files, the names would take up the space needed for passages."""
     files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
     listed = render_sources(files, complete=False).partition("\n\n")[0]
     assert listed.startswith("Sources:\n2,000 sources with 360,000 characters, too long to be shown in full")
@@ -121,7 +121,7 @@ def test_files_without_a_passage_are_counted_but_not_named() -> None:
 
 
 def test_model_context_determines_the_size_of_passages() -> None:
-    """The local model's context is known, even behind a policy, while a function model's is not."""
+    """The local model's context size is known, even behind a policy; a function model's is not."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
     assert context_of(FunctionModel(lambda _: "")) is None
 
@@ -194,7 +194,7 @@ def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, mo
     assert len(requests) < len(result.raw.passages)
 
 
-def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call may be made with an arbitrary part of the sources instead."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, second = Talkers(), Source.of("other", LONG.text)

@@ -122,7 +122,7 @@ def test_people_in_any_role_receive_the_sources(seat: str) -> None:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
-    """The stored request is the same as without sources, because their texts are already in the journal."""
+    """The stored request is the same as it would be without sources, since their texts are already in the journal."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
     model = FunctionModel(answer_as_model)

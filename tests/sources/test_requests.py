@@ -87,7 +87,7 @@ def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reas
 
 
 def test_paths_with_a_nul_byte_are_rejected(tmp_path: Path) -> None:
-    """A path with a NUL byte is treated like any other path outside the allowed folders."""
+    """Such a path is treated like any other path outside the allowed folders."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422
@@ -130,7 +130,7 @@ def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) ->
             lambda: server.http.get(f"{server.pages}/new"),
             lambda: server.post("/runs", loud),
         ]
-        for call in calls:  # warm up, because the first call of each kind loads modules
+        for call in calls:  # warm up first, because the first call of each kind loads modules
             assert call().status_code < 300
         try:
             for thread in threads:
@@ -146,7 +146,7 @@ def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) ->
             for thread in threads:
                 thread.join()
             converter.seconds = seconds
-    assert median(seconds_of_calls) < 1.0  # the median, since single calls may wait for a CPU used by other tests
+    assert median(seconds_of_calls) < 1.0  # the median, since a single call may wait for a CPU that other tests use
     assert problems == ["422 a.pdf: takes more than 1.5 s to read: split it, or save it as text"] * number
 
 
@@ -168,7 +168,7 @@ def test_hosts_receive_the_reason_for_unreadable_documents() -> None:
     assert "a.docx: is not a readable DOCX document" in asyncio.run(refusal())
 
 
-def test_command_line_names_the_document(tmp_path: Path) -> None:
+def test_the_command_names_an_unreadable_document(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     path.write_bytes(CORPUS["nesting"]["paragraphs.docx"]())
     refused = CliRunner().invoke(app, ["debate", "Should we ship?", "--source", str(path), "--model", "openai/gpt-5"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Outcome = Any
-"""Text, a response, or an error to raise, or else a sync or async function from the request to one of these."""
+"""Text, a response, an error to raise, or a sync or async function that maps the request to one of these."""
 
 
 @dataclass(eq=False)
@@ -67,7 +67,7 @@ class Naps:
 
 
 def endpoint_error(_: object = None) -> ProviderFailed:
-    """Return a new error of the endpoint."""
+    """Return a new endpoint error."""
     return ProviderFailed("it is down", status=500)
 
 
@@ -108,7 +108,7 @@ def attempt_errors(attempts: Sequence[Attempt]) -> list[str | None]:
 
 
 async def call_at(model: Any, at: Sequence[float], **options: Any) -> list[Any]:
-    """Make numbered calls at the given times from now, in this order, and return each answer or error."""
+    """Make numbered calls at the given times, counted from now and in order; return each answer or error."""
     start, calls = now(), []
     for number, when in enumerate(at):
         await asyncio.sleep(start + when - now())

@@ -68,7 +68,7 @@ class Clock:
 
 @dataclass
 class Period:
-    """A period spent in one state, as the reference records it: its results and the calls admitted during it."""
+    """A period in one state, as recorded by the reference: its results and the calls admitted during it."""
 
     state: str
     start: float
@@ -111,7 +111,7 @@ class Reference:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """State machine in which any order of calls, results, cancellations and times leads to the reference's states."""
+    """State machine: after any calls, results, cancellations and times, the breaker must agree with the reference."""
 
     calls = Bundle("calls")
 
@@ -140,7 +140,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(call=consumes(calls), succeeded=st.sampled_from([True, False, False, None]))
     def settle(self, call: Any, *, succeeded: bool | None) -> None:
-        """End a call, possibly long after it was admitted."""
+        """End a call, possibly long after its admission."""
         ticket, period, number = call
         before = self.reference.periods[-1].state
         self.reference.result(period, number, self.clock.now, succeeded=succeeded)
@@ -161,7 +161,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.reference.periods[-1].state == "open")
     @rule(early=st.booleans())
     def wait_for_the_cooldown(self, *, early: bool) -> None:
-        """Let time pass to the end of the cooldown, or to just before it."""
+        """Let time pass until the end of the cooldown, or until just before it."""
         last = self.reference.periods[-1]
         self.clock.now = max(self.clock.now, last.start + self.reference.cooldown - early)
 

@@ -66,7 +66,6 @@ def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> Non
 
 
 def test_a_waiting_retry_holds_no_slot() -> None:
-    """A call gives up its slot while it waits for a retry."""
     leaf = Leaf([endpoint_error, delayed(1), "fine"], retry=Retry(attempts=2, first_wait=20))
 
     async def crowd() -> None:

@@ -78,7 +78,7 @@ def test_the_first_successful_model_answers(failing: list[bool]) -> None:
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_recoverable_errors_try_the_next_provider(error: ModelError) -> None:
+async def test_recoverable_errors_fall_back_to_the_next_provider(error: ModelError) -> None:
     """Both transient and permanent errors lead to the next provider."""
     assert (await ask(Fallback(Leaf([error]), Leaf(["better"])), make_request())).text == "better"
 

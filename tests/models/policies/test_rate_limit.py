@@ -36,7 +36,7 @@ PER = 60.0
 
 
 def expected_times(at: list[float], requests: int) -> list[float]:
-    """Return when each request may be sent, computing a token bucket exactly from one request to the next."""
+    """Return when each request may be sent, from an exact token bucket that is updated with every request."""
     level, last, times = 0.0, 0.0, []
     for when in at:
         at_the_earliest = max(when, last)
@@ -131,7 +131,7 @@ def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
 
 
 def test_each_sent_request_is_charged_once() -> None:
-    """If a model calls two others, both of their requests are charged, and so is each request of a retried call."""
+    """If a model calls two others, both of their requests are charged. So is each request of a retried call."""
     first, second = Leaf([answer_with_usage(100, ""), "fine"]), Leaf([answer_with_usage(300)])
 
     async def twice() -> float:
@@ -164,7 +164,7 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
             await ask(model, make_request(messages=[{"role": "user", "content": "2"}]))
 
         late = asyncio.create_task(at_ten())
-        await asyncio.sleep(0)  # let the first timer of this moment run
+        await asyncio.sleep(0)  # let the first timer due now run
         await call_at(model, [0.0, 0.0])
         await late
 
@@ -202,7 +202,7 @@ def test_each_request_of_a_call_is_limited() -> None:
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """RateLimited is raised at once and states the wait in seconds, so that calls with more time go first."""
+    """RateLimited is raised at once and states the wait in seconds, so calls that have more time go first."""
     leaf = Leaf()
 
     async def impatient() -> None:

@@ -120,7 +120,7 @@ async def test_an_excessive_retry_after_is_not_awaited() -> None:
 
 
 def test_a_wait_beyond_the_deadline_is_not_started() -> None:
-    """The last error is raised at once, while there is still time left."""
+    """The last error is raised immediately, while there is still time left."""
 
     async def late() -> float:
         start = now()
@@ -212,7 +212,6 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_only_transient_failures_are_retried(case: Case) -> None:
-    """Temporary failures are retried, but refusals, invalid settings and application errors are not."""
     leaf = Leaf([lambda _: case.error()])
     request = make_request()
     with pytest.raises(type(case.error())):
@@ -343,7 +342,7 @@ class Tree:
 
     @property
     def all_attempts(self) -> list[int]:
-        """Return every number of attempts set in the tree."""
+        """Return every number of attempts that the tree sets."""
         return [self.attempts or 1, *(one for tree in self.inner for one in tree.all_attempts)]
 
     @property

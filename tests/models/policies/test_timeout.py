@@ -54,7 +54,7 @@ async def time_call(model: Any, request: ModelRequest) -> tuple[float, str]:
 
 
 def check_end(model: Any, seconds: float, text: str, request: ModelRequest | None = None) -> None:
-    """Check how long a call of `model` takes and how it ends."""
+    """Check how long a call to `model` takes and how it ends."""
     ended = warped(time_call(model, request or make_request()))
     assert ended[0] == pytest.approx(seconds)
     assert ended[1] == text
@@ -124,7 +124,7 @@ def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None
 @pytest.mark.parametrize(
     "options", [{"output": Verdict}, {"tools": [ToolSpec(name="f", description="", parameters={})]}]
 )
-def test_unstreamed_answers_have_only_the_whole_deadline(options: dict[str, Any]) -> None:
+def test_unstreamed_answers_have_only_the_overall_deadline(options: dict[str, Any]) -> None:
     """Without a listener, structured answers and tool calls arrive in one piece, however long they take."""
     leaf = Leaf([delayed(50, '{"winner": "a"}')])
     seconds, _ = warped(time_call(Timeout(leaf, 100, first_text=1, between=1), make_request(**options)))
@@ -132,7 +132,7 @@ def test_unstreamed_answers_have_only_the_whole_deadline(options: dict[str, Any]
     assert leaf.requests[0].on_text is None
 
 
-def test_cancellation_by_the_caller_is_not_a_timeout() -> None:
+def test_cancellation_by_the_caller_is_not_reported_as_a_timeout() -> None:
     """The caller may cancel at any time before the deadline, and also while both deadlines apply."""
 
     async def cancelled() -> None:

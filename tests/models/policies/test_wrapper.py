@@ -152,7 +152,7 @@ async def test_answers_changed_by_a_wrapper_are_checked() -> None:
 
 
 class Counting:
-    """Counter of a run's requests against a limit."""
+    """Meter that checks a run's requests against a limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -204,7 +204,7 @@ async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> No
 
 
 async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
-    """LimitReached passes through every policy because the model has not failed."""
+    """LimitReached passes through every policy, since the model itself has not failed."""
     counting = Counting(2)
     first, second = Leaf([endpoint_error]), Leaf()
     model = Fallback(wrap_in_all(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
