@@ -150,8 +150,9 @@ AROUND = [
 
 @pytest.mark.parametrize("case", AROUND, ids=lambda case: case.id)
 def test_an_intent_is_resolved_by_the_nearest_pattern(case: EnclosingModels) -> None:
-    """Patterns come before the environment. If a pattern maps an intent to another one, the enclosing patterns resolve
-    that.
+    """Patterns come before the environment.
+
+    If a pattern maps an intent to another one, the enclosing patterns resolve that.
     """
     with environment(FLOWDEBATE_MODEL="ollama/env"):
         assert ModelResolver().resolve(case.model, case.defaults).name == case.name
