@@ -1,4 +1,4 @@
-"""Batches: one block run on many questions, with bounded concurrency, and no run paid for twice.
+"""Batches: run one block on many questions with bounded concurrency, never paying for a run twice.
 
 The worker pool below knows nothing about runs. It executes jobs concurrently, staying only slightly ahead of its
 reader.
@@ -105,7 +105,7 @@ class BatchItem(Generic[OutT, RawT]):
         """Convert the item to one flat row: the question, the outcome, and, if the row is a mapping, its columns.
 
         `decision` is computed as in the summary, and is None for patterns without a decision; `output` is text or JSON
-        data. Tokens and seconds are None if unknown. Columns from the original row keep their values.
+        data. Tokens and seconds are None if unknown. If names clash, the original row's columns take precedence.
         """
         usage = Usage.unknown() if self.run is None else self.run.usage
         row_values: dict[str, Any] = {
@@ -135,7 +135,7 @@ class BatchItem(Generic[OutT, RawT]):
 
 
 class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
-    """All items of a batch, in the order of the questions, and their summary."""
+    """All items of a batch in question order, together with the summary of the batch."""
 
     def __init__(self, items: Sequence[BatchItem[OutT, RawT]], summary: BatchSummary) -> None:
         self._items = tuple(items)
@@ -192,7 +192,7 @@ class BatchSummary:
     """Number of runs in `done` that were already complete in the store."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs for each decision (the `decision_word` of the raw output), for patterns that decide."""
+    """Number of runs per decision (the `decision_word` of the raw output); empty for patterns without decisions."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failed runs for each error class."""
     usage: Usage = Usage.zero()  # noqa: RUF009 - a frozen value
@@ -504,7 +504,8 @@ class Batch(Generic[OutT, RawT]):
             store=self._store,
             on_uncertain=self._on_uncertain,
             allow_changes=self._allow_changes,
-            # A debate without a verdict counts as failed; a complete answer that only lacks optional extras does not.
+            # A debate without a verdict counts as failed, so its judge is called again; a complete answer that lacks
+            # only optional extras is left as it is.
             asks_again=self._stored[job.run_id].status == "no_verdict",
             **self._common,
         )
@@ -558,7 +559,7 @@ def _make_item(
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
     """Return the options for durable runs, with an open store and the batch's label; None if there is no store."""
-    # All runs share one store object, and thus its row ownership and group commits.
+    # All runs share one store object, which thus owns all of them and can group their commits.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)

@@ -52,7 +52,7 @@ class SequencerHandle:
     deadline: float | None = field(default=None, init=False)
     """Deadline of the sequencer's current round, on the event loop's clock; None if it has no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values derived from the history, such as its rendering; later steps extend them."""
+    """Cache of values derived from the history, such as its rendering; later steps extend the cached values."""
 
     def update(self, **changes: object) -> None:
         """Replace fields of a pydantic, dataclass or dict state; raise ConfigurationError for an unknown field."""
@@ -105,7 +105,7 @@ class SequencerView:
         return freeze(self._handle.state)
 
     def update(self, **changes: object) -> None:
-        """Raise ReadOnly with the block's name."""
+        """Raise ReadOnly, naming the block that attempted the update."""
         raise self._refusal(*changes)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -127,7 +127,7 @@ class Scope:
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """Models of the enclosing sequencers, nearest first, used by blocks without their own model."""
+    """Models of the enclosing sequencers, nearest first, for blocks that have no model of their own."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values that depend only on these models, such as the wording of prompts, keyed by owner."""
 
@@ -158,7 +158,7 @@ class Context:
     block: str
     """The block's name."""
     path: str
-    """The block's path in the run, identical in all of the pattern's runs that take the same branches."""
+    """The block's path in the run; the same in every run of the pattern that takes the same branches."""
     role: str | None = None
     """The block's role in its pattern, such as "judge", inherited by blocks inside it; None if there is no role."""
     _random: Random | None = field(default=None, init=False)
@@ -176,7 +176,7 @@ class Context:
 
     @property
     def sequencer(self) -> SequencerHandle | SequencerView:
-        """Nearest enclosing sequencer that has state, as in `ctx.sequencer.state.round`; a pattern's is read-only."""
+        """Nearest enclosing sequencer with state, as in `ctx.sequencer.state.round`; read-only if it is a pattern's."""
         handle = self.scope.sequencer
         if handle is None:
             message = f"block {self.block!r} is not inside a sequencer with a state"
@@ -237,7 +237,7 @@ class Context:
 
         In a durable run the result of `call` is recorded, and a resumed run returns it without calling again. The
         result must be plain JSON data, or be of the type `returns`, validated by pydantic; otherwise NotRecordable is
-        raised. With `failures`, an exception is recorded too, and raised again on resume; without it, the call is
+        raised. With `failures`, an exception is recorded too, and raised again on resume; otherwise, the call is
         repeated. `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{escape_path_segment(key)}" if key else f"{self.path}#step"

@@ -63,7 +63,7 @@ class RunFinished(BaseEvent):
 class HumanAsked(BlockEvent):
     """The run requests an answer from a human.
 
-    The answer is a `BlockAnswered`, which follows a resume if the run was suspended for it.
+    The answer arrives as a `BlockAnswered`, after a resume if the run was suspended to wait for it.
     """
 
     kind: ClassVar[str] = "human_asked"
@@ -73,7 +73,7 @@ class HumanAsked(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextDelta(BlockEvent):
-    """A piece of text, emitted while the model is writing it (an item; live only); its path is the path of the call."""
+    """A piece of text, emitted while the model is writing it (an item; live only); `path` is the path of the call."""
 
     kind: ClassVar[str] = "text_delta"
     block: str
@@ -132,7 +132,7 @@ class CallStarted(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ModelCalled(BlockEvent):
-    """A model call that was answered or failed, after all its attempts."""
+    """A model call that was answered or, after all its attempts, failed."""
 
     kind: ClassVar[str] = "model_called"
     block: str
@@ -152,11 +152,11 @@ class ModelCalled(BlockEvent):
     flags: tuple[Flag, ...] = ()
     """Peculiarities of the answer."""
     repaired: tuple[str, ...] = field(default=(), metadata=SPARSE)
-    """Repairs made to a structured answer, described in words such as "code fence"."""
+    """Repairs made to a structured answer, each described in a few words, such as "code fence"."""
     replayed: bool = field(default=False, metadata=SPARSE)
     """True if the answer was recorded earlier; it counts toward usage and limits, but no request was sent now."""
     origin: Origin = field(default="asked", metadata=SPARSE)
-    """Source of the answer; answers without a request cost nothing."""
+    """Source of the answer; answers that required no request cost nothing."""
 
 
 def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:

@@ -52,7 +52,7 @@ class CommonOptions(TypedDict, total=False):
     model: ModelChoice
     """Default model: a `Model`, a string such as "openai/gpt-5-mini", or a mapping of intents."""
     override_model: Model | str | None
-    """Model to replace all other models, for tests."""
+    """Model that replaces all other models (meant for tests)."""
     limits: Limits | None
     """Limits on calls, tokens, cost and time."""
     observe: Observer | None
@@ -106,7 +106,7 @@ class Seat(NamedTuple):
     around: tuple[ModelChoice, ...]
     """Models of the enclosing patterns, nearest first."""
     checks: Sequence[Callable[[Model, str], None]]
-    """Checks on the block's additions to prompts, as in `Capability`."""
+    """Checks on what the block adds to prompts; see `Capability`."""
 
 
 class Runnable(Protocol[OutT_co]):
@@ -169,7 +169,10 @@ def make_run(  # noqa: PLR0913 - the options of run
 
 
 def check_outside(block: Runnable[Any]) -> None:
-    """Raise ConfigurationError inside a running block, where a nested run would escape its limits, store and model."""
+    """Raise ConfigurationError inside a running block.
+
+    A nested run would escape the limits, the store and the model of the outer run.
+    """
     around = ACTING.get()
     if around is not None:
         raise ConfigurationError(
@@ -330,7 +333,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
-    """End the run with `failure`, and return the text of the failure."""
+    """End the run with `failure`, and return the failure as text."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
         for task in trail.list(status="awaiting_review"):  # nobody is waiting for these answers anymore

@@ -22,9 +22,9 @@ from flowdebate.store.base import RunHeader, Store
 from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
-"""Header keys for the default model, and for the model that overrides all others."""
+"""Header keys of the default model, and of the model that overrides all others."""
 _MAX_LINE_LENGTH = 500
-"""Maximum length of a question in lists, in characters."""
+"""Maximum length of a question in a list of runs, in characters."""
 
 
 DEFAULT_MODEL = "the default"
@@ -86,7 +86,7 @@ def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str,
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair those parts of two headers that must be equal for one run to be resumed as the other."""
+    """Pair the parts of a run's earlier and current headers that must be equal before the run can be resumed."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models that a run was started with; a single name stands for the environment's model."""
+    """Return the models that a run was started with; a header with a single name refers to the environment's model."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)

@@ -40,7 +40,7 @@ OnUncertain: TypeAlias = Literal["retry", "raise"]
 UNANSWERED = "#unanswered:"
 """Part of a key that marks a role's fatal failure; the block's name follows it."""
 DECISION = "#decision"
-"""Suffix of a decision's key, for decisions by code without side effects."""
+"""Suffix of the keys of decisions, which are made by code without side effects."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -163,7 +163,10 @@ class Journal:
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
     async def _take_ownership(self) -> None:
-        """Take ownership of a run before the first write to it; raise RunConflict if it changed after it was read."""
+        """Take ownership of a run before the first write to it.
+
+        Raises RunConflict if the run has changed since it was read.
+        """
         # take ownership only once, on behalf of all concurrent branches about to write
         if self._taking is None:
             self._taking = asyncio.ensure_future(self._take())
@@ -183,7 +186,7 @@ class Journal:
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
         """Record that the step `key` is about to start; raise RunUncertain if it must not start a second time."""
         open_attempt = self._open.get(key)
-        # An attempt whose failure was recorded produced no answer; any other attempt may have been paid for.
+        # An attempt with a recorded failure produced no answer; any other attempt may have been paid for.
         if (
             open_attempt is not None
             and self._on_uncertain == "raise"
@@ -195,7 +198,7 @@ class Journal:
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
-        """Record the request to a human at `key`, but only once, even if the run reaches it several times."""
+        """Record the request to a human at `key` just once, however often the run reaches it."""
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:
@@ -291,7 +294,7 @@ class Journal:
         return place, None
 
     async def record_failure(self, key: str, error: Exception) -> None:
-        """Record that the step `key` has failed permanently with `error`; later steps depend on this."""
+        """Record that the step `key` has failed permanently with `error`: later steps depend on the failure."""
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
@@ -330,7 +333,7 @@ def plain(value: object) -> object:
     return json.loads(json_text(value))
 
 
-@lru_cache(maxsize=64)  # cached, because pydantic takes milliseconds to build one
+@lru_cache(maxsize=64)  # cached, because pydantic takes milliseconds to build an adapter
 def _adapter(returns: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - any type form
     return TypeAdapter(returns)
 

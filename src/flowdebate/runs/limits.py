@@ -1,4 +1,4 @@
-"""Limits on a run, with usage reserved before each request, and accounts of a service's total usage."""
+"""Limits on a run (usage is reserved before each request), and accounts of a service's total usage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class Price:
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
-"""Prices keyed by model name, or a function of a model's name and usage (with known token counts)."""
+"""Prices keyed by model name, or a function from a model's name and usage to a cost; it is called only with known token
+counts.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,7 @@ class Reserved(NamedTuple):
 
 
 class Budget:
-    """`Meter` for a run, which counts its requests against its `Limits`."""
+    """`Meter` for a run: counts requests against the `Limits` on the run."""
 
     __slots__ = (
         "_calls",
@@ -233,14 +235,14 @@ class Budget:
         self._working_seconds += attempt.seconds
         if self._counts_tokens:
             usage, tokens = attempt.usage, attempt.usage.total_tokens
-            # Unknown usage must not count as zero: servers that report no usage would then have no limit.
+            # Unknown usage must not count as zero; otherwise, limits would not apply to servers that report no usage.
             if tokens is None:
                 usage = reserved.unknown
                 tokens = usage.total_tokens or 0
             self._tokens += tokens
             self._unpriced.append((attempt.model, usage))
             if self._limits.prices is not None:
-                _ = self.cost  # look up the application's prices while the run is in progress
+                _ = self.cost  # look up the application's prices now, so that errors in them are raised during the run
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
         """Count attempts at `request` made before this process took over the run; limits do not apply to them."""
@@ -287,19 +289,19 @@ class Budget:
 OWNER = "owner"
 """Label that names the owner of a run."""
 _COLLECTION = "budgets"
-"""Document collection for the account of all runs in the store, with the owners' collections below it."""
+"""Document collection that stores the account of all runs; each owner's account has a collection below it."""
 _DAY = 86_400
 
 
 class Used(NamedTuple):
-    """Usage by requests, actual or estimated."""
+    """Actual or estimated usage of requests."""
 
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
 
     def plus(self, other: Used, sign: int = 1) -> Used:
-        """Add the usage in `other`; with the sign -1, subtract it."""
+        """Add the usage in `other`, or subtract it if `sign` is -1."""
         cost = round(self.cost + sign * other.cost, 12)  # rounded so that amounts of money can return to exactly 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
@@ -308,7 +310,7 @@ _NOTHING = Used()
 
 
 class Account:
-    """Account for all runs in `store`, or for one `owner`'s runs on one day (UTC); `limits` apply to their total.
+    """Usage account of all runs in `store`, or of one `owner`'s runs on one day (UTC); `limits` apply to the total.
 
     All processes using the store share the account, and its figures survive restarts and the deletion of runs. A call's
     first request is counted before it is sent, so a budget can only be exceeded by retries that several processes send
@@ -399,7 +401,7 @@ class Account:
         body = (await self._store.documents(self._collection)).get(self._key)
         counts = {} if body is None else json.loads(body)
         day = counts.pop("day", 0)
-        if self._daily:  # use the latest clock of all processes, because a slow clock must not reset a day
+        if self._daily:  # never go back to an earlier day, even if this process's clock is slow
             self._day = max(day, int(time.time() // _DAY))
         self._known = Used(**counts) if day == self._day or not self._daily else Used()
         return self._known, body
@@ -412,7 +414,7 @@ class Account:
 
 
 class Accounts:
-    """Accounts for a service's runs: `budget` for all runs, and `owner_budget` per owner and day."""
+    """A service's accounts: `budget` for all runs, and `owner_budget` per owner and day."""
 
     def __init__(self, store: Store, budget: Limits | None, owner_budget: Limits | None) -> None:
         self._store = store
@@ -441,7 +443,7 @@ class _Meter:
 
 
 class Charge:
-    """Meter for a call, which counts its requests against the run's budget and the service's accounts."""
+    """Meter for a call: counts requests against the run's budget and the service's accounts."""
 
     def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
         self._meters = [_Meter(account) for account in accounts]
@@ -479,7 +481,7 @@ class Charge:
         return request, None if self._budget is None else self._budget.reserve(model, request)
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
-        """Count an attempt in place of its reservation."""
+        """Replace a reservation with the attempt's actual usage."""
         assert isinstance(reserved, tuple)  # noqa: S101 - the result of `reserve`
         for meter in self._meters:
             meter.used = meter.used.plus(meter.account.expect(attempt.model, reserved[0], attempt.usage))

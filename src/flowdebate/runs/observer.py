@@ -1,4 +1,4 @@
-"""Observers of runs, for tracing, and logging of tolerated failures."""
+"""Tracing of runs by observers, and logging of tolerated failures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NOBODY = Observer()
 
 
 class _Default:
-    """Holder of the observer for runs started without one."""
+    """Container for the observer of runs started without one of their own."""
 
     observer = NOBODY
 
@@ -83,8 +83,8 @@ def observing(observe: object) -> Observing | None:
 def is_new(events: Sequence[object], place: str = "") -> bool:
     """Return whether current events result from a call made by this process rather than from a replayed call.
 
-    The last call at or below `place` decides; if there is none, the last call anywhere does. A resumed run must not log
-    or count its replayed part again.
+    This depends on the latest call at or below `place` or, if there is none, on the latest call anywhere. A resumed run
+    must not log or count its replayed part again.
     """
     calls = [event for event in events if isinstance(event, ModelCalled)]
     within = [call for call in calls if call.path == place or call.path.startswith((f"{place}/", f"{place}#"))]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 LOWEST = 100
-"""Lowest priority; its runs start last."""
+"""Lowest priority; runs with this priority start last."""
 
 
 def priority_of(header: RunHeader) -> int:
@@ -43,7 +43,7 @@ class DeliveredRun(WireModel):
     run's provider has an outage.
     """
     seconds: float
-    """Waiting time in seconds since the run was put on the queue, or since the end of its delay."""
+    """Time in seconds that the run has waited since it was put on the queue, or since its delay ended."""
     resumed: bool = False
     """True if a worker has executed the run before."""
 
@@ -71,7 +71,7 @@ class QueueState(WireModel):
     running: int
     oldest: float | None
     rejected: int
-    """Number of runs that no worker can execute in their present form."""
+    """Number of runs rejected because no worker can execute them in their present form."""
     dead_letters: int
     """Number of runs abandoned because they killed their workers."""
     versions: tuple[QueueVersion, ...]

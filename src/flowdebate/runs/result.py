@@ -79,7 +79,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on the run, for example on a setting rejected by a model, or on repeated wording."""
+        """Remarks on the run, for example about a setting rejected by a model or about repeated wording."""
         return remarks_on(self.events, self.raw)
 
     @property
@@ -118,7 +118,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def seconds(self) -> float:
-        """Duration of the run so far, or until its end."""
+        """Duration in seconds: so far, or in total once the run has ended."""
         return self._run.seconds
 
     @property
@@ -138,7 +138,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def limit(self) -> str | None:
-        """Field of `Limits` whose limit the run has reached; None if there is none."""
+        """Name of the limit that the run has reached (a field of `Limits`); None if there is none."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
@@ -158,7 +158,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
-        """The outermost pattern's transcript so far, or the last one if there are several.
+        """Transcript so far: the outermost pattern's or, if there are several, the last one.
 
         Raises LookupError if there is none.
         """
@@ -204,7 +204,10 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.__await__()
 
     async def started(self) -> None:
-        """Wait until the first block acts (by then, a durable run is stored); raise the error of a failed start."""
+        """Wait until the first block acts (by then, a durable run is stored).
+
+        Raises the error of a run that fails to start.
+        """
         waiting = asyncio.ensure_future(self._run.started.wait())
         try:
             await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)

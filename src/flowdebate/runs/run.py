@@ -1,4 +1,4 @@
-"""Runs: identity, events and usage, and the single boundary for impure steps."""
+"""Runs: identity, events and usage, and the one interface through which all impure steps pass."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ class Run:
     failure: BaseException | None = field(default=None, init=False)
     """Error that ended the run, if it failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
-    """Final status, unless something else ends the run: "complete", or "degraded" or "no_verdict" after provider
-    failures.
+    """Status with which the run ends unless it is stopped early: "complete", or "degraded" or "no_verdict" after
+    provider failures.
     """
     budget: Budget | None = field(init=False)
     accounts: tuple[Account, ...] = field(default=(), init=False)
@@ -171,7 +171,7 @@ class Run:
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """Observer of the run's calls, tools and events while the run is being executed."""
     records: Records = field(init=False)
-    """The run's events and states; `emit`, `notify` and `now` are shortcuts to it."""
+    """The run's events and states. `Run.emit`, `Run.notify` and `Run.now` call the functions of the same name here."""
     emit: _Emit = field(init=False)
     notify: Callable[[object], None] = field(init=False)
     now: Callable[[], float] = field(init=False)
@@ -179,7 +179,7 @@ class Run:
     tokens: int = field(default=0, init=False)
     """Number of tokens used so far, in prompts and answers together; estimated if a server does not report them."""
     raw_output: object = field(default=None, init=False)
-    """Raw output of the latest pattern to be finished or interrupted; None if there is none."""
+    """Raw output of the pattern that was most recently finished or interrupted; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
     """Latest raw output at each watched path."""
@@ -247,7 +247,7 @@ class Run:
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register a callback to build the raw output of the pattern at `path` if the run ends first."""
+        """Register `build` to produce the raw output of the pattern at `path` if the run ends before the pattern."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:
@@ -297,7 +297,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Duration of the run so far, or until its end."""
+        """Duration in seconds: so far, or in total once the run has ended."""
         if self._started is None:
             return 0.0
         return (time.perf_counter() if self._ended is None else self._ended) - self._started
@@ -342,7 +342,7 @@ class Run:
         return await self.journal.step(key, call, returns, failures=failures)
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
-        """Call `model` as the step `path`; the call is counted and emitted whether it succeeds or fails.
+        """Call `model` as the step `path`; the call is counted and its event emitted whether it succeeds or fails.
 
         In a durable run, the answer is committed before it is returned, and a recorded answer is returned without a
         call.
@@ -421,7 +421,7 @@ class Run:
             self.emit(event, path, role)
 
     def count_failed(self, path: str) -> None:
-        """Count and emit failed calls made by earlier processes at or below `path`."""
+        """Count failed calls made by earlier processes at or below `path`, and emit their events."""
         if self.journal is None:
             return
         for key, text in self.journal.take_failures(path):
@@ -432,7 +432,7 @@ class Run:
     def _replay(
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
     ) -> ModelResponse:
-        """Return the answer recorded in `row`, counting and emitting it as the original run did."""
+        """Return the answer recorded in `row`, counting the call and emitting its event as the original run did."""
         assert self.journal is not None  # noqa: S101 - the row comes from it
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
@@ -471,7 +471,7 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call, and count its usage and tokens; unreported tokens are estimated from prompt and answer."""
+        """Emit a call's event, and count its usage and tokens, estimating unreported tokens from prompt and answer."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
@@ -503,7 +503,10 @@ class Run:
 
 
 def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """Read a failed call with its attempts; None if the failure has no attempts. Raises the errors of `read_call`."""
+    """Read a failed call with its attempts; None if the failure has no attempts.
+
+    Raises the same errors as `read_call`.
+    """
     if "attempts" not in json.loads(text):
         return None
     failed = read_record(FailedCall, text)

@@ -105,7 +105,7 @@ class ActiveRuns:
         return None if handle is None or handle.done() else handle
 
     async def wait_for_change(self, seconds: float) -> None:
-        """Wait until a run starts or ends in this process, but for at most `seconds`."""
+        """Wait until a run starts or ends in this process, or until `seconds` have passed."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
@@ -136,8 +136,8 @@ class ActiveRuns:
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
         """Queue a run to start in its turn, once there is capacity; raise TooManyRuns if too many are waiting."""
         self.check_queue()
-        # As in the workers' queue, a run gets the turn of the first waiting run, but comes after the last run of its
-        # own owner.
+        # As in the workers' queue, a run shares the turn of the first waiting run, unless its owner already has waiting
+        # runs: then it takes the turn after the last of them.
         waiting = [
             (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
         ]

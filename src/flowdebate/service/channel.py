@@ -31,8 +31,8 @@ class Update:
     """An update from a followed run."""
 
     kind: Literal["event", "text", "reset", "end"]
-    """Kind of the update. "event": something happened. "text": a model wrote a piece of text. "reset": all events
-    follow again from the first one, because the mark does not belong to this run or the order of events has changed.
+    """Kind of the update. "event": something happened. "text": a model wrote a piece of text. "reset": all events are
+    sent again from the first one, because the mark does not belong to this run or the order of events has changed.
     "end": the run is over or suspended.
     """
     event: Any = None
@@ -193,8 +193,8 @@ class Channel:
     def _append(self, event: object) -> None:
         mark = None
         if not isinstance(event, RunFinished):  # a resumed run continues in the same log
-            # The digest covers all earlier events: if concurrent branches arrived in a different order, the mark is
-            # unknown.
+            # The digest covers all earlier events, so a mark is not recognized if concurrent branches arrived in a
+            # different order.
             kind, path = _sort(event)
             self._digest = blake2b(self._digest + f"{kind}\n{path}\n".encode(), digest_size=6).digest()
             mark = f"{len(self.positions) + 1}-{self._digest.hex()}"

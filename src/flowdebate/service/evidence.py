@@ -81,7 +81,7 @@ class Evidence:
             outcome, problems = "unknown", (self.problem,)
         elif (different := await self._different_result()) is not None and (
             same_version or not different.startswith("`raw.verdict") or not self.changed_requests()
-        ):  # given different requests, a judge may also arrive at different counts
+        ):  # if the requests differ, the verdict's counts may differ for that reason alone
             outcome, problems = "differs", (different,)
         elif other := self.changed_requests():
             more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
@@ -96,13 +96,13 @@ class Evidence:
         """Find the first difference between the stored result and the one derived from the journal."""
         outcome = outcome_of(self.run)
         if outcome is None:
-            return None  # the result exists only in the journal
+            return None  # there is no stored result to compare, only the journal
         assert self.replay is not None  # noqa: S101 - the caller looked
         stored_result = result_of(self.replay.handle.raw, self.replay.output)
         stored = {key: outcome.get(key) for key in stored_result}
         measured = (await self.document()).MEASURED
         besides = {f"{key}.{place}" for key in stored_result for place in measured}
-        # the status at the point where the journal ends
+        # this status only reflects where the journal ends, so it is not compared
         if getattr(self.replay.handle.raw, "status", None) == "interrupted":
             besides.add("raw.status")
         difference_found = difference(stored, stored_result, besides=besides)

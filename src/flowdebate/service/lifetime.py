@@ -46,7 +46,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import the modules needed by a first run (in a thread), and keep model connections open inside this context."""
+    """Import in a thread the modules that a first run needs, and keep model connections open inside this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -78,7 +78,10 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
-        """Resume unfinished runs; with `keep_days`, also delete runs unchanged for that long, both now and hourly."""
+        """Resume unfinished runs.
+
+        With `keep_days`, also deletes runs that have not changed for that many days, now and every hour.
+        """
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))

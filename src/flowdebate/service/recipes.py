@@ -204,7 +204,7 @@ class Recipes:
     def of_run(
         self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
     ) -> Recipe:
-        """Build the recipe for resuming a stored run or, if no models are `to_ask`, for replaying it.
+        """Build the recipe for resuming a stored run or, if `to_ask` is False, for replaying it without calling models.
 
         `plan` replaces the stored plan. Raises ConfigurationError if this service lacks the run's pattern.
         """

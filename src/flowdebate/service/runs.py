@@ -60,8 +60,8 @@ class UnfinishedRun:
 async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: UnfinishedRun | None = None) -> Document:
     """Build the current document of a stored run, without calling a model or changing anything.
 
-    If a plan's run has no outcome and `so_far` is not passed, the run is replayed. Only then are `steps` read, unless
-    the run is a fork. Raises BadFile if there is nothing to show.
+    If the run has a plan but no outcome, and `so_far` is not passed, the run is replayed. `steps` are needed only for
+    that, and for forks. Raises BadFile if there is nothing to show.
     """
     if not outcome_of(run) and so_far is None and pattern_of_run(run) is not None:
         so_far = UnfinishedRun.of(await replayed(plan_of(run, {}, to_ask=False), run, steps))
@@ -97,7 +97,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: Unfinishe
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """Return a run's pending requests to humans, with its sources if it has a plan."""
+    """Return a run's pending requests to humans; if the run has a plan, they include the plan's sources."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # an unreadable plan is reported elsewhere
@@ -162,7 +162,7 @@ class OpenStore:
     is_explicit: bool
     """True if the user named the store."""
     option: str = ""
-    """Option for use in other commands: "", or " --store WHERE"."""
+    """Command-line option that selects this store in other commands: "", or " --store WHERE"."""
 
 
 @contextmanager
@@ -330,7 +330,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 async def delete_old_runs(store: Store, before: float) -> int:
     """Delete runs that are not in progress and have not changed since `before`; return how many were deleted."""
     number = 0
-    # A run is never last changed before it is created, so this finds all old runs.
+    # A run cannot have changed before it was created, so this finds every old run.
     async for run in each_run(store, before=(before, ""), brief=True):
         if not run.owned and run.updated_at < before:
             with suppress(RunNotFound, RunConflict):  # another process has deleted or resumed the run

@@ -704,9 +704,9 @@ class Service(Readership):
     ) -> RunState:
         """Resume a run, however it ended.
 
-        Raises BudgetReached and the errors raised by `Block.resume`. A complete run stays unchanged, unless its judge,
-        chair or synthesizer failed and is called again. `plan` replaces the stored one, for example to add a URL
-        missing from the store. If the maximum number of runs is in progress, the run waits for its turn.
+        Raises BudgetReached and the errors raised by `Block.resume`. A complete run stays unchanged unless its judge,
+        chair or synthesizer failed; in that case, the role is called again. `plan` replaces the stored one, for example
+        to add a URL missing from the store. If the maximum number of runs is in progress, the run waits for its turn.
         """
         resume = partial(
             self._resume,

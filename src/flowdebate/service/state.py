@@ -231,7 +231,7 @@ class BudgetState(WireModel):
     """Usage of one budget limit by all processes sharing the budget."""
 
     budget: str
-    """Scope of the budget: "all runs", or one owner's day."""
+    """Scope of the budget: "all runs", or the quoted name of an owner, whose budget applies per day."""
     kind: str
     """Kind of limit: "calls", "tokens" or "cost"."""
     used: int | float

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _TO_BEGIN = 5.0
 """Time limit in seconds for a server to begin shutting down; the longest validation takes two seconds."""
 _TO_END = 15.0
-"""Time limit in seconds for a server's shutdown, not counting its waits, which have their own limits."""
+"""Time limit in seconds for a server's shutdown, excluding waits, which have limits of their own."""
 
 
 class EndingServer(uvicorn.Server):
-    """Uvicorn server that exits on a signal even if the event loop is stuck; runs can continue from the store.
+    """Uvicorn server that exits on a signal even if the event loop is stuck; its runs can be resumed from the store.
 
-    `patience` is the time in seconds that it may spend waiting while it stops.
+    `patience` is the time in seconds that the server may spend waiting during its shutdown.
     """
 
     def __init__(self, config: uvicorn.Config, *, patience: float) -> None:
@@ -31,18 +31,19 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop, as uvicorn does, but within five seconds."""
+        """Start to shut down as uvicorn does, but within five seconds."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, as uvicorn does, but within a time limit."""
+        """Shut down as uvicorn does, but within a time limit."""
         if self._deadline is not None:
             self._end_after(self._patience + _TO_END, signal.SIGTERM)
         try:
             await super().shutdown(sockets)
         finally:
-            if self._deadline is not None:  # the host application may keep running after the server stops
+            # a host application may keep running after the server stops, so do not force an exit
+            if self._deadline is not None:
                 self._deadline.cancel()
 
     def _end_after(self, seconds: float, number: int) -> None:

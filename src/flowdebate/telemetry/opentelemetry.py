@@ -61,10 +61,11 @@ Attributes = dict[str, "AttributeValue"]
 
 
 class OpenTelemetry(Observer):
-    """Exporter of runs as spans and metrics: `run(…, observe=OpenTelemetry())`. One object serves any number of runs.
+    """Observer that exports runs as spans and metrics: `run(…, observe=OpenTelemetry())`.
 
-    Providers left at None default to the global ones. With `content="spans"`, spans also contain the text of prompts,
-    answers and tools; otherwise, no text written by a person or a model leaves the process.
+    One object serves any number of runs. Providers left at None default to the global ones. With `content="spans"`,
+    spans also contain the text of prompts, answers and tools; otherwise, no text written by a person or a model leaves
+    the process.
     """
 
     def __init__(
@@ -162,8 +163,8 @@ class _Meters:
 class _Current(AbstractContextManager["Any"]):
     """Context manager that makes a span current and ends it.
 
-    An exception sets `error.type`, without its message. A generator would not work here: `contextlib` sets tracebacks,
-    and an application's exception may be frozen.
+    If an exception ends the span, `error.type` is set, but the message is not exported. A generator would not work
+    here: `contextlib` sets tracebacks, and an application's exception may be frozen.
     """
 
     def __init__(self, span: Span) -> None:
@@ -227,7 +228,7 @@ class _Agent(AbstractContextManager[None]):
 
     @property
     def span(self) -> Span:
-        """Span that begins at the start of the agent."""
+        """Span of the agent, created on first use but dated from the agent's start."""
         if self._span is None:
             attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: self._name, **self._attributes}
             self._span = self._tracer.start_span(

@@ -33,7 +33,7 @@ _PATIENCE, _PAUSE = 10.0, 0.05
 class Workers:
     """A queue of runs, shared by any number of clients and worker processes on any number of machines.
 
-    Clients and workers create the same object from the same module. It holds the PostgreSQL database at `url`, the
+    Clients and workers create the same object from the same module: it specifies the PostgreSQL database at `url`, the
     `patterns` by name, the `model` and `limits` for their runs, the `budget` for all runs together, and the
     `owner_budget` for each owner's runs per day (UTC). Turns are stored in a PostgresStore in `schema`; DBOS, with its
     tables in `{schema}_queue`, only distributes run ids. `name` is the queue's name. A run is executed only by workers
@@ -170,9 +170,10 @@ class Workers:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> str:
-        """Put a fork of a stored run on the queue, just as `Block.fork` would start it, and return its id.
+        """Create a fork of a stored run as `Block.fork` does, but put it on the queue, and return its id.
 
-        Raises the same errors as the pattern's `Block.fork` before a fork starts, and RunExists if `fork_id` is taken.
+        Raises the errors that the pattern's `Block.fork` raises before a fork starts, and RunExists if `fork_id` is
+        taken.
         """
         block = self._pattern("fork", pattern)
         header = await prepare_fork(
@@ -198,7 +199,8 @@ class Workers:
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
         """Requeue a finished run, however it ended.
 
-        A complete run is left unchanged, unless its judge, chair or synthesizer failed and is called again.
+        A complete run is left unchanged unless its judge, chair or synthesizer failed; in that case, the role is called
+        again.
 
         Raises RunNotFound; RunConflict if something other than a worker is executing the run, or a worker is about to
         abandon it; and DeadLetter for a run abandoned because it killed its workers, unless `retry_dead_letter` is set.
@@ -337,7 +339,7 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue; wait for any delivery that is just ending and would miss the run."""
+        """Put the run on the queue, after waiting for any delivery that is just ending and would miss the run."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
@@ -348,9 +350,9 @@ class Workers:
             await asyncio.sleep(_PAUSE)
 
     def send(self, header: RunHeader, *, first: bool = False) -> bool:
-        """Put the run on the queue in its owner's turn or, with `first`, ahead of all turns. This call blocks.
+        """Put the run on the queue in its owner's turn or, with `first`, ahead of all other runs. This call blocks.
 
-        Returns False if a worker has already taken it, like `RunQueue.send`.
+        Returns False if a worker has already taken the run, as `RunQueue.send` does.
         """
         priority = None if first else priority_of(header)
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)

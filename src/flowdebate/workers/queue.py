@@ -40,7 +40,8 @@ FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAY
 _TAKEN = """
 SELECT executor_id, count(*) FROM {deliveries} WHERE queue_name = %(queue)s AND status = 'PENDING' GROUP BY 1
 """
-# Within its priority, a run gets the turn of the first waiting run, but comes after the last run of its owner.
+# Within its priority, a run shares the turn of the first waiting run, unless its owner already has waiting runs: then
+# it takes the turn after the last of them.
 _TURN = """
 WITH waiting AS NOT MATERIALIZED (
     SELECT priority, queue_partition_key AS owner FROM "{schema}".workflow_status
@@ -76,7 +77,7 @@ FORGET = f"""
 DELETE FROM documents WHERE collection = %s
 AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held (number)) RETURNING key
 """.encode()  # noqa: S608
-"""Statement that forgets all dead workers."""
+"""SQL statement that deletes the registrations of dead workers."""
 
 
 def workers_of(queue: str) -> str:
@@ -130,14 +131,15 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow used here
 _TURNS = 2**24
-"""Number of turns per priority, out of 2**31 in DBOS; few are needed, because numbering restarts when the queue is
-empty.
+"""Number of turns reserved for each priority, out of the 2**31 priorities in DBOS. That is enough, because numbering
+restarts when the queue is empty.
 """
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's latest delivery: waiting, taken by a worker, ended, failed, or cancelled."""
-_DEATHS_TOGETHER = 2  # number of worker deaths, with other runs in progress, after which a run is executed alone
+# number of worker deaths after which a run is executed alone; until then, other runs may have caused them
+_DEATHS_TOGETHER = 2
 
 # DBOS statuses, mapped to the names used here.
 DELIVERIES: Mapping[str, Delivery] = {
@@ -190,11 +192,13 @@ class History:
     them.
     """
     outages: int = 0
-    """Number of consecutive delays because the run's provider was unavailable, without a step being recorded."""
+    """Number of consecutive times that the run was delayed because its provider was unavailable and no step was
+    recorded.
+    """
     since: int = 0
     """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
-    """Number of the run's recorded steps at the last death of a worker, or the last delay."""
+    """Number of steps recorded when a worker last died or the run was last delayed."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -216,7 +220,7 @@ class History:
         return longest
 
     def after_death(self, steps: int) -> History:
-        """Return the history after the death of another worker, with the run's current number of recorded steps.
+        """Return the history after another worker has died, given the run's current number of recorded steps.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
@@ -227,7 +231,7 @@ class History:
         return replace(before, deaths=before.deaths + 1, deaths_alone=before.deaths_alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
-        """Return the history after another outage of the provider, with the run's current number of recorded steps."""
+        """Return the history after another outage of the provider, given the run's current number of recorded steps."""
         before = self._without_progress(steps)
         return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
 
@@ -342,7 +346,10 @@ class RunQueue:
             return session.exec_driver_sql(query.format(schema=schema), values).all()
 
     def drop(self, delivery: str) -> None:
-        """Delete a delivery, because a live worker would mistake a cancellation for a user's request."""
+        """Delete a delivery.
+
+        If it were cancelled instead, a live worker would take that for a user's request.
+        """
         self.open().delete_workflows([delivery])
 
     def _send(self, run_id: str, deliveries: Sequence[WorkflowStatus], history: History, **options: object) -> None:
@@ -461,7 +468,7 @@ _OURS = "portable_json"  # DBOS's marker for JSON rows, as written by this libra
 
 
 def json_serializer() -> Serializer:
-    """Return DBOS's JSON serializer for rows without a marker, because DBOS's default serializer reads pickles."""
+    """Return DBOS's JSON serializer, to replace its default serializer, which would unpickle rows without a marker."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-DEATHS_ALONE = 3  # number of worker deaths, with no other run in progress, after which a run is abandoned
+# number of worker deaths after which a run is abandoned, counting only deaths with no other run in progress
+DEATHS_ALONE = 3
 STRANDED = 60.0  # time in seconds that a run waits for a worker of its version before it is rejected
-# Minimum time in seconds that a worker must be absent, because a server restart briefly affects all workers.
+# Time in seconds that a worker must be missing before it counts as dead, because a restart of the database server
+# briefly affects all workers.
 GRACE = 1.0
 _PAGE = 500
 _ONE_AT_A_TIME = 0x464C4452  # first half of the key of the advisory lock for sweeps: "FLDR"
@@ -63,9 +65,10 @@ def number_of(worker: str | None) -> int | None:
 
 
 class Reaper:
-    """Finder of dead workers' deliveries, runs in progress without a worker, and queued runs without a delivery.
+    """Queue maintenance: redelivers runs whose worker or delivery is gone.
 
-    A worker is dead if nobody holds the advisory lock with its number. Only one process sweeps a queue at a time.
+    It looks for dead workers' deliveries, runs in progress without a worker, and queued runs without a delivery. A
+    worker is dead if nobody holds the advisory lock with its number. Only one process sweeps a queue at a time.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -161,7 +164,10 @@ class Reaper:
         await self._reject_stranded(state)
 
     async def _reject_stranded(self, state: QueueState) -> None:
-        """Reject runs that have waited too long for a worker of their version; one may still start them later."""
+        """Reject runs that have waited too long for a worker of their version.
+
+        Such a worker may still start them later.
+        """
         from psycopg import sql
 
         workers, versions = self._workers, ", ".join(sorted({repr(worker.version) for worker in state.workers}))

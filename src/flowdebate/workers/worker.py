@@ -93,7 +93,7 @@ class _Provider:
             await asyncio.sleep(min(max(delay, _PAUSE), 1.0))
 
     async def settle(self, ticket: int, *, away: bool) -> None:
-        """Count the end of a run; inform the other workers if the provider is unavailable."""
+        """Record how a run ended; inform the other workers if the provider has become unavailable."""
         step = self.circuit.settle(ticket, succeeded=False if away else None)
         if step.before != step.after == "open":
             _LOGGER.warning("the provider is unavailable: no run starts for %g s", COOLDOWN)
@@ -251,7 +251,7 @@ class Worker:
     # Runs
 
     async def _deliver(self, delivery: str, run_id: str) -> dict[str, Any]:
-        """Resume the run until it ends; return its status, or the problem with it."""
+        """Resume the run and wait for it to end; return its status, or the problem that ended it."""
         if self._store.stopping:
             await _forever()  # the delivery goes back to the queue
         task = asyncio.ensure_future(self._resume_in_turn(delivery, run_id))
@@ -307,7 +307,7 @@ class Worker:
         for tries_left in reversed(range(_TRIES)):
             try:
                 if away:
-                    # this worker may still own the run and then could not take it again
+                    # this worker may still own the run, and could not take a run that it already owns
                     await self._store.release(run_id)
                 return await self._once(run_id, history, delivered, failed=away)
             except RunConflict:
@@ -418,7 +418,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
         deliveries = self._workers.queue
-        with suppress(Exception):  # if this fails, another worker's reaper does it
+        with suppress(Exception):  # if this fails, another worker's reaper puts the runs back on the queue
             await asyncio.to_thread(
                 lambda: deliveries.hand_back(
                     [delivery.workflow_id for delivery in deliveries.executing_deliveries(self.id)]

@@ -123,11 +123,13 @@ class _Parent:
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time at which the fork diverges from its parent. Like `began_at`, the parent's start, it is on the parent's
-    clock.
+    """Time at which the fork diverges from its parent. Both this and `began_at`, the start of the parent, are on the
+    parent's clock.
     """
     reused_key: str | None = None
-    """Substring in the keys of steps that are reused regardless of their current requests; None if there are none."""
+    """Substring that marks the keys of steps to reuse even if their requests have changed; None if there are no such
+    steps.
+    """
 
 
 class ForkJournal(Journal):
@@ -255,7 +257,7 @@ def fork_header(
         edited_body(rows_by_key[place], edit)
     first = min((rows_by_key[place].seq or 0 for place in (*(edits or ()), *([at] if at else []))), default=None)
     before = [row.at or 0.0 for row in rows if row.body is not None and (first is None or (row.seq or 0) < first)]
-    # A fork of a fork starts on the original run's clock, because its answers are dated by that clock.
+    # A fork of a fork uses the clock of the original run, because the recorded answers are dated by that clock.
     began_at = (header.parent or {}).get("began_at", header.created_at)
     return replace(
         header,

@@ -78,11 +78,11 @@ async def replay(
 
     The events are a prefix of the run's events, with two exceptions: those of concurrent branches may come in a
     different order, and `CallRetried` and `CallFellBack` are missing, because only the executing process knows about
-    them. No models, humans or conditions are called, and no side effects happen. The replay stops at the end of the
-    journal, or after ten seconds if a block waits for time to pass. Pass `profile` (or `model`) if the run used a model
-    object, because the journal contains only the object's name. `on_request` is called with the path and the request of
-    each call, including the next ones; a prompt is rendered only if the callback reads the messages, or if there is no
-    answer.
+    them. No models or humans are called, no conditions are evaluated, and no side effects happen. The replay stops at
+    the end of the journal, or after ten seconds if a block waits for time to pass. Pass `profile` (or `model`) if the
+    run used a model object, because the journal contains only the object's name. `on_request` is called with the path
+    and the request of each call, whether replayed or still to come; a prompt is rendered only if the callback reads the
+    messages, or if there is no answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
@@ -119,7 +119,7 @@ class News:
 
 
 class Follower:
-    """Replay of a run in another process that continues as the journal grows."""
+    """Replay of a run that another process is executing; it continues as the journal grows."""
 
     def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
         self._block = block
@@ -160,7 +160,10 @@ class Follower:
         return News(anew=anew, events=events, calls=calls)
 
     async def _catch_up(self, stored: StoredRun) -> bool:
-        """Wait until the replay has read the journal; return False if it passed a step before the step was recorded."""
+        """Wait until the replay has read the journal.
+
+        Returns False if a step was recorded only after the replay had passed it.
+        """
         assert self._replay is not None  # noqa: S101 - the caller has looked
         run, journal, _ = self._replay
         await _wait_for_end_of_journal(run, journal)
@@ -192,7 +195,7 @@ def _start_replay(
         session=session_of(store, header, f"{block.name}.replay()"),
         seed=header.seed,
         models=_NoModels(_models_of(store, header, profile) if model is None else ModelResolver(model)),
-        # a replay takes a different amount of time than the run did
+        # the replay's duration differs from the run's, so the time limit does not apply
         limits=None if limits is None else replace(limits, seconds=None),
         journal=journal,
     )
@@ -204,7 +207,7 @@ def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun)
     # release the events that concurrent branches have emitted so far
     for path in () if stored.owned else [*run.records.held_events]:
         run.records.release(path)
-    for place in [*journal.parked]:  # if the run continued here, it would count these calls itself
+    for place in [*journal.parked]:  # the run would count these failed calls itself if it continued here
         run.count_failed(place)
 
 
@@ -288,7 +291,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """Run that reports its requests to models and does not repeat warnings."""
+    """Replayed run: passes its model requests to a callback, and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -390,7 +393,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Placeholder for a run's models: it has only their names and profiles, because the next steps depend on them."""
+    """Placeholder for a run's models, with only the names and profiles that later steps depend on."""
 
     __slots__ = ("_real_models",)
 
@@ -401,7 +404,7 @@ class _NoModels(ModelResolver):
     def resolve(self, spec: ModelSpec | None = None, defaults: Sequence[ModelChoice] = ()) -> Model:
         try:
             model = self._real_models.resolve(spec, defaults)
-        except (ModelUnavailable, ConfigurationError):  # reading a run requires no key
+        except (ModelUnavailable, ConfigurationError):  # a run can be read without an API key
             return _NoModel(spec if isinstance(spec, str) else "unknown", "concise" if spec == "local" else "full")
         return _NoModel(model.name, profile_of(model))
 

@@ -57,8 +57,8 @@ async def load_run(
     """Load a stored run and its input, and take ownership of the run.
 
     Complete runs are an exception: this process takes ownership of them only once another step is needed. With
-    `asks_again`, a complete run without an answer from its judge, chair or synthesizer calls that role again, and an
-    interrupted run first continues to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or
+    `asks_again`, a complete run that lacks an answer from its judge, chair or synthesizer calls that role again; an
+    interrupted run must first continue to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or
     ConfigurationError, in which case the stored run is left unchanged.
     """
     location = f"{block}.resume()"
@@ -127,7 +127,10 @@ async def load_fork(  # noqa: PLR0913 - the options of fork
     edits: Mapping[str, Any] | None = None,
     at: str | None = None,
 ) -> tuple[Run, Any]:
-    """Create an unstarted fork of the stored run, and return it with its input; raise the errors of `prepare_fork`."""
+    """Create an unstarted fork of the stored run, and return it with its input.
+
+    Raises the same errors as `prepare_fork`.
+    """
     location = f"{block.name}.fork()"
     model = choose_model(model, override_model)
     stored = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
@@ -260,7 +263,7 @@ async def load_existing(
 
 async def _take(store: Store, run_id: str) -> StoredRun:
     """Take ownership of the run; release it if the caller is cancelled in the meantime."""
-    # The write completes even if its caller is cancelled; the run would then be owned by a process that does not know
+    # The write completes even if its caller is cancelled, in which case this process would own the run without knowing
     # it.
     taking = asyncio.ensure_future(store.take(run_id))
     cancelled = await wait_uncancelled(taking)
