@@ -1,4 +1,4 @@
-"""`python -m flowdebate`: the command."""
+"""Entry point for `python -m flowdebate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All run events, their union `Event`, and the published wire form of a run's stream.
+"""All run events, their union `Event`, and the published wire form of the events in a run's stream.
 
 >>> from flowdebate import generator
 >>> from flowdebate.events import Event, wire_of
@@ -71,10 +71,10 @@ if TYPE_CHECKING:  # loaded from the patterns' folders on first use, by `__getat
     from flowdebate.patterns.round_robin.events import RefereeReported as RefereeReported
 
 EVENT_FORMAT = 1
-"""Version of the wire form of events; additional kinds, fields and values do not change it."""
+"""Version of the events' wire form. Adding kinds, fields or values does not change it."""
 
 _MAX_CUSTOM_SIZE = 100_000
-"""Maximum length of a custom event in characters, counting ten for each value."""
+"""Maximum size of a custom event in characters; each value counts as ten."""
 
 RunEvent: TypeAlias = (
     RunStarted
@@ -121,13 +121,13 @@ if TYPE_CHECKING:
         | FindingsExamined
         | FindingsDecided
     )
-    """The events of patterns."""
+    """Events of all built-in patterns."""
 
     Event: TypeAlias = RunEvent | PatternEvent
     """Every event of this library, for type checkers.
 
-    A run's stream also holds the events of further patterns, which are in their registry entries, and whatever an
-    application gave to `ctx.emit`.
+    A run's stream may also contain events of other registered patterns, which are listed in their registry entries, and
+    any objects that an application passes to `ctx.emit`.
     """
 
 _SHARED: frozenset[type[BaseEvent]] = frozenset(get_args(RunEvent | _SharedEvent))
@@ -163,22 +163,23 @@ def _event_modules() -> dict[str, str]:
 
 
 def changes() -> tuple[type[BaseEvent], ...]:
-    """Return the event classes that change a run's page: all pattern events except the start of a turn."""
+    """Return the event classes that update a run's page: all pattern events except the start of a turn."""
     shared = (kind for kind in get_args(_SharedEvent) if kind is not TurnStarted)
     return (*shared, *(kind for info in PATTERNS.values() for kind in info.load_events()))
 
 
 def wire_of(event: object) -> dict[str, Any]:
-    """Convert any event of a run to JSON data, `kind` first: library events by `to_wire()`, others as "custom".
+    """Convert any event to JSON data, starting with `kind`: library events by `to_wire()`, others as "custom".
 
-    Library events include the events declared by an application's registered patterns.
+    Library events include those declared by patterns that the application has registered.
 
     A custom event has the `name` of the class that the application passed to `ctx.emit`. It has a `value` if the object
-    is JSON data or can be converted to it (dataclasses, models, dates, sets, …), with at most 50 levels and 100,000
-    characters, where each value counts as ten. It has `path` and `at` if the class is derived from `BaseEvent`. Nothing
-    is raised, and `json.dumps(wire, allow_nan=False)` works, whatever the event is.
+    is JSON data or can be converted to it (dataclasses, models, dates, sets, …), up to 50 levels deep and 100,000
+    characters long, with each value counted as ten characters. It has `path` and `at` if the class is derived from
+    `BaseEvent`. Whatever the event is, this function never raises, and `json.dumps(wire, allow_nan=False)` accepts its
+    result.
     """
-    with suppress(Exception):  # a foreign class may be anything, and need not be hashable
+    with suppress(Exception):  # an application's class can be anything, even unhashable
         if isinstance(event, BaseEvent):
             kind: Any = type(event)
             if kind in _SHARED or _is_registered(kind):
@@ -188,9 +189,9 @@ def wire_of(event: object) -> dict[str, Any]:
         wire["name"] = json_data(type(event).__name__)
     with suppress(Exception):
         wire |= _location_of(event)
-    with suppress(Exception):  # not JSON data, too much of it, or any error raised by a foreign value
+    with suppress(Exception):  # the value is not JSON data, is too large, or raises an error of its own
         facts: object = event
-        if isinstance(event, BaseEvent):  # in addition to its path and time
+        if isinstance(event, BaseEvent):  # its path and time are already in `wire`
             kind = type(event)
             facts = {key: getattr(event, name) for name, key in wire_names(kind) if name not in {"path", "at"}}
         wire["value"] = json_data(facts, largest=_MAX_CUSTOM_SIZE, strict=True)
@@ -198,7 +199,7 @@ def wire_of(event: object) -> dict[str, Any]:
 
 
 def _is_registered(kind: type[BaseEvent]) -> bool:
-    # usually the registered one, so that no other class has to be loaded
+    # usually found by its name, without loading any other class
     place = f"{kind.__module__}:{kind.__qualname__}"
     entries = PATTERNS.values()
     return any(place in info.events for info in entries) or any(kind in info.load_events() for info in entries)
@@ -207,9 +208,9 @@ def _is_registered(kind: type[BaseEvent]) -> bool:
 def event_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) for `wire_of(event)`: one schema for all kinds of events.
 
-    Events are distinguished by `kind`. The schema equals the package's file `events.schema.json`, which is generated
-    from the event classes, plus the events of further registered patterns. Objects may have additional keys, so the
-    schema also accepts later events with the same `EVENT_FORMAT`.
+    Events are distinguished by `kind`. The schema consists of `events.schema.json`, a file in the package generated
+    from the event classes, and the events of any other registered patterns. Since objects may have additional keys, the
+    schema also accepts events from later versions with the same `EVENT_FORMAT`.
     """
     from importlib.resources import files
 
@@ -222,7 +223,7 @@ def event_schema() -> dict[str, Any]:
 
 
 def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
-    """Add the wire form of a registered pattern's event to `schema`; the kinds in the published file are kept."""
+    """Add the wire form of a registered pattern's event to `schema`, leaving the published kinds unchanged."""
     from pydantic import ConfigDict, create_model
     from pydantic.alias_generators import to_camel
 
@@ -243,7 +244,7 @@ def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
 
 
 def _location_of(event: object) -> dict[str, Any]:
-    """Return the path and the time of an application's own kind of `BaseEvent`, if they are set."""
+    """Return the path and time of an application-defined `BaseEvent`, if they are set."""
     if not isinstance(event, BaseEvent):
         return {}
     path = {"path": json_data(event.path)} if event.path and isinstance(event.path, str) else {}

@@ -1,4 +1,4 @@
-"""Archive that outlives runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
+"""An archive that outlives runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
 Each of these is a small asynchronous interface for applications to implement. The built-in implementations use a `Log`
 with one value per debate, either in memory or as documents in a store (`store/archive.py`).
@@ -85,7 +85,7 @@ class VerdictOutcome(WireModel):
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
         """Return whether `agent`'s proposal turned out right or wrong; None if unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
-            return None  # if all that is known is a wrong proposal, any other may be right or wrong
+            return None  # if only a wrong proposal is known, any other may be right or wrong
         return "right" if agent == self.right else "wrong"
 
 
@@ -103,7 +103,7 @@ class PastDebates(Protocol):
     """Earlier debates and their outcomes."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
-        """Return at most `limit` debates that may help with `task`, the most useful first."""
+        """Return at most `limit` debates that may help with `task`, most useful first."""
 
     async def add(self, debate: PastDebate, /) -> None:
         """Store a debate; do nothing if its id is already known."""
@@ -113,7 +113,7 @@ class CritiquePatterns(Protocol):
     """Points made by critics, and how often each has helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        """Return at most `limit` points that have helped before, the most successful first."""
+        """Return at most `limit` points that have helped before, most successful first."""
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
         """Add the counts of `patterns`; a second call for the same debate changes nothing."""
@@ -176,7 +176,7 @@ class Log(Generic[ValueT]):
         self.values.setdefault(debate, value)
 
     async def read(self) -> Mapping[str, ValueT]:
-        """Return the values by debate. The returned mapping is a live view that will also include later values."""
+        """Return the values, keyed by debate. The mapping is a live view that will also include values added later."""
         return self.values
 
 
@@ -186,7 +186,7 @@ class LoggedDebates(PastDebates):
 
     log: Log[PastDebate] = field(default_factory=Log)
     outcomes: Log[VerdictOutcome] = field(default_factory=Log)
-    """Outcomes recorded after the debates: the same archive's log of `LoggedOutcomes`."""
+    """Outcomes that became known after the debates; the log is shared with the same archive's `LoggedOutcomes`."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
         words, debates = _words(task), await self.all()

@@ -18,7 +18,7 @@ class ResourceScope(Protocol):
 
     @property
     def saved_states(self) -> dict[str, Any]:
-        """Resource states saved in the session by earlier runs, by key; write changes to this mapping."""
+        """Resource states that earlier runs saved in the session, keyed by resource; write changes to this mapping."""
 
     def now(self) -> float:
         """Return the current time on the run's clock, in seconds since the epoch."""
@@ -69,7 +69,7 @@ class StateResource(Generic[StateT]):
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open a separate handle inside `around`. Its changes also reach `around`, but not vice versa."""
+        """Open a separate handle inside `around`. Changes made through it also affect `around`, but not vice versa."""
         return StateHandle(self, scope, around)
 
 

@@ -1,4 +1,4 @@
-"""`TaskCollection`: a task board that mirrors a pattern's turns. The events for its changes form an audit trail."""
+"""`TaskCollection`: a task board that mirrors a pattern's turns. The events it emits form an audit trail."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Task:
     """State of a task. Each change creates a new object."""
 
     id: str
-    """Id of the task, unique in its collection."""
+    """ID of the task, unique in its collection."""
     goal: str
     """Goal of the task, as a phrase."""
     status: TaskStatus = "pending"
@@ -63,9 +63,7 @@ class Task:
     feedback: tuple[str, ...] = ()
     """Advice for the next attempt: errors from earlier attempts and reviewers' comments, oldest first."""
     claimed_by: str | None = None
-    """Worker that holds the claim or was the last to hold it; None while the task is pending, and for an anonymous
-    worker.
-    """
+    """Worker that holds the claim or held it last; None while the task is pending or if the worker is anonymous."""
     reason: str | None = None
     """Reason why the task is awaiting review or was cancelled."""
     created_at: float
@@ -73,7 +71,7 @@ class Task:
     updated_at: float
     """Time of the last change, in seconds since the epoch."""
     seq: int
-    """Position in creation order, from 1."""
+    """Position in creation order, starting at 1."""
 
     @property
     def finished(self) -> bool:
@@ -151,11 +149,11 @@ A review ends with `complete` (accepted), `fail` (rejected) or `resume_from_revi
 
 @dataclass(slots=True, kw_only=True)
 class TaskChanged(BaseEvent):
-    """Change to a task; the latest `task` for each id, taken together, is the whole collection."""
+    """Change to a task. To reconstruct the collection, take the latest `task` for each id."""
 
     kind: ClassVar[str] = "task_changed"
     collection_id: str
-    """The id of the collection."""
+    """ID of the collection."""
     change: TaskChange
     """Change to the task."""
     task: Task
@@ -213,8 +211,8 @@ class TaskCollection(Protectable):
         self._where = f"task collection {collection_id!r}"
         self._now = now
         self._tasks: dict[str, Task] = {}  # in creation order
-        # Ids in creation order: a pattern looks up its open task in each turn and must not scan all earlier ones.
-        self._unfinished: dict[str, None] = {}  # in creation order, so that claims need not scan all finished tasks
+        # IDs in creation order, so that neither claims nor a pattern's look-up of its open task scan all finished tasks
+        self._unfinished: dict[str, None] = {}
         self._counts: Counter[TaskStatus] = Counter()
         self._on_change = on_change
         self._unsent: list[TaskChanged] = []  # changes made by a listener wait here until it returns
@@ -395,7 +393,7 @@ class TaskCollection(Protectable):
     ) -> Task:
         """Move the task to its next state.
 
-        `comment` becomes the error of an errored task, or feedback on the next attempt at a pending one.
+        `comment` becomes the error of an errored task, or feedback for the next attempt at a pending one.
         """
         status, change = _find_outcome(task, action)
         values: dict[str, Any] = {"status": status, "updated_at": self._now(), "reason": None}
@@ -415,7 +413,7 @@ class TaskCollection(Protectable):
         return moved
 
     def _emit(self, changes: Iterable[tuple[TaskChange, Task]]) -> None:
-        """Deliver the changes to the listener one at a time, never during its own call, and even after an error."""
+        """Deliver the changes to the listener one at a time, without re-entering it, and continue after an error."""
         unsent, listener = self._unsent, self._on_change
         if listener is None:
             return
@@ -518,7 +516,7 @@ _FOR_BLOCKS = _ACTIONS | {"add_task", "collection_id", "count", "get", "list", "
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCollectionResource:
-    """A `TaskCollection` shared by blocks: each run has a new one, and emits the collection's changes as events.
+    """A `TaskCollection` shared by blocks; each run opens a new one and emits its changes as events.
 
     Two resources with the same key and collection id are equal.
     """

@@ -104,7 +104,7 @@ def create_block(
     def turn(question: Question, ctx: Context) -> str:
         if shuffle and isinstance(
             question, ChoiceRequest
-        ):  # otherwise, a preference for a slot would favor the same author in every ballot
+        ):  # otherwise, a model that prefers a certain slot would favor the same author in every ballot
             proposals = list(question.proposals)
             ctx.random.shuffle(proposals)
             question = replace(question, proposals=proposals)
@@ -290,7 +290,7 @@ class AgentCalls(Block[QuestionT, None]):
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
-            if not speakers:  # no agent is called, so the audit trail contains no turn and no task
+            if not speakers:  # nobody is called, so the audit trail gets neither a turn nor a task
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:
@@ -342,10 +342,10 @@ def find_breakers(ctx: Context) -> Breakers:
 
 
 async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
-    """Ask an agent's circuit breaker to admit a call to the block at `inside`.
+    """Ask an agent's circuit breaker to admit a call to the block that `inside` belongs to.
 
-    Raises CircuitOpen if admission is refused. If the run is stored, the refusal is recorded. Replaying a recorded
-    answer needs no admission.
+    Raises CircuitOpen if admission is refused. In a stored run, the refusal is recorded. Replaying a recorded answer
+    does not require admission.
     """
     journal, key = ctx.run.journal, f"{inside.path}#refused"
     refused = None if journal is None else journal.recorded_failure(key)

@@ -204,7 +204,8 @@ def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDeba
         id=debate,
         task=output.task,
         outcome=output.outcome or "no_consensus",
-        answer=output.answer if output.consensus_reached else None,  # a lead without consensus is not an answer
+        # without consensus, the leading proposal is not the answer
+        answer=output.answer if output.consensus_reached else None,
         winner=output.winner,
         strength=output.strength,
         confidence=output.confidence,
@@ -223,13 +224,13 @@ class _ArchiveWriter:
     ctx: Context
     problems: list[str] = field(default_factory=list)
     ratings: dict[str, float] = field(default_factory=dict)
-    """ELO ratings before the debate, keyed by agent."""
+    """Elo ratings before the debate, keyed by agent."""
     rating_changes: dict[str, float] = field(default_factory=dict)
 
     async def write(self, part: str, call: Callable[[], Awaitable[Any]]) -> bool:
         """Write one part of the results; return True if the archive accepted it."""
 
-        async def await_only() -> None:  # the store's return values are not recorded
+        async def await_only() -> None:  # discards the store's return value, which must not be recorded
             await call()
 
         try:

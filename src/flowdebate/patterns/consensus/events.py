@@ -1,4 +1,4 @@
-"""Events of a consensus debate, and their wire form, named as in the pipeline that this pattern is modeled on.
+"""Events of a consensus debate, and their wire form with the names used by the pipeline this pattern is modeled on.
 
 A debate also emits the events common to all patterns: rounds, turns and failed roles.
 """
@@ -42,14 +42,14 @@ class StageEntered(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class AgentMessage(BaseEvent):
-    """An agent of a consensus debate has made or revised its proposal; emitted immediately."""
+    """An agent of a consensus debate has made or revised its proposal; emitted without waiting for the other agents."""
 
     kind: ClassVar[str] = "agent_message"
     repeats_speech: ClassVar[bool] = True
     agent: str
     """Name of the agent."""
     phase: Literal["proposal", "revision"]
-    """Kind of the proposal: the first or a later one."""
+    """Kind of proposal: original or revised."""
     round: int
     """Round of the proposal; 0 for first proposals."""
     text: str
@@ -127,7 +127,7 @@ _TOLD = (
 
 
 class WireEvents:
-    """Converter from a run's events to plain data, named as in the pipeline that this pattern is modeled on.
+    """Converter from a run's events to plain data, with the names used by the pipeline this pattern is modeled on.
 
     The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`,
     plus `stage`, `poll_vote` and `agent_failure`. Each event has the `path` of its debate and a gapless `sequence`

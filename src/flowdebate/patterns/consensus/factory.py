@@ -283,7 +283,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             ctx.emit(DebateEnded(outcome=state.outcome, rounds=len(state.rounds), error=error, path=path))
 
     async def _run_phases(self, value: ConsensusInput, ctx: Context) -> None:
-        """Run the phases; if time runs out, the output is based on the work done so far."""
+        """Run the phases; if time runs out, stop early so that the output can be built from the work done so far."""
         seconds = self._loop.options.timeout
         time_limit = asyncio.timeout(seconds)
         try:
@@ -325,7 +325,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
 
 
 def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) -> ConsensusOutput:
-    """Build the output of the enclosing debate from its current state, with lists in declared order."""
+    """Build the output of the enclosing debate from its current state, with all lists in declared order."""
     state: ConsensusState = ctx.scope.handle.state
     phases: tuple[str | None, ...] = get_args(AgentPhase)
     names, counted, heard = loop.names, state.tally, len(state.proposals)
@@ -333,7 +333,7 @@ def raw_output(loop: Loop[ConsensusOptions], ctx: Context, status: RunStatus) ->
 
     def when(loss: ProviderFailure) -> tuple[int, int, int, int]:
         target = -1 if loss.target is None else names.index(loss.target)
-        round_ = loss.round + (loss.phase == "vote")  # votes follow the last round
+        round_ = loss.round + (loss.phase == "vote")  # the vote takes place after the last round
         return round_, phases.index(loss.phase), names.index(loss.name), target
 
     of_agents = [loss for loss in state.losses if loss.phase is not None]

@@ -52,7 +52,7 @@ _AGENTS = (
         "system_prompt": "You are a guardian. You look for the answer that harms nobody and that all can live with.",
     },
 )
-"""Default agents: three with different ideas of a good answer."""
+"""Default agents: three with different ideas of what makes a good answer."""
 _HEADINGS: Mapping[ConsensusStage, str] = {
     ConsensusStage.GENERATING_PROPOSALS: "Proposals",
     ConsensusStage.VOTING: "Vote",
@@ -302,7 +302,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """Describe how one agent criticized another and whether it voted for the other; return "" if it did neither."""
+    """Describe one agent's critiques of another, and its vote for that agent; return "" if there are neither."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")
@@ -325,7 +325,7 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the agents, with names and roles from the format; an anonymous format hides the agents' own names."""
+        """Return the agents with the names and roles set by the format; an anonymous format hides their own names."""
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)

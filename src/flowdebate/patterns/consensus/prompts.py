@@ -138,7 +138,7 @@ def render_agent_system(
     system_prompt: str | None = None,
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """Render the rules, task and context, followed by an agent's persona, or by a judge's text if `name` is None."""
+    """Render the rules, task and context, then the agent's persona, or the judge's instructions if `name` is None."""
     parts = [filled(template.system, task=quoted(task))]
     context_lines = [] if context is None else list(_render_context(context))
     if context_lines:

@@ -94,7 +94,7 @@ _POSITION = re.compile(r"[\s>*_#-]*position[*_ \t]*:[*_ \t]*(.*)", re.IGNORECASE
 
 
 def split_position(text: str) -> tuple[str, str | None]:
-    r"""Split off the last line of `text` if it begins with "Position:"; otherwise return the text and None.
+    r"""Split off the last line of `text` if it begins with "Position:"; otherwise return the whole text and None.
 
     >>> split_position("Cap rents at 3%.\n\n**Position:** a cap of 3%")
     ('Cap rents at 3%.', 'a cap of 3%')
@@ -133,7 +133,7 @@ async def open_round(loop: Loop[ConsensusOptions], ctx: Context) -> None:
             names,
             round=number,
             random=ctx.random,
-            # if the hub is unavailable, the first other agent becomes the center
+            # if the hub is unavailable, the first of the other agents takes its place
             hub=options.hub if options.hub in names else None,
             sparsity=options.sparsity,
             targets=state.proposals,
@@ -236,9 +236,9 @@ class Revising(Phase[RevisionRequest, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Sort this round's critiques by its (critic, target) pairs.
+    """Return this round's critiques in the order of the round's (critic, target) pairs.
 
-    If they were in order of arrival, prompts would vary between runs.
+    In order of arrival, they would make the prompts vary between runs.
     """
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
@@ -282,7 +282,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
     is_custom = not type(similarity).__module__.startswith("flowdebate.")
     measurement = await ctx.decide(measured, returns=Convergence) if is_custom else await measured()
     state.rounds[-1] = latest.model_copy(update={"convergence": measurement})
-    # only the first reason is recorded, so check the conditions that cost no calls before calling the judge or taking
+    # only the first reason is recorded, so check the conditions that need no calls before calling the judge or taking
     # the poll
     if measurement.status == "converged" and bounds.convergence is not None:
         end_early(ctx, "convergence", f"similarity {measurement.similarity:.2f} ({measurement.backend})")

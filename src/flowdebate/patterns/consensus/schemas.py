@@ -30,7 +30,7 @@ AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 MAX_POSITION_LENGTH = 200
 """Maximum length of a position in characters; only short positions can be compared."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
-"""Cause of an early end of the rounds, before `max_rounds`."""
+"""Cause of the rounds ending before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
 """Source of background information for agents, beyond the task."""
 
@@ -52,7 +52,7 @@ class Proposal(Contribution):
     round: int = 0
     """Round of the latest revision; 0 for the original proposal."""
     position: str | None = None
-    """Short form of the proposed answer, as stated along with the proposal, or None if it was not stated."""
+    """Short form of the proposed answer, stated along with the proposal; None if the agent stated none."""
 
 
 class CriticAnswer(WireModel):
@@ -83,7 +83,7 @@ class Critique(CriticAnswer):
     target: str
     """The author of the proposal."""
     round: int
-    """The round, from 1."""
+    """Number of the round, starting at 1."""
 
     @property
     def text(self) -> str:
@@ -150,7 +150,7 @@ class StageReached(WireModel):
     stage: ConsensusStage
     """The stage."""
     round: int | None = None
-    """Round of the stage; None outside of rounds."""
+    """Round that the stage belongs to; None for stages outside the rounds."""
 
     @property
     def label(self) -> str:
@@ -222,7 +222,7 @@ class Relationship(WireModel):
     endorsed: bool = False
     """True if `agent` voted for `other`'s proposal."""
     agreed: bool | None = None
-    """True if both voted for the same proposal, None if either vote is missing or invalid."""
+    """True if both voted for the same proposal; None if either vote is missing or invalid."""
 
     @property
     def weight(self) -> float:
@@ -281,9 +281,9 @@ class Feedback(WireModel):
     debate: str | None = None
     """ID of the debate in the archive (for use with `Archive.record_outcome`), or None if there is no archive."""
     ratings: dict[str, float] = Field(default_factory=dict)
-    """ELO ratings before the debate, keyed by agent; empty if ratings were not updated."""
+    """Elo ratings before the debate, keyed by agent; empty if ratings were not updated."""
     rating_changes: dict[str, float] = Field(default_factory=dict)
-    """Changes to the ELO ratings, keyed by agent; they add up to 0."""
+    """Changes to the Elo ratings, keyed by agent; they add up to 0."""
     positions: list[Position] = Field(default_factory=list)
     flips: list[Flip] = Field(default_factory=list)
     """Changes in the agents' positions over the course of the debate."""
@@ -417,7 +417,7 @@ class ConsensusOutput(PatternOutput):
         return self.consensus_reached
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return each agent's positions, from the first to the last, and the winning position."""
+        """Return each agent's positions, from first to last, and the winning position."""
         voices = {proposal.agent: [proposal.position] for proposal in self.proposals}
         for revised in (revision for one in self.rounds for revision in one.revisions):
             voices.setdefault(revised.agent, []).append(revised.position)

@@ -118,11 +118,11 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, CouncilOutput]:
-    """Build a council, whose members also review each other's answers: `await pattern.run("Ship today?")`.
+    """Build a council, whose members review each other's answers: `await pattern.run("Ship today?")`.
 
-    All members answer at the same time, then rank each other's answers, identified only by letters. The chair reads the
-    answers, reviews and ranking, and writes the final answer. A council of N members makes 2N + 1 calls. `result.raw`
-    is the `CouncilOutput`.
+    All members answer at the same time, and then rank each other's answers, which are identified only by letters. The
+    chair reads the answers, reviews and ranking, and writes the final answer. A council of N members makes 2N + 1
+    calls. `result.raw` is the `CouncilOutput`.
 
     - `members`: at least two `Persona`s, dicts or models, such as `["openai/gpt-5", "anthropic/claude-sonnet-4-5"]`.
       The default is Ada, Ben and Cleo, each from a different vendor if several are set up.

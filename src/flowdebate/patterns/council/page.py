@@ -60,7 +60,7 @@ class CouncilDocument(Document):
     members: list[Speaker] = Field(default_factory=list)
     raw: CouncilOutput
     output: Any = None
-    """The chair's answer as plain JSON data matching the output schema, or None without a schema."""
+    """The chair's answer as plain JSON data matching the output schema; None if there is no schema."""
 
     def raw_speakers(self) -> list[Speaker]:
         return [Speaker(name=opinion.agent_name, role=opinion.role) for opinion in self.raw.opinions]

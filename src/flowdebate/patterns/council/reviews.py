@@ -72,13 +72,13 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
 
 
 def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
-    """Return the letter and text of each answer by `names`, in order, with names in the text replaced by aliases."""
+    """Return the letter and text of each answer given by `names`, in order, with names hidden behind aliases."""
     state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
 
 
 class ReviewTurn(Block[Any, Any]):
-    """A member's review, recorded as a task in the audit trail; skipped if the member has no answer.
+    """A member's review, recorded as a task in the audit trail; skipped if the member has nothing to review.
 
     If the member's provider fails permanently, the next of `reviewers` ranks the answers. If none is left, the review
     is skipped, provided that `failures` allows it.
@@ -94,7 +94,7 @@ class ReviewTurn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
-        # resources and outline do not depend on the letters, which are known only during the run
+        # the letters are known only during the run, but do not affect the block's resources and outline
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
@@ -245,7 +245,7 @@ def _distinct_steps(count: int) -> list[int]:
 
 
 def rank_answers(reviews: Mapping[str, CouncilReview], names: Sequence[str]) -> list[CouncilRank]:
-    """Rank the answers by `names` from best to worst by mean rank, omitting unranked answers.
+    """Rank the members' answers from best to worst by mean rank, omitting unranked answers.
 
     Tied answers share a rank and are listed in the order of `names`.
     """

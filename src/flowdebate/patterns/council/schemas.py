@@ -1,4 +1,4 @@
-"""Council data: input, opinions, transcript, reviews, ranking, output."""
+"""Council data: input, opinions, transcript, reviews, ranking, and output."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ class CouncilRank(WireModel):
     reviews: Annotated[int, Field(ge=1)]
     """Number of reviews that rank the answer."""
     self_preference: float | None = None
-    """Mean rank from the others minus the author's own rank, with `review="all"`. A positive value means that the
-    author ranks the answer higher than the others do; None means that either rank is missing.
+    """Mean rank given by the other members, minus the rank given by the author, if `review="all"`. A positive value
+    means that the author ranks the answer higher than the others do; None means that either rank is missing.
     """
 
 
@@ -166,9 +166,9 @@ class CouncilOutput(PatternOutput):
     opinions: list[CouncilOpinion]
     """Opinions in declared order; members whose provider failed are in `losses`."""
     reviews: list[CouncilReview] = Field(default_factory=list)
-    """Reviews in declared order of the reviewers; empty with `review="none"`."""
+    """Reviews, in the reviewers' declared order; empty with `review="none"`."""
     ranking: list[CouncilRank] = Field(default_factory=list)
-    """Ranking from best to worst; empty without reviews."""
+    """Ranking from best to worst; empty if there are no reviews."""
     agreement: CouncilAgreement | None = None
     """Agreement between the reviews, or None if there are fewer than two reviews or fewer than two answers in each."""
     answer: Any = None
@@ -206,7 +206,7 @@ class ReviewRequest:
     agent_name: str
     """Name of the reviewer."""
     answers: tuple[tuple[str, str], ...]
-    """Letter and text of each answer in this reviewer's order, with names replaced by aliases."""
+    """Letter and text of each answer, in this reviewer's reading order, with names replaced by aliases."""
 
     @property
     def subject(self) -> str:

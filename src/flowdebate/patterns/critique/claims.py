@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flowdebate.sources.quotes import VerifiedQuote
 
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
-"""Label at the start of a prompt line; models copy it along with the words that follow."""
+"""Pattern matching the label at the start of a prompt line; models copy it along with the quoted words."""
 QUESTION = "question"
 """Name of the question when it is used as a source of evidence."""
 

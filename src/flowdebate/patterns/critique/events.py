@@ -1,4 +1,4 @@
-"""Events of a critique: the provided answer, claims, rulings, and the decision about the answer."""
+"""Events of a critique: the provided answer, claims, rulings, and the decision on the answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ClaimsRuled(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class AnswerDecided(BaseEvent):
-    """A rule has decided about the answer."""
+    """A rule has decided whether the answer stands, is revised or is rejected."""
 
     kind: ClassVar[str] = "answer_decided"
     outcome: Outcome

@@ -81,10 +81,10 @@ def critique(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, CritiqueOutput, CritiqueOutput]:
     """Build a critique, a block that checks an answer: `await pattern.run("Is the clause enforceable?")`.
 
-    An author answers, unless an `answer` is passed. A critic makes claims about the answer, and a judge rules on each
-    of them, citing quotes. A claim holds only if its quotes exist: in the sources or the question, or at two places in
-    the answer. If no claim holds, the answer stands; otherwise the author revises it. A critique takes two to four
-    calls. The output is a `CritiqueOutput`.
+    An author answers the question, unless an `answer` is passed. A critic makes claims about the answer, and a judge
+    rules on each of them, citing quotes. A claim holds only if the quotes are found in the sources or the question, or
+    at two places in the answer. If no claim holds, the answer stands; otherwise the author revises it. A critique takes
+    two to four calls. The output is a `CritiqueOutput`.
 
     - `answer`: the answer to check; an input `{"question": str, "answer": str}` takes precedence.
     - `critics`: `Persona`s, dicts or models; the default is Ada.

@@ -29,8 +29,8 @@ Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
 """Decision on the answer: it stands if no claim holds; otherwise, it is revised or, without a revision, rejected."""
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
-"""Reason why a critique ended: there was no answer, there was no claim, the judge ruled, the judge did not rule, or the
-author revised the answer.
+"""Reason why a critique ended: there was no answer, no claims were made, the judge ruled, the judge did not rule, or
+the author revised the answer.
 """
 
 AUTHOR = "author"
@@ -78,7 +78,7 @@ class Evidence(WireModel):
 
     quote: str
     source: str | None = None
-    """Name of the source containing the quote, or "question"; None if it is not in the material."""
+    """Name of the source containing the quote, or "question"; None if the quote is not in the material."""
     start: int | None = None
     """Position of the quote in the answer, in characters; None if it is not in the answer."""
     end: int | None = None
@@ -100,7 +100,7 @@ class Claim(WireModel):
     claim: str
     kind: ClaimKind
     place: str | None = None
-    """The disputed words of the answer; None for the whole answer, or for something missing."""
+    """Disputed words of the answer; None if the claim is about the whole answer or about something missing from it."""
     place_found: bool | None = None
     """True if the answer contains the quoted words; None if the claim quotes no words."""
     settled_by: str = ""

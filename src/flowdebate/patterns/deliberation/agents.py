@@ -44,7 +44,7 @@ from .report import parse_report
 from .schemas import DeliberationEntry, DeliberationState, DeliberationTranscript, ModeratorReport, ReportStatus
 
 OWN = " (you)"
-"""Mark after the name of the participant who is reading the transcript."""
+"""Marker placed after the name of the participant who is reading the transcript."""
 
 
 def render_contributions(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
@@ -95,8 +95,8 @@ class PersonaTemplate(Template):
     text they read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a persona with a short system prompt; `persona` is used instead if the prompt is long or
-    `reminder` is empty.
+    """Reminder of the persona's system prompt. If the prompt is missing or long, or the reminder is empty, `persona` is
+    used instead.
     """
     opening: str = part(
         "Nobody has spoken yet. Say what you think should be done, give your strongest reasons with the evidence "

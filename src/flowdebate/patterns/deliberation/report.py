@@ -79,9 +79,9 @@ def parse_report(text: str) -> ModeratorReport:
 
     Sections begin with SUMMARY, STATUS or DECISION at the start of a line, in any order and case, possibly with
     markdown, bullets or numbers around the keyword, and extend to the next section. Quoted lines (`>`, `|`, indented by
-    four, in a code fence or in quotation marks) never begin a section. A missing, unclear, hedged or contradicted
-    status becomes CONTINUE. Without a SUMMARY section, the summary is the text before the first section, or the whole
-    text if there are no sections.
+    four spaces, in a code fence or in quotation marks) never begin a section. A missing, unclear, hedged or
+    contradicted status becomes CONTINUE. Without a SUMMARY section, the summary is the text before the first section,
+    or the whole text if there are no sections.
 
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)
@@ -131,7 +131,7 @@ def _bare(text: str) -> str:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Split a report into its named sections, in order; text before the first section gets the name ""."""
+    """Split a report into its named sections, in order; any text before the first section is named ""."""
     part, marks, body, fenced = "", "", [""], False
     for line in lines:
         if _FENCE.match(line):
@@ -150,9 +150,9 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _body(lines: Sequence[str], marks: str) -> str:
-    """Return a section's text without surrounding rules, blank lines and emphasis.
+    """Return a section's text, stripped of surrounding rules, blank lines and emphasis.
 
-    `marks` were opened before the section's keyword, and are closed somewhere in the text.
+    `marks` are emphasis marks opened before the section's keyword; they are closed somewhere in the text.
     """
     first, *rest = lines
     inner = [first.strip(), *dedent("\n".join(rest)).split("\n")]

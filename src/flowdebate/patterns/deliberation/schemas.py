@@ -1,4 +1,4 @@
-"""Deliberation data: input, entries, reports, state, output."""
+"""Deliberation data: input, entries, reports, state, and output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 DeliberationStopReason = Literal["settled", "max_rounds", "predicate"] | NamedStop
-"""Reason why a deliberation ended: a settled matter, the maximum number of rounds, or `terminate_when`.
+"""Reason why a deliberation ended: the matter was settled, `max_rounds` was reached, or `terminate_when` was true.
 
 A condition is recorded by its name, or as "predicate" if it has no name.
 """
@@ -34,7 +34,7 @@ _NOTHING = frozenset(
 )
 """Phrases that models use to say that there is no decision."""
 _MAX_LENGTH = max(map(len, _NOTHING))
-_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # characters with which models decorate phrases like "none"
+_MARKS = " \t\r\n.*_`-\u2013\u2014()[]\"'"  # characters that models put around phrases like "none"
 
 
 def _decision_or_none(decision: str | None) -> str | None:
@@ -61,7 +61,7 @@ class DeliberationEntry(Contribution):
 
     @property
     def speaker(self) -> str:
-        """Alias of `name`, as in the entries of all patterns."""
+        """Alias of `name`, since entries of all patterns have a `speaker`."""
         return self.name
 
 

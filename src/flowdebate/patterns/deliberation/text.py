@@ -1,7 +1,7 @@
 """Plain-text layout of a deliberation, for human readers.
 
-The layout's own lines (rules, headings, speakers, labels) differ from contributions in their first column or their
-form; a bar marks any similar line in a contribution. Terminal control characters are rendered as `⟦U+001B⟧`.
+Contributions are indented and cannot imitate the layout's own lines (rules, headings, speakers, labels): a line that
+resembles one of these starts with a bar. Terminal control characters are rendered as `⟦U+001B⟧`.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class HandoffFields(BaseModel):
 
 
 def handoff_form(transition: TransitionForm, other_names: Sequence[str], *, location: str) -> dict[str, Any]:
-    """Return the `generator` options for a handover to one of `other_names` in the format `transition`."""
+    """Return the `generator` options for a handoff to one of `other_names` in the given `transition` format."""
     check_option(TransitionForm, "transition", transition, location=location, optional=False)
     if transition == "text":
         return {}
@@ -102,7 +102,7 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
     parameters = handoff_spec(other_names).parameters
 
     def replace_schema(schema: dict[str, Any]) -> None:
-        # name of the tool that carries the schema to servers that support tools but not schemas
+        # also the name of the tool used to send the schema to servers that support tools but not schemas
         title = schema["title"]
         schema.clear()
         schema.update({"title": title, **parameters})
@@ -154,7 +154,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _find_object(text: str) -> HandoffFields | None:
-    """Parse the fields of the first object in `text` that contains any words; the object may be inside a call."""
+    """Parse the fields of the first object in `text` with a `response`; the object may be the arguments of a call."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
@@ -215,7 +215,7 @@ class HandoffDecision:
 
 
 def read_answer(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
-    """Parse the output of a block as the answer of `agent_name`.
+    """Parse a block's output as the answer of the speaker `agent_name`.
 
     A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, in either key style. Any other
     output is converted to text by `speech_text`. If the name is not given separately, `read_transition` looks for it in
@@ -238,7 +238,7 @@ def check_decision(
     chosen_by: ChosenBy = "speaker",
     speaker: Block[Any, Any] | None = None,
 ) -> HandoffDecision:
-    """Validate `answer`, noting a problem if it has no text or names no valid speaker after `agent_name`.
+    """Validate `answer`, noting a problem if it has no text or does not name a valid speaker to follow `agent_name`.
 
     >>> answer = HandoffAnswer(response="Well.", next_agent_name="pro")
     >>> check_decision(answer, agent_name="Pro", names=["Pro", "Con"]).problem
@@ -267,16 +267,16 @@ def check_decision(
 
 
 def _first_value(value: object, keys: Sequence[str]) -> object:
-    """Return the first non-None value that `value` has under one of `keys`, or None if there is no such value."""
+    """Return the value of the first of `keys` that is set to anything but None in `value`, or None if there is none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
-    if isinstance(value, str):  # drop any extra attributes of a str subclass
+    if isinstance(value, str):  # ignore attributes of a str subclass
         return None
     return next((field_value for key in keys if (field_value := getattr(value, key, None)) is not None), None)
 
 
 def spell_name(value: object) -> str | None:
-    """Return a name as written or, for an enum member, its value."""
+    """Convert a speaker's name to a string, using the value of an enum member; None stays None."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else None if value is None else short_repr(value)

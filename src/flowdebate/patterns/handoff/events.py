@@ -25,6 +25,6 @@ class HandoffMade(BaseEvent):
     next_agent_name: str
     """Next speaker."""
     chosen_by: ChosenBy
-    """Source of the choice."""
+    """Way in which the next speaker was chosen."""
     problem: str | None = None
     """Reason why the speaker's first choice was not used."""

@@ -1,7 +1,7 @@
 """The `handoff()` factory: it validates the options, assembles the steps in order, and defines the speakers' prompts.
 
 Prompts begin with the part shared by all turns (the rules, the proposition, the participants, the persona, and then the
-growing transcript) and end with the part that varies: the current speaker, the task, the possible next speakers. A
+growing transcript) and end with the part that varies: the current speaker, the task, and the possible next speakers. A
 speaker that is called again sees its own words at the end of the transcript.
 """
 
@@ -110,8 +110,8 @@ class SpeakerTemplate(Template):
     text they read.
     """
     reminder: str = part("", uses("who"))
-    """Description of a speaker with a short system prompt; `speaker` is used instead if the prompt is long or
-    `reminder` is empty.
+    """Reminder of the speaker's system prompt. If the prompt is missing or long, or the reminder is empty, `speaker` is
+    used instead.
     """
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Sentence added to the first turn, when nobody has spoken yet."""
@@ -126,7 +126,7 @@ class SpeakerTemplate(Template):
     text: str = part(
         "Give {what}, then {reason}. End with a line that says only {choices}.", uses(*_TURN, *_SAY, "choices")
     )
-    """Instructions for handing over in text; `{choices}` stands for the valid last lines."""
+    """Instructions for handing over in text; `{choices}` stands for the lines that may end the answer."""
     tool: str = part(
         "Call the function handoff. Its response is what you say: {what}, then {reason}. Its next_agent_name is the "
         "person who speaks next, one of: {others}.",
@@ -184,7 +184,7 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""Prompt text for small models, in numbered lines, because the models then forget the last line least often."""
+"""Prompt text for small models; numbering the lines makes them least likely to forget the last one."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
@@ -202,7 +202,7 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
 
 
 def describe_proposition(me: Identity, proposition: str) -> Identity:
-    """Return the speaker with the proposition inserted for the placeholder in its system prompt.
+    """Return the speaker with the placeholder in its system prompt replaced by the proposition.
 
     >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
     >>> describe_proposition(pro, "AI may decide.").system_prompt
@@ -246,7 +246,7 @@ def render_retry(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript including the speaker's own words, the problem with its choice, and the possible names.
+    """Render the transcript with the speaker's own words, the problem with its choice, and the possible names.
 
     The result begins like the message for the turn itself.
     """
@@ -256,7 +256,7 @@ def render_retry(
 
 
 def _choices(me: Identity) -> dict[str, object]:
-    """Return the template fields for the possible next speakers' names and the valid last lines."""
+    """Return the template fields for the possible next speakers and for the lines that may end the answer."""
     other_names = [tag_name(other) for other in me.members if other != me.name]
     lines = [f'"Transition to {other}"' for other in other_names]
     return {"name": tag_name(me.name), "others": ", ".join(other_names), "choices": " or ".join(lines)}
@@ -435,7 +435,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
     """Build a handoff, a discussion in which each speaker names the next one: `await pattern.run("AI may decide")`.
 
     The handoff ends after `max_turns` turns, or when `terminate_when(ctx)` is true after a turn. The output is a
-    `HandoffOutput`: the turns, each with the next speaker and the origin of the choice.
+    `HandoffOutput`: the turns, each with the next speaker and how it was chosen.
 
     - `debaters`: at least two `Persona`s, dicts (`name`, `role`, `system_prompt`) or models. System prompts may
       contain `{proposition}`.

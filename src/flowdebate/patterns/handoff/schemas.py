@@ -1,4 +1,4 @@
-"""Handoff data: input, answers, entries, state, output."""
+"""Handoff data: input, answers, entries, state, and output."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ speaker immediately; or fail the run.
 """
 
 HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop
-"""Reason why a handoff ended: the maximum number of turns, or `terminate_when`.
+"""Reason why a handoff ended: `max_turns` was reached, or `terminate_when` was true.
 
 A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Origin of the choice of the next speaker: the speaker, the speaker on a second call, or a random draw."""
+"""Way in which the next speaker was chosen: by the speaker, by the speaker on a second call, or at random."""
 
 
 class HandoffInput(PatternInput):
@@ -64,7 +64,7 @@ class HandoffEntry(Contribution):
     next_agent_name: str | None = None
     """Next speaker, or None if the run ended before the decision."""
     chosen_by: ChosenBy | None = None
-    """Origin of the choice of the next speaker."""
+    """Way in which the next speaker was chosen."""
     problem: str | None = None
     """Reason why the speaker's first choice did not count, or None if it counted."""
 
@@ -98,7 +98,7 @@ class HandoffOutput(PatternOutput):
 
     proposition: str
     turns: int
-    """Number of turns, including those without an answer because the provider failed."""
+    """Number of turns, including those lost because the provider failed."""
     transcript: list[HandoffEntry]
     stop_reason: HandoffStopReason | None = None
     """Reason why the turns ended, or None if they were cut short."""

@@ -44,7 +44,7 @@ _NEAR = 5
 def locate(
     sources: tuple[Source, ...], *, file: str | None, line: int | None, end_line: int | None, quote: str | None
 ) -> Place:
-    """Look up a location given by a reviewer; return the lines of its quote, or the reason why it is missing.
+    """Look up a location given by a reviewer; return the lines of its quote, or the reason why it was not found.
 
     >>> from flowdebate.sources.source import Source
     >>> material = (Source.of("app.py", "x = 0"), Source.of("b.py", "y = x / 0"))
@@ -177,7 +177,8 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
     The quote must match word for word, ignoring whitespace, with or without the marks added by prompts and Markdown. If
     there is no such match, the quote is looked up in the same way as quotes in arguments.
     """
-    index = _index(sources)  # called once, since hashing sources takes time
+    # Line numbers after a path, as written by humans and models, including words such as "line".
+    index = _index(sources)
     for form, numbers in copied_forms(quote):
         for text in dict.fromkeys((form, unescaped(form))):
             spots = [spot for name in names for view in _VIEWS for spot in _spots_in(text, *index(name, view))]
@@ -218,7 +219,7 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """Return a cached function for rendering a view of a file, shared by all quotes in a run."""
+    """Return a cached function that renders a view of a file, for use with all quotes in a run."""
     files = _files(sources)
     return cache(lambda file, view: _join_lines(files[file], view))
 
@@ -382,7 +383,7 @@ class Tally(NamedTuple):
     """Counts of reviewers for and against a finding."""
 
     reviewers: int
-    """Number of reviewers with findings in this review."""
+    """Number of reviewers who answered in this review."""
     raised: int
     """Number of reviewers who raised the finding, even if they withdrew it later."""
     withdrawn: int
@@ -483,7 +484,7 @@ def decide(
 ) -> list[Finding]:
     """Decide the state of each finding by `STATE_RULES`, and sort the findings by severity, then by support.
 
-    `voices` maps each reviewer with an answer to its model.
+    `voices` maps each reviewer that answered to its model.
     """
     verdicts_by_finding = index_by_finding(sorted(verdicts, key=lambda verdict: verdict.agent_name))
     defences_by_finding = index_by_finding(sorted(defences, key=lambda defence: defence.agent_name))
@@ -550,9 +551,9 @@ GATE = (
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
-    """Parse the rules of a gate; if the gate is None, there are none.
+    """Parse the rules of a gate; return no rules if the gate is None.
 
-    Raises ConfigurationError for an invalid gate, and for a gate that always holds.
+    Raises ConfigurationError if the gate is invalid or would always hold.
 
     >>> parse_gate("no confirmed major or worse", location="review 'x'", reviewers=2)
     (Rule(maximum=0, states=('confirmed',), severities=('blocker', 'major')),)
@@ -579,10 +580,11 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
 def hold_gate(
     gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
 ) -> GateResult:
-    """Check the findings against the rules; if no rule is broken, a reason in `missing` leaves the gate undecided.
+    """Check the findings against the rules of a gate.
 
-    A finding whose location is not in the material never breaks a rule; if it otherwise would, the gate is undecided.
-    Findings confirmed by an earlier review are exempt from this, because their locations may no longer exist.
+    If no rule is broken, but a reason is given in `missing`, the gate is undecided. A finding whose location is not in
+    the material never breaks a rule; if it otherwise would, the gate is undecided as well. Findings confirmed by an
+    earlier review are exempt from this, because their locations may no longer exist.
     """
     states = {
         finding.id: finding.state

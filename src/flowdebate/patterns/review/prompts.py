@@ -1,6 +1,6 @@
 """Review prompts, for reviewers and the merger.
 
-Reviewers find faults, examine each other's findings and defend their own; the merger joins identical findings.
+Reviewers find faults, examine each other's findings and defend their own; the merger merges identical findings.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class ReviewerTemplate(Template):
         "wrong or does not matter, confirm it if it is true and matters, and answer unsure if the material does not "
         "say. Neither answer is expected of you."
     )
-    """Task for examining the others' findings with the options reversed; only answers independent of the
-    order count.
+    """Task for examining the others' findings a second time, with the options in reverse order; a verdict counts only
+    if it is the same in both orders.
     """
     defend: str = part(
         "You raised these findings, and other reviewers have refuted them for the reasons shown. Answer once for each "

@@ -28,7 +28,7 @@ from flowdebate.sources.source import is_none
 Severity = Literal["blocker", "major", "minor", "nit"]
 """Severity of a finding: it blocks the change, does harm, is a flaw, or is a matter of taste."""
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""Severities, gravest first."""
+"""Severities, most severe first."""
 SEVERITY_WORDS: dict[str, Severity] = {
     **dict.fromkeys(("critical", "fatal"), "blocker"),
     **dict.fromkeys(("high", "error"), "major"),
@@ -37,8 +37,8 @@ SEVERITY_WORDS: dict[str, Severity] = {
 }
 """Severities, keyed by the words that other tools use."""
 FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
-"""State of a finding once all opinions are in; "resolved" means that a finding of an earlier review no
-longer applies.
+"""State of a finding once all opinions are in; "resolved" means that a finding from an earlier review no longer
+applies.
 """
 STATES: tuple[FindingState, ...] = get_args(FindingState)
 StopReason = Literal["examined", "nothing_found"]
@@ -54,7 +54,7 @@ MAX_FINDINGS = 50
 """Maximum number of findings per reviewer."""
 _Text = Annotated[str, Field(max_length=4_000)]
 _Short = Annotated[str, Field(max_length=300)]
-# without a grammar, small models would write the title here; numbers in brackets are accepted as well
+# without this pattern, small models would write the title here; numbers in brackets are accepted as well
 _Id = Annotated[
     str,
     Field(max_length=300, description="Its number", json_schema_extra={"pattern": "^F[0-9]{1,4}$"}),
@@ -72,14 +72,14 @@ class ReviewPart(ReviewInput):
     """Input to a reviewer for one part of the sources, used if the sources do not fit into one prompt."""
 
     part: int
-    """Index of the part, from 0."""
+    """Index of the part, starting at 0."""
 
 
 class Place(WireModel):
     """A location in the material."""
 
     file: _Short | None = None
-    """Name of a source; for a diff, name of the changed file."""
+    """Name of a source; for a diff, the name of the changed file."""
     line: Annotated[int | None, Field(ge=1)] = None
     end_line: Annotated[int | None, Field(ge=1)] = None
     """Last line; None for a single line."""
@@ -123,7 +123,7 @@ class Findings(WireModel):
 
 
 class Raised(WireModel):
-    """A finding in the words of one of its reviewers."""
+    """A finding as worded by one of the reviewers who raised it."""
 
     agent_name: str
     title: str
@@ -139,10 +139,10 @@ class Raised(WireModel):
 
 
 class Verdict(WireModel):
-    """Another reviewer's opinion about a finding."""
+    """Another reviewer's opinion on a finding."""
 
     finding: str
-    """Id of the finding."""
+    """ID of the finding."""
     agent_name: str
     verdict: Literal["confirm", "refute", "neither"]
     reason: str
@@ -174,9 +174,9 @@ class Finding(WireModel):
     place: Place
     suggestion: str | None = None
     raised: Annotated[list[Raised], Field(min_length=1)]
-    """The finding in the words of each reviewer who raised it, keyed by name."""
+    """The finding as worded by each reviewer who raised it, keyed by name."""
     verdicts: list[Verdict] = Field(default_factory=new_list)
-    """Verdicts of the other reviewers, in the order of their names."""
+    """The other reviewers' verdicts, sorted by name of reviewer."""
     defences: list[Defence] = Field(default_factory=new_list)
     state: FindingState = "disputed"
     why: str = ""
@@ -207,14 +207,14 @@ class GateResult(WireModel):
 
     rule: str
     holds: bool | None
-    """True if the rule holds; None if the run could not decide."""
+    """True if the rule holds; None if it is undecided."""
     against: list[str] = Field(default_factory=new_list)
-    """Ids of the findings that break the rule."""
+    """IDs of the findings that break the rule."""
     why: str
 
     @property
     def word(self) -> str:
-        """Result of the rule in one or two words."""
+        """Short form of the result: "holds", "does not hold" or "is undecided"."""
         return {True: "holds", False: "does not hold", None: "is undecided"}[self.holds]
 
 
@@ -227,7 +227,7 @@ class FileCoverage(WireModel):
     read: dict[str, int] = Field(default_factory=new_dict)
     """Number of lines under review in each reviewer's prompts."""
     first_line: int | None = None
-    """Number of the first line under review that still exists."""
+    """Line number of the first line under review that still exists."""
     left_out: str | None = None
     """Reason why the file was not shown to any reviewer."""
     unread: str | None = None
@@ -295,7 +295,7 @@ class ReviewRawOutput(PatternOutput):
     findings: list[Finding] = Field(default_factory=new_list)
     """Findings sorted by severity, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Model of each reviewer with an answer, or the reviewer's name for a human or a custom block."""
+    """Model of each reviewer that answered, or the reviewer's name for a human or a custom block."""
     gate: GateResult | None = None
     """Result of the gate, or None if there is no gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
@@ -380,7 +380,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def empty_note(self) -> str:
-        """Write a sentence about the number of empty findings, by reviewer; return "" if there are none."""
+        """Write a sentence about the number of empty findings per reviewer; return "" if there are none."""
         counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
@@ -409,7 +409,10 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """Result of the gate in a word; without a gate, whether any finding is confirmed."""
+        """Result of the gate or, without a gate, "confirmed" or "nothing confirmed".
+
+        It is None if the gate is undecided or the review produced no result.
+        """
         if self.gate is not None:
             return None if self.gate.holds is None else self.gate.word
         return None if self.stop_reason is None else "confirmed" if self.in_state("confirmed") else "nothing confirmed"
@@ -495,7 +498,7 @@ def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingsRequest:
-    """Input to a reviewer's block about existing findings, and to the merger's block."""
+    """Input to the merger's block, and to a reviewer's block for examining findings or answering objections."""
 
     kind: Literal["examine", "defend", "merge"]
     """Kind of task: an `Examination` of others' findings, `Answers` about the reviewer's own findings, or a

@@ -1,4 +1,4 @@
-"""Steps of a review: a reviewer's turn in each phase, and the merging of all turns at the end of a phase."""
+"""Steps of a review: a reviewer's turn in each phase, the merging of findings, and the decision."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class ReviewerTurn(Block[Any, None]):
         texts = [text for _, text in rendered]
         kind: Any = self._phase
         question = self._hide(state.question, ctx) or ""
-        # the second request shows the findings in reverse order, because models trust most what they read first
+        # the second request reverses the findings, because models are swayed most by what they read first
         ordered = "\n".join(reversed(texts) if turned else texts)
         return FindingsRequest(kind=kind, question=question, text=ordered, turned=bool(turned), part=part or 0)
 
@@ -184,7 +184,7 @@ class ReviewerTurn(Block[Any, None]):
         findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """Parse the answers about all parts, and look up their locations; raise OutputError for an invalid answer."""
+        """Parse the answers for all parts and look up the locations cited; raise OutputError for an invalid answer."""
         return [
             entry
             for answers, findings in zip(groups, findings_by_part, strict=True)

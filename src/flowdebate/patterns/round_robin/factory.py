@@ -147,7 +147,7 @@ def round_robin(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, Any, RoundRobinOutput]:
-    """Build a round robin, whose debaters take turns discussing a question: `await pattern.run("How do we launch?")`.
+    """Build a round robin, in which debaters discuss a question in turn: `await pattern.run("How do we launch?")`.
 
     In each round every debater speaks once, having seen all earlier contributions. After `max_rounds`, or when
     `terminate_when(ctx)` is true, the synthesizer turns the contributions into the output. `result.raw` is the

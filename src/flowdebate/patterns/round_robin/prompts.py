@@ -46,7 +46,7 @@ HOW_TO_READ_AUDITS = 'A line that starts with "Referee" is the referee\'s assess
 def render_contributions(
     entries: Iterable[RoundRobinEntry], audits: Iterable[RefereeAudit] = (), *, scores: bool = False
 ) -> str:
-    """Render the transcript as text: `[name, role] …` under a heading for each round, with the round's audit below.
+    """Render the transcript as text: `[name, role] …` under a heading for each round, followed by the round's audit.
 
     With `scores`, an audit rates each debater's arguments; otherwise it only lists the issues.
 

@@ -110,7 +110,7 @@ def create_referee(
     template: RefereeTemplate | None = None,
     **options: Unpack[BlockOptions],
 ) -> RosterBlock[RefereeReport]:
-    """Create the block `{name}-referee` to audit a round with `{assessments, notes}`.
+    """Create the block `{name}-referee`, which audits a round and returns `{assessments, notes}`.
 
     The referee sees all contributions, with names and roles, and its own earlier audits. The schema for its model
     contains `roster_names` as an enum. If `max_rounds` is set, the prompt states it.
@@ -164,8 +164,8 @@ _MAX_LENGTH = 1_000  # maximum length of an issue, or of the notes, in character
 def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the schema for the referee's answer.
 
-    Issues come before the score, and the notes last, because models commit to their first words. For models with
-    reliable schemas, the roster is an enum, and every debater is required. Other models are not called again if they
+    Issues come before the score, and the notes last, because models commit to their first words. For models that follow
+    schemas reliably, the roster is an enum, and every debater is required. Other models are not called again if they
     break either rule, and assessments of unknown names are dropped.
     """
 

@@ -1,4 +1,4 @@
-"""Round robin data: input, contributions, audits, state, raw output."""
+"""Round robin data: input, contributions, audits, state, and raw output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 RoundRobinStopReason = Literal["max_rounds", "predicate"] | NamedStop
-"""Reason why a round robin ended: the maximum number of rounds, or `terminate_when`.
+"""Reason why a round robin ended: `max_rounds` was reached, or `terminate_when` was true.
 
 A condition is recorded by its name, or as "predicate" if it has no name.
 """
@@ -80,19 +80,21 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """The referee's report as recorded: with its round, and limited to debaters who spoke in it."""
+    """The referee's report as recorded: with the number of the round, and only for debaters who spoke in it."""
 
     round: Annotated[int, Field(ge=1)]
     """The audited round."""
     dropped: list[str] = Field(default_factory=list)
-    """Names in dropped assessments: nobody with this name spoke in the round, or it had already been assessed."""
+    """Names in dropped assessments: nobody of that name spoke in the round, or the debater had already been
+    assessed.
+    """
 
 
 class RoundRobinState(PatternState):
     """State of a round robin, available as `ctx.sequencer.state`."""
 
     audits: list[RefereeAudit] = Field(default_factory=list)
-    """The referee's audits so far; empty without a referee."""
+    """The referee's audits so far; empty if there is no referee."""
     stop_reason: RoundRobinStopReason | None = None
     """Reason why the loop ended, or None until then."""
 
@@ -100,14 +102,14 @@ class RoundRobinState(PatternState):
     def audit(self) -> RefereeAudit | None:
         """Audit of the round in progress.
 
-        It is None before the audit, after a provider failure, or without a referee.
+        It is None before the audit, after a provider failure, or if there is no referee.
         """
         last = self.audits[-1] if self.audits else None
         return last if last is not None and last.round == self.round else None
 
 
 class RoundRobinOutput(PatternOutput):
-    """Raw output of a round robin: the pattern's output with `synthesizer=False`, otherwise the synthesizer's input."""
+    """Raw output of a round robin: with `synthesizer=False`, the output itself; otherwise, the synthesizer's input."""
 
     question: str
     rounds: int
