@@ -1,7 +1,7 @@
 """MCP server that offers debates as tools, resources and prompts to any MCP host.
 
-Requires `flowdebate[mcp]`, which is imported only when needed. `flowdebate mcp` starts the server from the command
-line.
+Requires the `mcp` extra: `pip install "flowdebate[mcp]"`. The MCP SDK is imported only when needed. `flowdebate mcp`
+starts the server from the command line.
 """
 
 import lazy_loader

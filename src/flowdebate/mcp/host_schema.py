@@ -1,4 +1,4 @@
-"""Tool schemas that work in every host, although Gemini and OpenAI reject some JSON Schema keywords."""
+"""Tool schemas for every host, without the JSON Schema keywords rejected by Gemini or OpenAI."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ REFUSED = frozenset({
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy the schema of a tool's arguments, omitting titles and keywords rejected by some hosts.
+    """Copy a tool's argument schema, omitting its titles and any keywords that some hosts reject.
 
-    The copy may accept more than the original, which still validates the arguments.
+    The copy may accept more than the original; arguments are still validated against the original.
 
     >>> for_hosts({"type": "object", "patternProperties": {"^[a-z]+$": {"type": "integer", "exclusiveMinimum": 0}}})
     {'type': 'object', 'additionalProperties': {'type': 'integer', 'minimum': 1}}

@@ -1,4 +1,4 @@
-"""Verdicts on texts supplied by the host, given by a debate's judge without a debate.
+"""Verdicts on texts supplied by the host: a debate's judge compares them, but no debate takes place.
 
 The SDK evaluates annotations when a tool is registered, so this module does not postpone their evaluation.
 """
@@ -24,7 +24,7 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.statuses import RESUMABLE, State
 
 NAME = "judge_texts"
-"""Name of the pattern for stored verdicts on texts."""
+"""Pattern name under which verdicts on texts are stored."""
 
 Texts = Annotated[
     list[Annotated[str, Field(max_length=50_000, pattern=r"\S")]],
@@ -43,7 +43,7 @@ Criteria = Annotated[
 
 
 class Ballot(BaseModel):
-    """A judge's answer about one order of the texts."""
+    """A judge's answer for one order of the texts."""
 
     order: list[str] = Field(description="The texts in the judge's reading order.")
     winner: str | None
@@ -104,8 +104,8 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
     """Return the run for these texts: the existing one, resumed if it has stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # The id is derived from the texts: hosts abort and repeat long calls, and a repeated call must find the verdict
-    # without paying for it again.
+    # The id is derived from the texts because hosts abort and retry long calls; a retry must find the verdict without
+    # paying for it again.
     more = [text for text in (texts.reference, texts.criteria) if text is not None]
     identity = json.dumps([texts.question, [entry.text for entry in texts.transcript], seed, *more]).encode()
     run_id = f"judge-{hashlib.blake2b(identity, digest_size=10).hexdigest()}"
@@ -146,5 +146,5 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
 
 
 def judge_texts() -> "Sequencer[Any, DebateRawOutput]":
-    """Create the block behind `compare`, which judges in as many orders as there are texts."""
+    """Create the block behind `compare`; it judges the texts in as many orders as there are texts."""
     return create_comparison(name=NAME, orders="cyclic", quotes=True)

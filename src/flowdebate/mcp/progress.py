@@ -1,4 +1,4 @@
-"""Progress of a run as notifications: the current speaker, the round, and the number of calls so far."""
+"""Progress notifications for a run: the current speaker, the round, and the number of calls so far."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx: Context[Any, Any]) -> RunDetails:
-    """Wait at most `seconds` until the run ends or waits for a person, and report progress to the client.
+    """Wait up to `seconds` for the run to end or to need a person's input, reporting progress to the client.
 
     Raise RunNotFound for an unknown run. Cancelling the call does not cancel the run.
     """
@@ -74,7 +74,8 @@ class Progress:
         """Process `event`, and return whether there is progress to report."""
         self._live.take(event)
         match event:
-            case RoundStarted() if event.phase is not None:  # turns in a phase differ from those in other rounds
+            # a phase may have a different number of turns, so the estimate no longer holds
+            case RoundStarted() if event.phase is not None:
                 self.usual = None
                 return False
             case TurnStarted():
@@ -90,7 +91,7 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the usual number of calls, or None if `value` exceeds it, because a progress bar ends at 100%."""
+        """Return the expected number of calls, or None once `value` exceeds it: no progress bar should pass 100%."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property

@@ -1,6 +1,6 @@
-"""MCP server for a service, over stdio or HTTP; it runs until the client leaves or a signal arrives.
+"""MCP server for a service, over stdio or HTTP; it runs until the client disconnects or a signal arrives.
 
-At the end, calls in flight finish and are stored.
+Before the server stops, calls in flight are finished and stored.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def create_server(
     service_of: Callable[[Request | None], Service] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
-    """Create the SDK's server object in front of `service`, for any transport and both protocol eras.
+    """Create an SDK server in front of `service`; it supports any transport and both eras of the protocol.
 
     Over HTTP, `service_of` may return a different service for each request, such as one limited to a single user's
-    runs; over stdio it receives None. A debate's sources may be files below `allow_sources`. The service must be closed
-    by its creator.
+    runs; over stdio, it receives None. Files below `allow_sources` may be used as a debate's sources. The service must
+    be closed by whoever created it.
     """
     from flowdebate import __version__
 
@@ -122,10 +122,10 @@ def http_app(
 ) -> Starlette:
     """Create an ASGI application that serves `server` at `path` over streamable HTTP.
 
-    A request gets a 421 if its Host is neither this machine nor one of `allow_hosts`, and a 403 if it comes from a
-    different Origin; with `guarded`, the enclosing application checks both. If the application is mounted in another
-    one, enter its lifespan there: `async with app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server
-    Card (SEP-2127).
+    A request is answered with 421 if its Host is neither this machine nor one of `allow_hosts`, and with 403 if it
+    comes from a different Origin; with `guarded`, the enclosing application checks both. When mounting the application
+    in another one, enter its lifespan from there: `async with app.router.lifespan_context(app)`. `{path}/server-card`
+    is its MCP Server Card (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
@@ -174,16 +174,16 @@ def _server_card(url: str) -> dict[str, Any]:
 
 
 class _Server(MCPServer[Any]):
-    """SDK server with this library's error messages for callers, and with schemas accepted by every host.
+    """SDK server with this library's error messages, and with tool schemas accepted by every host.
 
-    The SDK ignores unknown arguments. Here they are errors, because a misspelled option would start the wrong run.
+    The SDK ignores unknown arguments; here they are errors, because a misspelled option would start the wrong run.
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools; their schemas forbid other arguments, and only one tool includes the schema for a report.
+        """List the tools; their schemas forbid additional arguments, and only one includes the schema of a report.
 
-        Hosts send the list with every request to their model, and the schemas for all results would take up two thirds
-        of it.
+        Hosts send the list to their model with every request, and schemas for all results would take up two thirds of
+        it.
         """
         listed: list[Tool] = []
         for tool in await super().list_tools():
@@ -357,7 +357,7 @@ async def _document(service: Service, run_id: str) -> Document:
 
 
 class Subscriptions:
-    """Middleware that follows the runs in a `subscriptions/listen` stream and publishes their changes."""
+    """Middleware that watches the runs subscribed to in a `subscriptions/listen` stream and publishes changes."""
 
     def __init__(self, service_of: ServiceOf, bus: SubscriptionBus) -> None:
         self._of = service_of
@@ -378,7 +378,7 @@ class Subscriptions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, service: Service, run_id: str, uris: Iterable[str]) -> None:
-        """Publish each change until the run ends; if the run is resumed later, only a new subscription notices."""
+        """Publish each change until the run ends; if it is resumed later, clients must subscribe again."""
         with suppress(FlowDebateError):
             async with aclosing(service.follow(run_id)) as updates:
                 async for update in updates:
@@ -388,7 +388,7 @@ class Subscriptions:
 
 
 _MAX_RUNS = 20
-"""Maximum number of runs per stream, as over HTTP: following a run takes a task."""
+"""Maximum number of runs per stream, as over HTTP; each run needs a task to follow it."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:

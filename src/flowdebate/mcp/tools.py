@@ -217,13 +217,13 @@ ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open
 ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-"""Annotations for tools, in order: for tools that only read, that pay for model calls (each time, or once), that change
-a run, and that permanently delete an earlier run or note.
+"""Annotations, in order, for tools that only read, pay for model calls each time, pay for them only once, change a run,
+or permanently delete an earlier run or note.
 """
 
 
 READER = "get_run"
-"""Name of the only tool listed with the schema for a report, although most tools return one."""
+"""Name of the only tool listed with a result schema; most tools return the same kind of report."""
 
 
 class RunTools:
@@ -431,9 +431,9 @@ def add_run_tools(
     models: Collection[str],
     folders: Sequence[Path],
 ) -> None:
-    """Register the tools for runs, with the application's own `patterns` and, if `plans` is True, the built-in ones.
+    """Register the tools for runs of the application's own `patterns` and, if `plans` is True, of the built-in ones.
 
-    `models` are the models that a host may choose; sources must be below `folders`.
+    Hosts may choose among `models`, and sources must be below `folders`.
     """
     tools = RunTools(service_of, patterns, folders)
     starters: list[Callable[..., Any]] = [tools.start_tool_of(*item) for item in start_tools().items()] if plans else []
@@ -518,7 +518,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 _HOST = "the host's model"
-"""Author of an answer in the journal."""
+"""Author recorded in the journal for answers given by the host's model."""
 _CANNOT_ASK = (
     "This host cannot show a form to its user. Show them `shown` and `expects` of the request in `pending`, and pass "
     "what they write to answer_turn."
@@ -526,13 +526,13 @@ _CANNOT_ASK = (
 
 
 class Form(BaseModel):
-    """Form for a person; each request has a subclass with its answer's fields."""
+    """Form for a person; each request gets a subclass with the fields of its answer."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", title="Answer")
     request: ClassVar[PendingInput]
 
     def answer(self) -> object:
-        """Convert the form's values to the run's answer."""
+        """Convert the submitted values to the answer expected by the run."""
         request = self.request
         values = self.model_dump(by_alias=True, exclude_none=True)
         if request.answer_schema is None:
@@ -545,7 +545,7 @@ class Form(BaseModel):
 
 
 def make_form(request: PendingInput) -> type[Form]:
-    """Build the form for a request, with one field per field in its schema, using types that every host can show.
+    """Build the form for a request from its answer schema, field by field, using types that every host can show.
 
     Lists and objects are entered as text: names separated by commas, or JSON.
     """

@@ -37,10 +37,10 @@ _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 class HumanTurn:
     """A human's turn as a widget in a notebook cell. Requires `flowdebate[notebook]`.
 
-    `HumanTurn(run)` is for a durable run, identified by its handle, its result or, with `store`, its id. Once the run
-    is suspended for a human, the cell shows the request and a form, and records the answer as `submit_answer` does;
-    resume the run afterwards. The form marks any invalid fields in an answer, and a note appears if someone else has
-    already answered. If several human blocks have requests, `block` selects one. `HumanTurn()` is for `human(name=…,
+    `HumanTurn(run)` is for a durable run, given as its handle, its result or, with `store`, its id. Once the run is
+    suspended for a human, the cell shows the request and a form, and records the answer as `submit_answer` does; resume
+    the run afterwards. The form marks any invalid fields in an answer, and a note appears if someone else has already
+    answered. If several human blocks have open requests, `block` selects one. `HumanTurn()` is for `human(name=…,
     ask=turn.ask)`: the run waits for the widget, then continues.
     """
 

@@ -24,7 +24,7 @@ RawT = TypeVar("RawT", default=Any)
 _SLOWEST = 60
 """Maximum interval between updates, in seconds."""
 _SHARE, _MAX_PAUSE = 10, 2.0
-"""Limits on drawing: it takes at most 1 / `_SHARE` of the time, with pauses of at most `_MAX_PAUSE` seconds.
+"""Limits on drawing: at most 1 / `_SHARE` of the time is spent on it, and pauses last at most `_MAX_PAUSE` seconds.
 
 Pages grow with the debate and are drawn in its event loop.
 """
@@ -55,7 +55,7 @@ class DisplayedRun(Generic[OutT, RawT]):
 
 
 def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> DisplayedRun[OutT, RawT]:
-    """Show a run in this cell's output while it is in progress, and then its report; await it to get the result.
+    """Show a run in this cell's output, live until it ends and then as a report; await the return value for the result.
 
     The output is updated at most once every `every` seconds, and only if something has changed. If the run fails,
     awaiting it raises its error after the page has been updated. If the cell awaits the run, interrupting the cell
@@ -118,7 +118,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function that updates an output of the running cell, or None outside notebooks."""
+    """Return a function that updates an output of the running cell; outside a notebook, it does nothing."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

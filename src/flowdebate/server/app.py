@@ -74,18 +74,17 @@ def create_app(  # noqa: PLR0913 - keyword-only
 ) -> FastAPI:
     """Create the HTTP interface to `service` as an ASGI application.
 
-    Every request needs `token`: by default a random one, in `app.state.token`; False requires none, because something
-    in front of the application checks requests. Alternatively, `authenticate(request)` identifies the user, who sees
-    only their own runs. The application responds to the host names of this machine and to `allow_hosts`. A run's
-    options may refer to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`; the
-    application reads no other files and connects to no other addresses. The options may name the models allowed by the
-    service: its `allow_models`, or otherwise the configured models; with `own_machine`, for a server that only its user
-    can reach, all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the token as
-    its API key; `ag_ui` adds the AG-UI endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token
-    or, if there is none, a new secret at each start. `root_path` is the path under which a proxy serves the
-    application, such as "/debates"; without it, the X-Forwarded-Prefix header is used if the host is one of
-    `allow_hosts`. `ping` is the number of seconds between keep-alive messages on quiet streams; each run may have at
-    most `max_readers` streams.
+    Every request needs `token`: by default a random one, in `app.state.token`. Pass False if something in front of the
+    application checks requests instead. Alternatively, `authenticate(request)` identifies the user, who sees only their
+    own runs. The application responds to the host names of this machine and to `allow_hosts`. A run's options may refer
+    to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`; the application reads
+    no other files and connects to no other addresses. The options may name the models allowed by the service: its
+    `allow_models`, or otherwise the configured models. For a server only its own user can reach, `own_machine` allows
+    all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key;
+    `ag_ui` adds the AG-UI endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token or, if there
+    is none, a new secret at each start. `root_path` is the path under which a proxy serves the application, such as
+    "/debates"; without it, the X-Forwarded-Prefix header is used if the host is one of `allow_hosts`. `ping` is the
+    number of seconds between keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
 
     When its lifespan ends, the application closes the service, unless `close_service` is False; calls in flight then
     have `patience` seconds to finish.
@@ -93,7 +92,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "cannot be combined with `authenticate`")
     if token is None and authenticate is None:
-        # By default, each start creates a new token, so that a token pasted somewhere stops working.
+        # By default, each start creates a new token, so that a token pasted somewhere earlier stops working.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _MIN_TOKEN_LENGTH:
         raise ConfigurationError(_WHERE, "token", len(token), f"must have at least {_MIN_TOKEN_LENGTH} characters")
@@ -180,7 +179,7 @@ class _Application(FastAPI):
             openapi_url=f"{API}/openapi.json",
             docs_url=None,  # FastAPI's documentation pages load scripts from other hosts
             redoc_url=None,
-            # by default, FastAPI adds the path and method, which would end up in the function names of generated
+            # by default, FastAPI adds the path and method to operation ids, and thus to function names in generated
             # clients
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
@@ -245,9 +244,9 @@ own limit.
 
 
 class _Connection(H11Protocol):
-    """Connection that counts only while a request on it is being answered, and that ends if its client is too slow.
+    """Connection counted only while a request on it is being answered, and closed if its client is too slow.
 
-    Uvicorn would wait forever for the rest of a request while counting its client, so a few thousand silent
+    Uvicorn would wait forever for the rest of a request and count the client meanwhile, so a few thousand silent
     connections, which need no token, would lock everyone else out.
     """
 

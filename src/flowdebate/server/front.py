@@ -57,9 +57,7 @@ class Front:
     sources: tuple[Path, ...] = ()
     """Folders whose files may be used as sources; empty if requests must contain the text themselves."""
     audience: Audience = field(default_factory=Audience)
-    """Readers of runs that were started on their behalf, namely clients of the OpenAI-compatible endpoint
-    and of AG-UI.
-    """
+    """Readers on whose behalf a run was started: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
@@ -155,7 +153,7 @@ async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
 
 
 def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:
-    """Build the response that contains a value or a list of values."""
+    """Wrap a value or a list of values in a response."""
     if isinstance(value, WireModel):
         plain: object = value.model_dump(mode="json", by_alias=True)
     else:

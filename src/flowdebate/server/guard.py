@@ -115,7 +115,7 @@ _MAX_PREFIX_LENGTH = 200
 
 
 def browser_root(token: str) -> str:
-    """Return the path prefix for browsers, a secret segment derived from the token.
+    """Return the browser path, a secret path segment derived from the token.
 
     Browsers send cookies to all ports on a host, and thus also to other users' servers, but only with requests below
     the cookie's path. Nobody can guess this path without the token, and no other server can forge such a cookie.
@@ -124,7 +124,7 @@ def browser_root(token: str) -> str:
 
 
 def shared_root_of(request: Request) -> str:
-    """Return the application's mount path for shared URLs, without the secret segment for browsers."""
+    """Return the application's mount path for shared URLs, without the secret browser path."""
     root: str = request.scope.get("root_path", "")
     return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
 
@@ -132,9 +132,9 @@ def shared_root_of(request: Request) -> str:
 class Guard:
     """ASGI middleware that rejects bad requests to `app` with a problem, and adds security headers to all responses.
 
-    It rejects, in this order, a wrong host (421), a page of a different origin (403), a wrong or missing token (401),
-    and a body that is not JSON (415) or is too large (413, even without a declared length). A correct `?token=` in a
-    URL is exchanged for a cookie by redirecting to the URL without it, below `browser_root`.
+    In this order, it rejects requests with a wrong host (421), from a page of a different origin (403), with a wrong or
+    missing token (401), and with a body that is not JSON (415) or is too large (413, even without a declared length). A
+    correct `?token=` in a URL is exchanged for a cookie by redirecting to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -178,7 +178,7 @@ class Guard:
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under its proxy's prefix, even if the proxy strips the prefix from requests.
 
-        The header counts only for explicitly allowed hosts, because nobody uses their names to reach this machine
+        The header is trusted only for explicitly allowed hosts, because nobody uses their names to reach this machine
         directly.
         """
         root = self.options.root
@@ -197,7 +197,7 @@ class Guard:
         scope["root_path"] = root + scope.get("root_path", "")
 
     def _enter(self, scope: Scope) -> None:
-        """Treat the path for browsers as part of the application's mount path."""
+        """Treat the browser path as part of the application's mount path."""
         token = self.options.token
         name, _, _ = path_of(scope).removeprefix("/").partition("/")
         if token is not None and name.startswith("~") and are_secrets_equal(f"/{name}", root := browser_root(token)):
@@ -302,14 +302,14 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Reject unknown host names with 421: another site's name may resolve to this address (DNS rebinding)."""
+    """Respond with 421 to unknown host names: another site's name may resolve to this address (DNS rebinding)."""
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """Reject requests from pages of a different origin with 403; following a link to a page here is allowed."""
+    """Respond with 403 to requests from pages of a different origin; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
     # Browsers send "null" for a sandboxed page or a file; it has no host, so it is rejected too.
@@ -328,7 +328,7 @@ def _is_same_origin(origin: str, headers: Headers) -> bool:
 
 
 def _check_type(request: Request) -> None:
-    """Reject a body that is not JSON with 415: forms on other sites can send other types without a preflight."""
+    """Respond with 415 to a body other than JSON: forms on other sites can send other types without a preflight."""
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -384,7 +384,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Links:
-    """Signer and reader of links with a shared secret.
+    """Codec for links signed with a shared secret.
 
     >>> links = Links("secret", clock=lambda: 0.0)
     >>> code = links.sign(Link(run_id="city", started_at=0.0, place="debate/ann", expires_at=60.0))
@@ -399,7 +399,7 @@ class Links:
 
     def sign(self, link: Link) -> str:
         """Sign a link and return its URL-safe code."""
-        # The codes omit field names because they are part of URLs that people paste.
+        # The codes omit field names to shorten the URLs that people paste.
         values = astuple(link)[: None if link.share else -1]  # the format stays unchanged for links already in use
         text = json.dumps(values, separators=(",", ":")).encode()
         return f"{_encode(text)}.{self._mac(text)}"

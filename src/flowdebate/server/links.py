@@ -1,4 +1,4 @@
-"""Endpoints for signed links: a link can only let a person answer one run's requests, or let anyone read the run."""
+"""Endpoints for signed links, each of which lets a person answer one run's requests, or lets anyone read the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ router: APIRouter = APIRouter(tags=["links"])
 
 
 class CreatedLink(BaseModel):
-    """A new link, either for a person to answer requests, or public."""
+    """A new link: either a public one, or one for answering requests."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     path: str = Field(description="Path of the endpoint, to be appended to the server's public address.")
@@ -56,7 +56,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link that lets someone without a token answer one request or all of a role's, or read the run."""
+    """Create a link for someone without a token to answer one request, or all of a role's, or to read the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -143,7 +143,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(404, 410, 429)},
 )
 async def events_of_link(code: str, front: FrontOf) -> Response:
-    """Follow the run behind a public link as it happens; with `page`, get fragments of its page. Needs no token."""
+    """Stream the run behind a public link as it happens; with `page`, stream fragments of its page. Needs no token."""
     share, stored = await share_of(front, code)
     if share.shows != "run":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not point to a run.")

@@ -55,7 +55,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     # many.
     errors.RateLimited: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CircuitOpen: HTTPStatus.SERVICE_UNAVAILABLE,
-    # Clients see this error only for a human's answer.
+    # Clients see this error only when submitting a human's answer.
     errors.OutputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.BadFile: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LimitReached: HTTPStatus.CONFLICT,
@@ -78,7 +78,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
 
 
 class JSONData(JSONResponse):
-    """Response with JSON data."""
+    """JSON response."""
 
     def render(self, content: object) -> bytes:
         return json_text(content).encode("ascii")

@@ -52,7 +52,7 @@ def _check_text(value: str) -> str:
 def check_data(value: T) -> T:
     """Reject data that cannot be stored, shown or forwarded.
 
-    The check proceeds level by level, because recursion into deeply nested data could exceed the limit.
+    The check proceeds level by level: recursion into deeply nested data could exceed Python's recursion limit.
     """
     level: list[object] = [value]
     depth = 0
@@ -109,7 +109,7 @@ class _Body(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _suggest_fields(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Add suggestions of likely intended names to errors about unknown fields."""
+        """Add suggestions for the intended name to errors about unknown fields."""
         try:
             return handler(data)
         except ValidationError as error:
@@ -220,7 +220,7 @@ class NoteBody(_Body):
 
 
 class VoteBody(_Body):
-    """Vote of a reader who has not seen the verdict."""
+    """A reader's vote, cast before seeing the verdict."""
 
     winner: Annotated[_Text, Field(max_length=MAX_QUESTION_LENGTH)] | None = Field(
         description="The side that argued better, by its stance; null for neither."

@@ -51,8 +51,8 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
 _MAX_WAIT = 60
-"""Maximum value of `?wait=` in seconds, less than the time that `serve` keeps idle connections open, so that clients
-can wait again on the same connection.
+"""Maximum value of `?wait=` in seconds, shorter than the time for which `serve` keeps idle connections open, so that
+clients can wait again on the same connection.
 """
 
 router: APIRouter = APIRouter(tags=["runs"])
@@ -243,7 +243,7 @@ async def write_note(run_id: str, body: NoteBody, service: ServiceOf) -> Respons
 
 @router.get("/budgets", response_model=list[BudgetState], responses=responses())
 async def budgets(service: ServiceOf) -> Response:
-    """Show how much of the server's budget all runs have used, and how much of your daily budget yours have."""
+    """Show how much of the server's budget has been used, and how much of your own daily budget."""
     return data(await service.budgets())
 
 
@@ -347,7 +347,7 @@ async def ready(front: FrontOf) -> Health:
 
 @catalog.get("/queue", response_model=list[QueueState], responses=responses())
 async def queue(front: FrontOf) -> Response:
-    """Show the queue of the workers behind this server, and the live workers; return [] if there are no workers."""
+    """Show the queue for this server's workers, and the live workers; return [] if there are no workers."""
     workers = front.service.workers
     return data([] if workers is None else [await workers.overview()])
 
@@ -379,7 +379,7 @@ async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
 
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
-    """Format a request to start a run in all its forms."""
+    """Format a request to start a run as a plan file, as Python and as curl."""
     # Omit this browser's secret path, because shell commands show up in process lists.
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))

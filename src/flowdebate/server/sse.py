@@ -101,7 +101,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of some runs, or raise 429 if there are too many; return a function that undoes the count."""
+        """Count a reader of these runs, or raise 429 if there are too many; return a function to undo the count."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people are already watching this run. Try again later."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -175,7 +175,7 @@ class Readers:
         return EventStream(self._chunks(service, frames), ended=leave)
 
     async def _chunks(self, service: Service | OwnedService, frames: _Frames) -> AsyncGenerator[bytes]:
-        """Yield frames of runs until all of them have ended or are waiting for a human, with pings during pauses."""
+        """Yield frames, and pings during pauses, until all runs have ended or are waiting for a human."""
         queue: _Queue = asyncio.Queue(_AHEAD)
         pump = asyncio.create_task(_pump(service, dict(frames.marks), queue))
         self._queues.add(queue)
@@ -230,7 +230,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
 
 
 class _Frames:
-    """Builder of a stream's frames; if the stream follows several runs, frame ids contain all of their marks."""
+    """Frame builder for a stream; if it follows several runs, each frame id contains the marks of all runs."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)
@@ -238,7 +238,7 @@ class _Frames:
         self._several = several
 
     def of(self, item: _Item) -> bytes:
-        """Build the frame for an update, or for the error that ends a run; empty for text if text is turned off."""
+        """Build the frame for an update, or for an error that ends a run; text is left out if it is turned off."""
         run_id, update = item
         if isinstance(update, FlowDebateError):
             return self._frame(run_id, "problem", json_text(problem_of(update).model_dump(exclude_none=True)))
@@ -391,7 +391,7 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split a frame's id into marks for `number` runs; if it belongs to different runs, all marks are unknown."""
+    """Split a frame's id into marks for `number` runs; if the numbers differ, every run gets an invalid mark."""
     if text is None:
         return [None] * number
     parts = text.split(",")

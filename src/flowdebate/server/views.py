@@ -69,7 +69,7 @@ async def events(
     texts: _Texts = True,  # noqa: FBT002 - a parameter of a query
     page: _Page = False,  # noqa: FBT002 - a parameter of a query
 ) -> Response:
-    """Follow a run as it happens, or from the beginning if it is over."""
+    """Follow a run live, or replay it from the beginning if it is over."""
     await stored_run(service, run_id)
     # All readers share one follower, and access to the run was checked above.
     if page:

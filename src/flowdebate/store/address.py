@@ -12,7 +12,7 @@ FORMS = 'must be a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT
 POSTGRES = "must be a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ must be written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
-"""Scheme of an address, with SQLAlchemy's suffix for the driver."""
+"""Scheme of an address, including SQLAlchemy's suffix for the driver."""
 # Anything that contains "://", has a password before an "@", or begins with a scheme (a single letter is a Windows
 # drive).
 _LOOKS_LIKE_ADDRESS = re.compile(
@@ -66,7 +66,7 @@ def read_postgres_address(text: str, *, location: str, field: str = "url") -> st
     if scheme is None or scheme["kind"].lower() not in ("postgresql", "postgres"):
         raise ConfigurationError(location, field, hide_credentials(plain) if scheme else "…", POSTGRES)
     authority, _, rest = plain[scheme.end() :].partition("/")
-    # after host=, an "@" begins the name of an abstract socket and does not end a password
+    # after host=, an "@" begins the name of an abstract socket rather than ending a password
     if authority.count("@") > 1 or "@" in re.sub(r"(?<=[?&]host=)@", "", rest):
         raise ConfigurationError(location, field, hide_credentials(plain), POSTGRES, hint=_ENCODE)
     return f"postgresql://{plain[scheme.end() :]}"

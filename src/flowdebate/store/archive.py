@@ -36,7 +36,7 @@ from flowdebate.store.export import GONE
 from flowdebate.store.open import StoreChoice, open_store
 
 _FORMAT = 1
-"""Format number of the documents."""
+"""Version number of the document format."""
 _MAX_NAME_LENGTH = 100
 """Maximum length of a name, in characters; the name is part of each key in the store, and appears in error messages."""
 
@@ -74,8 +74,7 @@ class StoredArchive(Archive):
     ) -> None:
         """Replace a debate's outcome, the answer shown to later debates, or both.
 
-        Raises the errors raised by `record_outcome`, and ConfigurationError for a debate that is missing or has no
-        answer.
+        Raises the same errors as `record_outcome`, and ConfigurationError if the debate is missing or has no answer.
         """
         past = (await self.logs["debates"].read()).get(debate)
         if past is None or (answer is not None and past.answer is None):

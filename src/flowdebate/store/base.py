@@ -14,9 +14,9 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
 ROW_FORMAT = 1
-"""Format number of headers and bodies."""
+"""Version number of the format of headers and bodies."""
 PLAN_FORMAT = 1
-"""Format number of the plans in headers."""
+"""Version number of the plan format in headers."""
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
@@ -56,8 +56,8 @@ class RunHeader:
     resumed.
     """
     model: Any = None
-    """Names of the run's models, keyed by intent, or by "all" if one model replaces all others; a single name stands
-    for the environment's model. None for model objects.
+    """Names of the run's models, keyed by intent, or by "all" if one model replaces all others. A single string is the
+    name of the environment's model; None stands for model objects.
     """
     limits: Mapping[str, float] | None = None
     """Numeric limits on the run; None for a run without limits."""
@@ -182,11 +182,11 @@ class Store(Protocol):
         """List at most `limit` runs that match all arguments, newest first, breaking ties by id.
 
         `text` is searched for in the question, ignoring case; stores may restrict searches for one or two characters to
-        the newest 10,000 runs (`NEWEST_SEARCHED`). `prefix` is the beginning of the ids. `before` is the `position` of
-        any run, even one deleted since: only runs after it in the list are returned. Thus, the pages of a list never
-        repeat a run or skip one that was there from the beginning, even if runs are added or deleted in the meantime.
-        With `brief`, outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an
-        invalid `limit` or `before` (see `check_page`).
+        the newest 10,000 runs (`NEWEST_SEARCHED`). Ids must begin with `prefix`. `before` is the `position` of any run,
+        even one deleted since: only runs after it in the list are returned. Thus, the pages of a list never repeat a
+        run or skip one that was there from the beginning, even if runs are added or deleted in the meantime. With
+        `brief`, outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an invalid
+        `limit` or `before` (see `check_page`).
         """
 
     async def delete(self, run_id: str) -> None:
@@ -314,7 +314,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is written, and afterwards if the write may have failed."""
+    """Keep the run in `ending` while its end or release is being written, and afterwards if that may have failed."""
     # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
     # is still owned: the same store object must be able to take or delete it.
     ending.add(run_id)
@@ -371,7 +371,7 @@ def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, s
 
 
 _MARK = "\x1a"
-"""The control character "substitute", followed by the four-digit number of the escaped character."""
+"""The control character "substitute", followed by the four-digit hexadecimal code of the escaped character."""
 _UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
 _MARKED = re.compile("\x1a([0-9a-f]{4})")
 

@@ -13,7 +13,8 @@ class Draining(Store):
     """Wrapper around `store` that can be drained: after `stop()` no new step starts, because `intend` never returns.
 
     Calls in flight finish and are recorded; after that, their runs can be interrupted without losing anything. An
-    interrupted run goes back to the queue, unless it was already `given_up`. All other methods are those of `store`.
+    interrupted run goes back to the queue, unless it was already `given_up`. All other methods behave like those of
+    `store`.
     """
 
     def __init__(self, store: Store, *, requeue: bool = True) -> None:
@@ -39,7 +40,7 @@ class Draining(Store):
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         if self.stopping:
-            # Never return: an error would mark the run as failed, when it is about to be interrupted.
+            # Never return: an error would mark the run as failed, although it is only about to be interrupted.
             await asyncio.Event().wait()
         if kind != "human":  # an answer may take days, so the run is suspended instead, with nothing in flight
             self._open.add((run_id, key))

@@ -37,7 +37,7 @@ from flowdebate.store.base import (
 GONE = "null"
 """Body of a deleted document."""
 EXPORT_FORMAT = 1
-"""Format number of exports."""
+"""Version number of the export format."""
 MAX_LINE_LENGTH = 64_000_000
 """Maximum length of a line, in characters (or in bytes before decoding)."""
 _DEEPEST = 200
@@ -261,7 +261,7 @@ class _Reading:
     run: StoredRun
     documents: Mapping[str, str]
     steps: int
-    """Number of lines with steps of the run."""
+    """Number of step lines announced on the run's line."""
     rows: list[StepRow] = field(default_factory=list)
 
     def is_whole(self) -> bool:
@@ -273,7 +273,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step on a line; raise ValueError if no step may follow, or if it belongs to a different run."""
+        """Add the step on a line; raise ValueError if the run is already complete or the step is from another run."""
         run_id = self.run.header.run_id
         if self.is_whole():
             raise ValueError(f"there are too many steps: all {self.steps} steps of run {run_id} are above")
@@ -300,7 +300,7 @@ def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
     run = dict(value["run"])
     header = dict(run.pop("header"))
     header["created_at"] = _seconds("run.header.created_at", header["created_at"])
-    header["seed"] = int(header["seed"])  # JSON Schema accepts 1e308 as an integer
+    header["seed"] = int(header["seed"])  # JSON Schema counts 1e308 as an integer, but Python parses it as a float
     run["updated_at"] = _seconds("run.updated_at", run["updated_at"])
     run["outcome"] = unpack_outcome(run["outcome"])
     documents: Mapping[str, str] = value.get("documents", {})
@@ -461,7 +461,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a body is JSON: bodies are stored unchanged, and an unreadable body would end the resumed run."""
+    """Check that a body is JSON: bodies are stored unchanged, and an unreadable one would make the resumed run fail."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

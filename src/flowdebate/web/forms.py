@@ -31,7 +31,7 @@ for any other value in an answer, and a "group" of fields.
 """
 
 _FRONT = ("answer", "model")
-"""Options at the top of the form, besides question, speakers and material, in display order."""
+"""Options at the top of the form, in addition to the question, speakers and material, in display order."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
 """Option groups that differ from those on the command line."""
 _LABELS: Mapping[str, str] = {
@@ -195,9 +195,9 @@ def form_of(
     example: bool = False,
     is_option_allowed: Callable[[type[PlanOptions], str], bool],
 ) -> Form:
-    """Build a built-in pattern's form from its options class, filled in with its sample if `example`.
+    """Build a built-in pattern's form from its options class; with `example`, fill in the pattern's sample.
 
-    Otherwise the sample serves as a placeholder, because sides that fit one question do not fit another.
+    Without `example` or `question`, the sample serves as a placeholder: sides that fit one question do not fit another.
     """
     page = info.load_page()
     options: type[PlanOptions] = page.options
@@ -436,7 +436,7 @@ def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
     return _FLAG.sub(lambda match: f"“{_LABELS.get(keys[match[1]], _label(keys[match[1]]))}”", plain)
 
 
-# Requests to people on pages: who is asking, the contributions so far, and those since the answer
+# Requests to people, as shown on pages: who is asking, the contributions so far, and those since the answer
 
 
 @dataclass(frozen=True, slots=True)

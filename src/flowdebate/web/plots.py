@@ -1,4 +1,4 @@
-"""Script-free plots as template data: shares with intervals on parallel lines, and points on a plane."""
+"""Script-free plots as template data: rows of shares with intervals, and scatter plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PlotRow:
     y: float
     x: float
     low: float | None
-    """Lower and upper end of the interval; None if there is no interval."""
+    """Lower and upper ends of the interval; None if there is none."""
     high: float | None
     even: float | None
     """Expected value for a fair judge."""
@@ -135,7 +135,7 @@ def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[P
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):
         x, y = _on(_X, across(point.x)), _on(_Y, point.y)
-        # Put the letter next to its marker, on the side with more room, or else further down.
+        # Put the letter to the right of its marker, or else to the left, above or below: the first free place.
         places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
         free = (
             candidate

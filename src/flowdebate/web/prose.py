@@ -480,7 +480,8 @@ def _close(group: Sequence[Token]) -> None:
         mark, code = match[0], opened and opened[-1][0] == "`"
         if opened and mark == opened[-1]:
             opened.pop()
-        elif opened and match.end() == len(content) and opened[-1].startswith(mark):  # the first half of a closing mark
+        # only the first half of a closing mark
+        elif opened and match.end() == len(content) and opened[-1].startswith(mark):
             content = content[: match.start()]
         elif mark[0] != "\\" and not code and content[match.end() : match.end() + 1].strip():
             opened.append(mark)

@@ -1,4 +1,4 @@
-"""Reports as single HTML files without scripts, on a run with its journal or on a study."""
+"""Reports as single script-free HTML files: on a run, with its journal, or on a study."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def verify_report(
     """Verify a report by replaying its journal; no model is called, and nothing is stored.
 
     Whatever the report contains, no file is read and no connection is made. If its run has no plan, pass the pattern as
-    `block` and the model as `model`. A file that is not a report raises BadFile with the name `source`.
+    `block` and the model as `model`. If `html` is not a report, raises BadFile with `source` as the file's name.
     """
     from flowdebate import __version__
 
@@ -187,7 +187,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or state that the file only differs in invisible parts."""
+    """Describe the visible differences, or state that the file differs only in invisible parts."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"

@@ -42,7 +42,7 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for any part of a page without a template, so none is silently dropped."""
+    """Raise an error for page parts without a template, so that none is silently dropped."""
     raise TypeError(type(part).__name__)
 
 
@@ -156,7 +156,7 @@ def _failure(text: str) -> str:
 
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
-"""Spellings of names that need more than their underscores replaced with spaces."""
+"""Spellings of names for which replacing underscores with spaces is not enough."""
 
 
 def _singular(plural: str) -> str:

@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MAX_RUNS = 10_000
 """Maximum number of runs in an audit on the page; an audit on the command line has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Prefixes for the names of the audit figures about positions."""
+"""Name prefixes of the audit figures for positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -116,7 +116,7 @@ async def audit(
 ) -> Response:
     """Show an audit of the judges in the runs that match the filters."""
     items = await service.audited(**query.filters, limit=_MAX_RUNS)
-    # In a thread, because resampling keeps a core busy, and event streams must not stall.
+    # Use a thread: resampling keeps a core busy, and event streams must not stall.
     audited = await asyncio.to_thread(audit_of, items)
     rows = rows_of(audited, items.readers)
     every = [row for row in rows if row.judge == "all"]
@@ -215,7 +215,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce the document's failures to their kinds, including those listed in the line above the answers."""
+    """Reduce each of the document's failures to its kind, in the line above the answers as well."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -289,7 +289,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive used by later debates, and the outcomes recorded since."""
+    """Show the archive available to later debates, with the outcomes recorded since."""
     debates = (await service.archive().debates())[:_MAX_DEBATES]
     return await page("archive", request, front, here="/archive", debates=debates, most=_MAX_DEBATES)
 
@@ -334,14 +334,14 @@ async def sheet_of(record: RunRecord) -> Sheet | None:
     document = record.details.document
     if document is None:
         return None
-    events = [*record.events]  # copied, because a run in progress continues in the meantime
+    events = [*record.events]  # copied, because a run in progress keeps adding events
 
     def lay_out() -> Sheet:
         steps = [StepState.of(step) for step in record.steps]
         votes = record.readers.counted
         return Sheet.of(document, details=record.details, steps=steps, events=events, votes=votes)
 
-    # In a thread, because hundreds of turns keep a core busy, and event streams must not stall.
+    # Use a thread: hundreds of turns keep a core busy, and event streams must not stall.
     return await asyncio.to_thread(lay_out)
 
 
@@ -368,7 +368,7 @@ async def page(
 
     def write() -> bytes:
         html = render(name, signed_in=signed_in, **shared, **data)
-        # Replaced, because half a surrogate pair from a model must not break the page.
+        # A model may send half a surrogate pair, which must not break the page.
         return html.encode(errors="replace")
 
     return HTMLResponse(await asyncio.to_thread(write), status)

@@ -47,7 +47,7 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
-"""Prefix for this library's names, and its key in metadata and in the state, alongside the application's keys."""
+"""Prefix of this library's names, and the key for its data in metadata and state, next to the application's keys."""
 _TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
 """Events that are not translated individually, because messages or the first and last events already cover them."""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
@@ -148,7 +148,7 @@ class AgUi:
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
 
     def _used(self) -> list[ag_ui.TokenUsage] | None:
-        """Count each model's tokens, with models named as provider/model or just by name."""
+        """Return each model's token counts, splitting names of the form provider/model at the slash."""
         return [
             ag_ui.TokenUsage(
                 provider=model.partition("/")[0] if "/" in model else None,
@@ -310,7 +310,7 @@ async def ag_ui_run(
     ui = AgUi(thread_id=body.thread_id, run_id=body.run_id, state=body.state, messages=body.messages)
     latest = (await service.runs(pattern=pattern, labels={_THREAD: body.thread_id}, limit=1)).runs
     if latest and latest[0].status == "awaiting":
-        # AG-UI clients answer an interrupt by starting a new run of the thread; here, it continues the same run
+        # AG-UI clients answer an interrupt by starting a new run in the thread; here, the same run is continued
         run = latest[0]
         await _answer(await service.run(run.run_id), body, service, ui)
     elif body.resume:

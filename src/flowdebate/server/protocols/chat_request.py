@@ -104,7 +104,7 @@ class ChatMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """Options of a stream."""
+    """Streaming options."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     include_usage: bool | None = None
@@ -112,7 +112,7 @@ class StreamOptions(BaseModel):
 
 
 class ForcedTool(BaseModel):
-    """A tool that the model must call; its arguments serve as an answer with a schema."""
+    """A tool that the model must call; its arguments serve as the structured answer."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     name: str = Field(max_length=200)
@@ -193,7 +193,7 @@ class _Request(BaseModel):
 
     @property
     def forced_tool(self) -> ForcedTool | None:
-        """The only tool that the request requires to be called; None if there is none."""
+        """The only tool that the model is forced to call; None if there is none."""
         return None
 
 

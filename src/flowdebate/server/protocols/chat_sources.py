@@ -1,4 +1,4 @@
-"""Sources of an answer at the OpenAI-compatible endpoint: a run, or a single model call for a hidden task."""
+"""Sources of answers at the OpenAI-compatible endpoint: a run, or a single model call for a task such as a title."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ debate.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The end of an answer."""
+    """Closing information about an answer."""
 
     finish_reason: str
     """"stop", or "length" for an interrupted run."""
@@ -62,7 +62,7 @@ class Source(ABC):
 
     @abstractmethod
     async def end(self) -> End:
-        """Return the end of the answer."""
+        """Return the closing information about the answer."""
 
     def usage(self) -> dict[str, Any]:
         """Return the known token counts for all calls."""
@@ -133,7 +133,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """A single call to the model in a run's first seat, for a chat application's hidden task; nothing is stored."""
+    """Answer to a chat application's hidden task: a single call to the model in the run's first seat, never stored."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())

@@ -14,7 +14,7 @@ from typing import Any
 _MAX_SENTENCE_LENGTH = 400
 """Maximum number of characters to examine in a sentence."""
 _TURNS = 12
-"""Maximum number of positions in a sentence where a request may begin after other words."""
+"""Maximum number of positions per sentence to check for a request that follows other words."""
 _MAX_LENGTH = 8_000
 """Maximum number of characters to search for a task: half at the message's beginning, half at its end."""
 
@@ -97,7 +97,7 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""Tasks that appear in system messages of chat applications, and that no user would set for a whole chat."""
+"""Pattern matching tasks found in chat applications' system messages, but never set by a user for a whole chat."""
 
 _CHINESE = re.compile(
     r"(?:总结|概括|生成|提炼|归纳|返回|给出|起|取|写|撰写|建议|提供|总結|產生)[^。？！\n]{0,40}"
@@ -109,9 +109,10 @@ _CHINESE_CHAT = re.compile(r"对话|會話|会话|對話|聊天|这句话|這句
 
 
 def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None) -> bool:
-    """Return whether a chat, given as roles and texts, ends with one of the application's own tasks.
+    """Return whether a chat, given as pairs of role and text, ends with one of the application's own tasks.
 
-    The task is in the last message, or in the system message before its subject. `schema` is the answer's schema.
+    The task is either in the last message, or in a system message followed by the text to process. `schema` is the
+    answer's schema.
 
     >>> is_hidden_task([("user", "Generate a concise, 3-5 word title for this conversation. Only return the title.")])
     True
@@ -138,7 +139,7 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task; if it is `alone`, it must also mention the chat."""
+    """Return whether a message is a task; if it is `alone`, it must include the chat or mention it in the request."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
     # Code and the chat are ignored, because they are not part of the task's own text.

@@ -59,7 +59,7 @@ class ChatText:
     def finish(self, details: RunDetails, output: object = None) -> str:
         """Return the last chunk: the run's result, or its pending request.
 
-        `output` is the output of a run without a document.
+        `output` is used if the run has no document.
         """
         self._add_speech(self._speech.end())
         for end in self._turns.values():
@@ -99,7 +99,7 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """An utterance, or text added by the page itself."""
+    """An utterance, or text added by `ChatText` itself."""
 
     texts: list[str]
     """Chunks of text not yet shown."""
@@ -110,7 +110,7 @@ class _Part:
         self.texts.append(_in_quote(self._stream.feed(text)))
 
     def end(self, void: str | None) -> None:
-        """End the part; if it does not count, `void` is the reason."""
+        """End the part; `void` is the reason if the part does not count."""
         remark = "" if void is None else sections_text([Remark(text=f"that does not count: {void}")])
         self.texts.append(f"{_in_quote(self._stream.end())}\n\n{remark}")
         self.done = True
@@ -126,11 +126,11 @@ def _in_quote(text: str) -> str:
 
 
 def _sections(event: object) -> Iterable[Section]:
-    """Render the parts of the page for an event other than speech."""
+    """Convert an event other than speech to sections."""
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # truncated text too, because the chat does not mark it
+        case RoleFailed():  # also for truncated text, which the chat does not mark otherwise
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)
@@ -163,7 +163,7 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 def answer_of(details: RunDetails, output: object = None) -> str | None:
     """Return only the output: text, or JSON if it has fields; without a synthesizer, the pattern's answer.
 
-    `output` is the output of a run without a document.
+    `output` is used if the run has no document.
     """
     if details.document is not None:
         document = details.document

@@ -129,7 +129,7 @@ async def response(
 
 @router.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
 async def unknown_endpoint(path: str, request: Request) -> Response:
-    """Respond with an error in OpenAI's format because the endpoint does not exist."""
+    """Respond to a request for an unknown endpoint with an error in OpenAI's format."""
     message = f"Unknown endpoint {request.method} /v1/{path}; available: models, chat/completions and responses."
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": "unknown_url"}
     return JSONData({"error": error}, status_code=_UNKNOWN)
@@ -190,7 +190,7 @@ def _known(service: Service, name: str) -> ChatModel:
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """Start a request's run; with a key, return the run started before, and resume it if it was cancelled."""
+    """Start a request's run; if its key was used before, return the existing run, resuming it if it was cancelled."""
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -221,7 +221,7 @@ class _Answer(ABC):
         """Yield the stream's frames; if the run fails, the last one reports the failure."""
 
     async def _full_text(self) -> tuple[str, End]:
-        """Return the complete text and its end."""
+        """Return the complete text, and the closing information about it."""
         async with aclosing(self.source.texts()) as texts:
             text = "".join([text async for text in texts if text is not None])
         return text, await self.source.end()
@@ -251,7 +251,7 @@ class _Completion(_Answer):
         return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
     def _text_delta(self, text: str) -> dict[str, Any]:
-        """Build the delta for a chunk of the answer; an answer with a schema is a single chunk."""
+        """Build the delta for a chunk of the answer; a structured answer is a single chunk."""
         if self.body.forced_tool is None:
             return {"content": text}
         return {"tool_calls": [{"index": 0, **self._tool_call(text)}]}
@@ -290,7 +290,7 @@ class _Completion(_Answer):
 
 
 class _Response(_Answer):
-    """A response, consisting of a single message by the assistant, in one piece or as events."""
+    """A response with a single message from the assistant, in one piece or as events."""
 
     async def whole(self) -> Response:
         text, end = await self._full_text()
@@ -374,7 +374,7 @@ class _Response(_Answer):
 
 
 def _incomplete(end: End) -> dict[str, str]:
-    """Build the header that marks an answer's usage as incomplete because some server did not report tokens."""
+    """Build the header that marks an answer's usage as incomplete because a server did not report its token counts."""
     return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 

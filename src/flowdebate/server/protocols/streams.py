@@ -1,4 +1,4 @@
-"""Streams of runs started for their readers: frames, and cancellation once no reader is left."""
+"""Streams for readers on whose behalf a run was started, and cancellation once the last one leaves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Audience:
-    """Readers of runs that were started for them.
+    """Readers on whose behalf a run was started.
 
     `pause` is the number of seconds after which an idle stream sends a ping.
     """
@@ -131,7 +131,7 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T | None
 
 
 def data_frame(data: object) -> bytes:
-    r"""Encode JSON data as a frame that contains only Unicode accepted by every reader.
+    r"""Encode JSON data as a frame, replacing any Unicode that some readers would reject.
 
     >>> data_frame({"text": "no \ud83d end"})
     b'data: {"text":"no \xef\xbf\xbd end"}\n\n'

@@ -84,7 +84,7 @@ class Address:
         self._conninfo = self._driver.conninfo.make_conninfo(url, **connection_options, client_encoding="utf8")
 
     def connect(self) -> Session:
-        """Open a session that can store any string, and runs each statement in its own transaction."""
+        """Open a session that can store any string and that runs each statement in its own transaction."""
         connection: Session = self._driver.connect(self._conninfo, autocommit=True)
         try:
             _store_any_text(connection)

@@ -87,7 +87,7 @@ class PostgresCounter:
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
 
     async def pause(self, key: str, seconds: float) -> None:
-        """Assign no slots for `key` during the next `seconds`, and use up its burst."""
+        """Assign no slots for `key` during the next `seconds`, and use up the key's burst."""
         values = {"key": key, "seconds": seconds}
 
         def work(session: Session) -> None:

@@ -151,7 +151,7 @@ class PostgresOwner:
         self._lock = threading.Lock()
         self._ended = False
         self._thread: threading.Thread | None = None
-        # Wakes the thread while it waits for input, so that it watches a new session or ends.
+        # Wakes the thread while it is waiting for input, so that it starts watching a new session, or ends.
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ensure(self) -> None:

@@ -113,7 +113,7 @@ _SCHEMA = (
 _LOG_PAGES = 4000
 """Number of pages in the write-ahead log that triggers a checkpoint: 16 MB."""
 _PAUSE = 0.01
-"""Seconds between two attempts."""
+"""Seconds between attempts."""
 _creating = threading.Lock()
 _HEAD = ("application_id", "user_version")
 
@@ -121,8 +121,8 @@ _HEAD = ("application_id", "user_version")
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     """Open the store at `path`; if it is missing, create it so that only its owner can access it.
 
-    Errors use the name `name`. Raises StoreError for a file that is not a store, and for a file with several hard
-    links, because SQLite would write a separate log for each.
+    Error messages refer to the store as `name`. Raises StoreError for a file that is not a store, and for a file with
+    several hard links, because SQLite would write a separate log for each link.
     """
     make_private_folder(path.parent)
     # Create a missing file, but do not open an existing one: closing it would release this process's locks on it.
@@ -178,7 +178,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL mode; retry while another process does the same, because SQLite does not wait."""
+    """Switch the file to WAL mode; retry while another process is doing the same, because SQLite does not wait."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -194,8 +194,8 @@ def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None:
-    """Create the tables in a new file; raise StoreError, before writing, for a file of another program or version."""
-    # In one transaction, so that a file being created by another process appears either empty or complete.
+    """Create the tables in a new file; if the file belongs to another program or version, raise StoreError instead."""
+    # Use one transaction, so that a file being created by another process appears either empty or complete.
     connection.execute("BEGIN")
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application, version = (connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in _HEAD)
@@ -277,7 +277,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Check that the file is still the original one; return `lost`, the error that is set if it is not."""
+        """Return `lost`, after setting it if the file is no longer the original one."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -291,7 +291,7 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Call `finish` from the thread once all writes so far are on disk, or with the error that prevents this."""
+        """Make the thread call `finish`: with None once all writes so far are on disk, or else with the error."""
         if self._thread is None:
             with self._lock:  # two event loops may get here at the same time
                 if self._thread is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Owner:
-    """Owner of runs: alive until `end` is called or its process ends, however it ends."""
+    """Owner of runs: alive until `end` is called or its process ends for any reason."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -145,7 +145,7 @@ class OpenSteps:
             self._runs[run_id][key] = None
 
     def close(self, *, remove: bool) -> None:
-        """Close the log; with `remove`, delete it, because all open steps are in the database."""
+        """Close the log; with `remove`, also delete it, because all open steps are then in the database."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -180,7 +180,7 @@ class OpenSteps:
 
 
 def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
-    """Read the latest attempt at each step of a run since the log at `path` first tracked the run.
+    """Read the latest attempt at each step of a run, starting where the log at `path` last began to track the run.
 
     The steps may be open or finished.
     """

@@ -25,7 +25,7 @@ from flowdebate.store.sqlite.owner import Attempt
 
 _FINISHED = "(SELECT count(*) FROM steps WHERE steps.run_id = runs.run_id AND body IS NOT NULL)"
 _LATEST = "(SELECT coalesce(max(seq), 0) FROM steps WHERE steps.run_id = runs.run_id)"
-# The state of a run in progress is derived from its steps, so that a step needs no other write.
+# The state of a run in progress is derived from its steps, so recording a step takes only one write.
 RUN = (
     f"SELECT header, status, CASE WHEN owner IS NULL THEN updated_at ELSE max(updated_at, {_LATEST} / 1e9) END,"  # noqa: S608 - constants
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
@@ -104,9 +104,10 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs: use the index if the searched text is rare, but scan from the newest run if it is frequent."""
+    """List runs: use the index if the search text is rare, otherwise scan from the newest run."""
     folded, parts = (filters.get("text") or "").casefold(), None
-    if encode_text(folded) == folded:  # almost always true; if not, the connection would encode the arguments
+    # almost always true; otherwise, the connection would alter the trigrams by encoding them
+    if encode_text(folded) == folded:
         trigrams = islice(dict.fromkeys(folded[at : at + 3] for at in range(len(folded) - 2)), _MAX_PARTS)
         # This is FTS5 query syntax.
         parts = " AND ".join('"{}"'.format(part.replace('"', '""')) for part in trigrams) or None
@@ -212,5 +213,5 @@ def steps_of(connection: sqlite3.Connection, run_id: str, logged: Mapping[str, A
         if row.body is None and row.attempts < number:
             rows[key] = replace(row, kind=kind, request=request, attempts=number)
     ordered = sorted(rows.values(), key=lambda row: (row.seq is None, row.seq or 0, row.key))
-    # The file stores times, so that a commit needs no counter; readers of a run see 1, 2, 3 instead.
+    # Sequence numbers are stored as times, so that a commit needs no counter; readers of a run see 1, 2, 3 instead.
     return [replace(row, seq=place) if row.seq else row for place, row in enumerate(ordered, start=after + 1)]

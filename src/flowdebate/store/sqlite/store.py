@@ -284,7 +284,8 @@ class SqliteStore(Store):
                     rows.save_open_steps(connection, run_id, self._open_steps.attempts(run_id))
 
         if self._owner is not None and not (self._writer.closed or self._writer.forked):
-            saved = False  # keep a log of steps missing from the database, for processes that take over the runs
+            # if saving fails, keep the log: processes that take over the runs need the steps missing from the database
+            saved = False
             with suppress(StoreError):
                 await self._do(save_open_steps)
                 saved = True
@@ -370,7 +371,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has since changed the file; work in progress ends, and none begins."""
+        """Raise StoreError if another version has since changed the file; then jobs end and no more begin."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

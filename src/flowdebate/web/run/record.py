@@ -36,7 +36,7 @@ class Call:
     """An answer from a model or a person."""
 
     number: int
-    """Number of the call in the order recorded, starting at 1."""
+    """Number of the call in recorded order, starting at 1."""
     place: str
     who: str
     """The speaker's or the role's name."""
@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Totals over all calls; None if there are no model calls, or if one of them lacks the value."""
+    """Totals over all calls; a total is None if there are no model calls, or if one of them lacks the value."""
 
     requests: int = 0
     """Number of requests to models, including failed attempts."""
@@ -130,7 +130,7 @@ class Trace:
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """Return the calls made by a speaker, or by a role outside the sides, such as the moderator."""
+        """Return the calls made by a speaker, or by another role such as the moderator."""
         return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
@@ -156,7 +156,7 @@ def models_of(calls: Iterable[Call]) -> str:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """Build the trace of a run's steps; the events provide each step's turn and the role for other requests."""
+    """Build the trace of a run's steps; events provide each step's turn, or the role for requests outside turns."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     requests = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
