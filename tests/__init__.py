@@ -1,1 +1,1 @@
-"""The tests."""
+"""Test suite of flowdebate."""

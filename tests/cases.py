@@ -1,4 +1,4 @@
-"""Split of test cases between `make test` and `make test-slow`."""
+"""Split of parametrized test cases between `make test` and `make test-slow`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from flowdebate._util.wire import BaseEvent
 from flowdebate.events import event_schema, wire_of
 from flowdebate.runs.records import Records
 
-# skip checks of addresses: jsonschema compiles their grammar in each process, which takes 1.5 seconds
+# skip URI format checks: jsonschema would compile the URI grammar in each process, which takes 1.5 seconds
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 from jsonschema import Draft202012Validator  # noqa: E402
 
@@ -113,7 +113,7 @@ class Watch:
                 parts.append(f"chosen(value.{name})" if '"array"' in allowed else f"value.{name}")
             elif _CONSTRAINTS & schema.keys():
                 parts.append(f"shape(value.{name})" if _INNER.search(allowed) else f"type(value.{name})")
-        # use one expression per class: calls per field would dominate the cost of the watch
+        # use one expression per class, since one call per field would make the watch much slower
         shape: Callable[[Any], Any] = eval(  # noqa: S307 - of names of fields
             f"lambda value: (kind, {', '.join(parts)})", {"kind": kind, "shape": self._shape, "chosen": _chosen}
         )

@@ -1,7 +1,6 @@
 """Processes started by tests.
 
-They can be interrupted, are always ended, and are forked from a single process for pytest-xdist's workers.
-
+They can be interrupted, are always ended, and are all forked from a single process, which pytest-xdist's workers share.
 A pytest plugin, registered by conftest.py.
 """
 
@@ -44,11 +43,11 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Send a pytest-xdist worker the address to fork from."""
+    """Send a pytest-xdist worker the address of the process to fork from."""
     node.workerinput["warm"] = warm.server()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Receive the address to fork from, as a worker."""
+    """If this is a pytest-xdist worker, receive the address of the process to fork from."""
     if worker_input := getattr(session.config, "workerinput", {}):
         warm.share(worker_input["warm"])

@@ -11,7 +11,7 @@ __all__ = ("example_count",)
 
 _SUITE = 15
 
-# All machines use the same examples, whatever failed before. There is no deadline, since machines may be busy.
+# All machines use the same examples, regardless of earlier failures, and no deadline, since machines may be busy.
 settings.register_profile(
     "suite",
     max_examples=_SUITE,
@@ -26,5 +26,5 @@ settings.load_profile("suite")
 
 
 def example_count(number: int) -> int:
-    """Scale a property's number of examples in the suite to the loaded profile."""
+    """Scale a property's number of examples in the `suite` profile to the loaded profile."""
     return max(1, number * settings().max_examples // _SUITE)

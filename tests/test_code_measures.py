@@ -42,7 +42,6 @@ def parse(tmp_path: Path) -> Callable[..., list[Module]]:
 
 
 def test_vague_names_are_counted_at_their_binding(parse: Callable[..., list[Module]]) -> None:
-    """Parameters and variables are counted where they are bound, not where they are used."""
     modules = parse("def find(given, path):\n    found = given\n    return found, given, path\n")
     assert share_of_vague_names(modules) == pytest.approx(2 / 3)
 
@@ -64,7 +63,7 @@ def test_suppressions_and_calls_to_locals_are_counted(parse: Callable[..., list[
     assert count_locals_calls(modules) == 1
 
 
-def test_a_factory_is_named_after_its_folder(parse: Callable[..., list[Module]]) -> None:
+def test_factory_is_named_after_its_folder(parse: Callable[..., list[Module]]) -> None:
     """Overloads and other functions are skipped, and parameters of every kind count."""
     parse("def debate(a): ...\n", path="patterns/other/factory.py")
     modules = parse(

@@ -31,8 +31,8 @@ HOME = str(Path(flowdebate.__file__).parent)
 MAX_FUNCTION_CALLS = 225
 """Maximum number of library function calls per model call; it was 224.4 when the bound was set."""
 MAX_BYTES = 4_800
-"""Maximum memory in bytes held by a result per model call; it was 4,450 in a debate with 13 calls when the bound was
-set.
+"""Maximum memory used by a result, in bytes per model call; a debate with 13 calls used 4,450 when the
+bound was set.
 """
 NAMES = ("ada", "ben", "cy", "dee", "eve")
 
@@ -100,19 +100,19 @@ def long_count() -> Counter[str]:
     return count_functions(5, 20)
 
 
-def test_a_model_call_costs_a_bounded_number_of_function_calls(short_count: Counter[str]) -> None:
+def test_model_call_costs_a_bounded_number_of_function_calls(short_count: Counter[str]) -> None:
     """A change that makes every turn more expensive has to justify a higher bound."""
     assert short_count.total() / 13 < MAX_FUNCTION_CALLS, short_count.most_common(15)
 
 
-def test_a_call_in_a_long_debate_costs_no_more_than_in_a_short_one(
+def test_call_in_a_long_debate_costs_no_more_than_in_a_short_one(
     short_count: Counter[str], long_count: Counter[str]
 ) -> None:
     """A call costs as much in a debate of 121 calls as in one of 13, so its cost does not grow with the transcript."""
     assert long_count.total() / 121 < 1.15 * short_count.total() / 13, (long_count - short_count).most_common(15)
 
 
-def test_the_memory_of_a_result_is_bounded() -> None:
+def test_memory_of_a_result_is_bounded() -> None:
     """The events, the audit trail and the transcript share one string per argument."""
     pattern = build_debate(3, 3)
     pattern.run_sync("What should we pay for?", model=make_model(3), seed=1)
@@ -157,7 +157,7 @@ def test_rebuilding_a_pattern_creates_no_new_schema(name: str, monkeypatch: pyte
     assert class_names == []
 
 
-def test_a_finished_pattern_is_garbage_collected() -> None:
+def test_finished_pattern_is_garbage_collected() -> None:
     """Whatever a pattern has cached for its next run is freed with it."""
     pattern = build_debate(2, 1)
     pattern.run_sync("What should we pay for?", model=make_model(2))
@@ -167,7 +167,7 @@ def test_a_finished_pattern_is_garbage_collected() -> None:
     assert reference() is None
 
 
-def test_the_import_loads_only_what_a_debate_needs() -> None:
+def test_import_loads_only_modules_needed_for_a_debate() -> None:
     """Other patterns, text measures, database stores, pages and commands are imported on first use."""
     code = "import sys; from flowdebate import Debater, debate; "
     code += "print(*[name for name in sys.modules if name.startswith('flowdebate')])"

@@ -1,4 +1,4 @@
-"""Consistency of the image, the compose file and the locked versions, which `make test-deployment` executes."""
+"""Consistency of the image, the compose file and the locked versions; `make test-deployment` tries them out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def load_debates(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     del sys.modules["debates"]
 
 
-def test_the_modules_named_by_the_containers_exist(load_debates: ModuleType) -> None:
+def test_modules_named_by_the_containers_exist(load_debates: ModuleType) -> None:
     """The server's command names a function that returns a Service.
 
     The workers' command names one that returns Workers.
@@ -60,7 +60,7 @@ def test_the_modules_named_by_the_containers_exist(load_debates: ModuleType) -> 
 
 
 @pytest.mark.parametrize("command", [IMAGE.command, COMPOSE["server"]["command"]])
-def test_the_commands_are_valid(command: list[str]) -> None:
+def test_commands_are_valid(command: list[str]) -> None:
     program, name, *options = command
     group = get_command(app)
     context = group.make_context(program, [name], resilient_parsing=True)
@@ -68,7 +68,7 @@ def test_the_commands_are_valid(command: list[str]) -> None:
     assert subcommand.make_context(name, options).params["host"] == "0.0.0.0"  # noqa: S104 - inside of the container
 
 
-def test_the_health_check_uses_an_endpoint_without_a_token() -> None:
+def test_health_check_uses_an_endpoint_without_a_token() -> None:
     """If the endpoint were renamed, every container would be unhealthy."""
     application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
     (path,) = (path_ for path_ in application.openapi()["paths"] if path_.endswith("/health"))
@@ -76,7 +76,7 @@ def test_the_health_check_uses_an_endpoint_without_a_token() -> None:
 
 
 def test_containers_have_limits_and_read_only_folders() -> None:
-    """Passwords are kept in files because any process in a container could read them from an address."""
+    """Passwords are stored in files, because any process in the container can read an address in the environment."""
     for name in ("server", "worker"):
         assert COMPOSE[name]["read_only"]
         assert COMPOSE[name]["mem_limit"]
@@ -93,19 +93,19 @@ def test_any_provider_key_reaches_server_and_workers() -> None:
         assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])
 
 
-def test_the_image_does_not_run_as_root() -> None:
+def test_image_does_not_run_as_root() -> None:
     assert int(IMAGE.last("USER")) > 0
     assert COMPOSE["server"]["ports"] == [f"127.0.0.1:{IMAGE.last('EXPOSE')}:{IMAGE.last('EXPOSE')}"]
 
 
-def test_the_image_has_a_supported_python() -> None:
+def test_image_has_a_supported_python() -> None:
     version = BUILD.last("FROM").removeprefix("python:").partition("-")[0]
     assert SpecifierSet(PROJECT["project"]["requires-python"]).contains(f"{version}.0")
     assert version in lock.PYTHONS
 
 
 def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
-    """Dockerfile.dockerignore excludes everything except the paths that it names."""
+    """Dockerfile.dockerignore excludes everything except the paths that it lists."""
     ignored, *allowed_paths = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
     assert ignored == "*"
     copied = [source for name, argument in BUILD.steps if name == "COPY" for source in argument.split()[:-1]]
@@ -124,7 +124,7 @@ def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> No
 
 @pytest.mark.parametrize("name", ["image", "build"])
 def test_locked_versions_satisfy_the_project(name: str) -> None:
-    """Each requirement is pinned to one exact version, with hashes and without an address.
+    """Each requirement is pinned to one exact version, with hashes but no URL.
 
     `make lock` updates the pins.
     """

@@ -1,4 +1,4 @@
-"""Documentation that names only what exists and covers everything public."""
+"""Documentation that mentions only what exists and covers everything public."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LANGUAGE = (
     *("round robin", "task board", "audit trail", "judge audit", "report", "plan", "benefit", "paired comparison"),
     *("decision rule", "max_concurrency"),
 )
-"""Terms in code, errors and pages."""
+"""Terms used in code, errors and pages, which the glossary has to define."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -120,7 +120,7 @@ def test_every_error_and_warning_is_documented() -> None:
     assert missing == []
 
 
-def test_every_debate_option_is_in_its_table_with_its_default() -> None:
+def test_every_debate_option_is_listed_with_its_default() -> None:
     section = TEXTS[ROOT / "docs" / "debate.md"].split("## Options")[1].split("A `Debater` has")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
     assert list(rows) == list(options(flowdebate.debate))
@@ -132,7 +132,7 @@ def test_every_debate_option_is_in_its_table_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("name", ["consensus", "deliberation", "handoff", "round_robin"])
-def test_every_option_of_other_patterns_is_in_its_table_with_its_default(name: str) -> None:
+def test_every_option_of_other_patterns_is_listed_with_its_default(name: str) -> None:
     """The first table under "Options" must agree with the signature."""
     page = TEXTS[ROOT / "docs" / f"{name}.md"]
     table = page.split("## Options")[1].split("| Option |")[1].split("\n\n")[0]
@@ -219,7 +219,7 @@ def test_every_provider_is_in_the_table() -> None:
             assert row[1:] == [f"`{provider.key_env}`", f"`{provider.default}`"]
 
 
-def test_the_documented_local_model_hash_is_checked() -> None:
+def test_documented_local_model_hash_is_checked() -> None:
     """A downloaded model is compared with the hash that the pages show."""
     assert gguf._SHA256 in TEXTS[ROOT / "docs" / "models.md"]
     assert f"as {gguf._PARTS} packages" in TEXTS[ROOT / "docs" / "models.md"]
@@ -237,7 +237,7 @@ def test_links_inside_the_repository_are_valid(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-def test_the_index_lists_every_page() -> None:
+def test_index_lists_every_page() -> None:
     index = TEXTS[ROOT / "docs" / "index.md"]
     pages = [page.name for page in PAGES if page.parent == ROOT / "docs" and page.name != "index.md"]
     assert [name for name in pages if f"({name})" not in index] == []
@@ -299,7 +299,7 @@ def parse_arguments(program: Any, arguments: list[str]) -> None:
             raise
 
 
-def test_the_changelog_has_one_unreleased_section() -> None:
+def test_changelog_has_one_unreleased_section() -> None:
     sections = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert sections[0] == "Unreleased"
     assert sections.count("Unreleased") == 1
@@ -317,7 +317,7 @@ def test_architecture_links_lead_to_definitions(owner: str, name: str, path: str
     assert not owner or re.search(rf"\bclass {owner}\b|^from .* import .*\b{owner}\b", source, re.MULTILINE)
 
 
-def test_the_call_stack_has_the_documented_depth() -> None:
+def test_call_stack_has_the_documented_depth() -> None:
     """Readers of tracebacks want to know which layers lie between a run and its model."""
     stacks: list[list[str]] = []
 
@@ -345,7 +345,7 @@ def test_each_threat_names_existing_tests() -> None:
             assert re.search(rf"^(async )?def {name}\(", (ROOT / "tests" / path).read_text("utf-8"), re.MULTILINE), name
 
 
-def test_the_notebook_is_committed_with_its_output() -> None:
+def test_notebook_is_committed_with_its_output() -> None:
     """The notebook was executed in order, so that readers on a code host see its reports and tables."""
     cells = json.loads((ROOT / "examples" / "notebook.ipynb").read_text("utf-8"))["cells"]
     codes = [cell for cell in cells if cell["cell_type"] == "code"]

@@ -60,7 +60,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_an_error_survives_pickling_and_copying(name: str) -> None:
+def test_error_survives_pickling_and_copying(name: str) -> None:
     arguments, options = ARGUMENTS.get(name, (("message",), {}))
     error = getattr(errors, name)(*arguments, **options)
     error.add_note("in block 'x'")
@@ -69,7 +69,7 @@ def test_an_error_survives_pickling_and_copying(name: str) -> None:
         assert {"run": None, **vars(other)} == {"run": None, **vars(error)}
 
 
-def test_an_unpicklable_attribute_becomes_text() -> None:
+def test_unpicklable_attribute_becomes_text() -> None:
     """An option can be any object, and the error's message already contains its text."""
     error = ConfigurationError("debate", "judge", threading.Lock(), "must be a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
@@ -78,7 +78,7 @@ def test_an_unpicklable_attribute_becomes_text() -> None:
 
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
-def test_an_error_with_a_run_can_be_pickled(lock: object) -> None:
+def test_error_with_a_run_can_be_pickled(lock: object) -> None:
     """The run is included if that is possible, and the error itself does not change."""
     model = ScriptedModel()
     model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
@@ -109,7 +109,7 @@ def fail_in_pool(store: str) -> None:
         ("", ProviderFailed, {"status": 503, "block": "ask"}),
     ],
 )
-def test_an_error_can_be_returned_from_a_process_pool(
+def test_error_can_be_returned_from_a_process_pool(
     store: str, kind: type[FlowDebateError], facts: dict[str, object]
 ) -> None:
     """`multiprocessing.Pool` waits forever for an error that cannot be unpickled."""

@@ -62,18 +62,18 @@ def find_definition(kind: type[BaseEvent]) -> dict[str, Any]:
 # The published files
 
 
-def test_the_published_schema_matches_the_classes() -> None:
+def test_published_schema_matches_the_classes() -> None:
     """Reviewers see changes to the wire form as changes to the published file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
-def test_the_table_of_events_matches_the_classes() -> None:
+def test_table_of_events_matches_the_classes() -> None:
     text = PAGE.read_text("utf-8")
     assert text == page_text(text), REMEDY
     assert all(f"| `{kind.__name__}` | `{kind.kind}` |" in text for kind in KINDS)
 
 
-def test_the_schema_is_valid_and_has_its_version() -> None:
+def test_schema_is_valid_and_has_its_version() -> None:
     """The schema follows draft 2020-12, and its id ends with the version."""
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
@@ -97,7 +97,7 @@ def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
     assert "None" not in json.dumps(part)
 
 
-def test_the_union_and_the_schema_contain_the_same_events() -> None:
+def test_union_and_the_schema_contain_the_same_events() -> None:
     schema = event_schema()
     assert set(schema["discriminator"]["mapping"]) == {kind.kind for kind in KINDS} | {"custom"}
     assert [part["$ref"] for part in schema["oneOf"]] == list(schema["discriminator"]["mapping"].values())
@@ -116,7 +116,7 @@ class Weighed(BaseEvent):
     """Origin of the event."""
 
 
-def test_a_new_field_is_in_the_schema_automatically() -> None:
+def test_new_field_is_in_the_schema_automatically() -> None:
     part = generate([Weighed])["$defs"]["Weighed"]
     assert part["required"] == ["kind", "path", "at", "usage"]
     assert part["properties"]["usage"]["$ref"] == "#/$defs/Usage"
@@ -139,7 +139,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 # Events of runs
 
 
-def test_the_events_of_a_run_are_valid() -> None:
+def test_events_of_a_run_are_valid() -> None:
     """`to_wire()` writes the events of the library's own patterns, and always puts their kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
@@ -152,7 +152,7 @@ def test_the_events_of_a_run_are_valid() -> None:
         VALIDATOR.validate(wire)
 
 
-def test_an_event_with_a_hostile_output_is_valid() -> None:
+def test_event_with_a_hostile_output_is_valid() -> None:
     """A transformed answer can be of any type, and most types have no JSON representation."""
     output: dict[object, object] = {
         "stream": count(),
@@ -181,7 +181,7 @@ class Unprintable:
 
 
 def send_and_receive(wire: dict[str, Any]) -> Any:
-    """Return the data as its recipient gets it."""
+    """Return the data as its recipient would get it."""
     return json.loads(json.dumps(wire, allow_nan=False, ensure_ascii=False).encode())
 
 
@@ -240,7 +240,7 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_json_value_is_a_custom_event(value: object, name: str, written: object) -> None:
+def test_json_value_is_a_custom_event(value: object, name: str, written: object) -> None:
     """The kind is the class name.
 
     The keys of dataclasses are in camelCase, and pydantic models serialize themselves.
@@ -250,7 +250,7 @@ def test_a_json_value_is_a_custom_event(value: object, name: str, written: objec
     VALIDATOR.validate(wire)
 
 
-def test_a_custom_event_class_has_path_and_time() -> None:
+def test_custom_event_class_has_path_and_time() -> None:
     @handler
     def act(value: object, ctx: Any) -> object:
         ctx.emit(SourcesFound(sources=frozenset(("b", "a"))))
@@ -350,19 +350,19 @@ def _doubled(times: int) -> Any:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_value_without_a_json_form_is_written_by_name(name: str) -> None:
+def test_value_without_a_json_form_is_represented_by_its_class_name(name: str) -> None:
     value = HOSTILE[name]()
     wire = send_and_receive(wire_of(value))
     assert wire == {"kind": "custom", "name": type(value).__name__}
     VALIDATOR.validate(wire)
 
 
-def test_a_value_with_an_uncooperative_class_is_an_object() -> None:
+def test_value_with_an_uncooperative_class_is_an_object() -> None:
     assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
 
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
-def test_a_hostile_output_is_described_in_place(name: str) -> None:
+def test_hostile_output_is_described_in_place(name: str) -> None:
     """The library's own events always have all of their fields."""
     value = HOSTILE[name]()
     events = [
@@ -373,7 +373,7 @@ def test_a_hostile_output_is_described_in_place(name: str) -> None:
         VALIDATOR.validate(send_and_receive(wire_of(event)))
 
 
-def test_a_task_with_hostile_data_has_a_wire_form() -> None:
+def test_task_with_hostile_data_has_a_wire_form() -> None:
     """Applications decide what their own tasks contain."""
     task = Task(id="t", goal="\ud800", output=[make_circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
     event = TaskChanged(collection_id="c", change="added", task=task, path="a", at=1.0)
@@ -426,7 +426,7 @@ def test_every_value_has_a_valid_wire_form(value: Any) -> None:
         assert send_and_receive(wire_of(event)) == wire
 
 
-def test_a_subclass_of_an_event_is_a_custom_event() -> None:
+def test_subclass_of_an_event_is_a_custom_event() -> None:
     """A subclass may have additional fields, so it is of a different kind."""
 
     @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Tests of the watch over the suite's events, by which a test fails if it emits an invalid one."""
+"""Tests for the event watch, which makes a test fail if it emits an invalid event."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_valid_events_are_accepted() -> None:
     ],
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
-def test_an_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
+def test_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
     """Valid events of the same class may come before an invalid one."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
@@ -90,10 +90,10 @@ WRONG = """
             return value
         return act
 
-    def test_of_a_wrong_event():
+    def test_emits_an_invalid_event():
         emitting(RoundStarted(round="one", max_rounds=1)).run_sync("x")
 
-    def test_of_a_right_one():
+    def test_emits_valid_events():
         emitting(RoundStarted(round=1, max_rounds=1)).run_sync("x")
         emitting({"any": object()}).run_sync("x")
 
@@ -101,12 +101,12 @@ WRONG = """
     def shared():
         return emitting(RoundStarted(round=1, max_rounds=None)).run_sync("x")
 
-    def test_with_a_fixture(shared):
+    def test_uses_a_fixture(shared):
         assert shared.output == "x"
 """
 
 
-def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
+def test_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
     """Only the test that emitted it fails, even if its run succeeds or a fixture emitted the event."""
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
@@ -116,7 +116,7 @@ def test_a_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
     assert "2 failed, 1 passed" in run.stdout
     assert "$.round: 'one' is not of type 'integer'" in run.stdout
     assert "$.maxRounds: None is not of type 'integer'" in run.stdout
-    assert "::test_of_a_wrong_event" in run.stdout
+    assert "::test_emits_an_invalid_event" in run.stdout
 
 
 def test_this_suite_is_watched(request: pytest.FixtureRequest) -> None:

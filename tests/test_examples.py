@@ -88,7 +88,7 @@ def test_no_example_is_missing() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_has_a_description_and_a_main(name: str) -> None:
+def test_example_has_a_description_and_a_main(name: str) -> None:
     """The first line of a script is its summary, and `main` takes a model."""
     module = load_script(name)
     assert module.__doc__.splitlines()[0].endswith((".", ":"))
@@ -96,7 +96,7 @@ def test_an_example_has_a_description_and_a_main(name: str) -> None:
     assert any(hasattr(module, name_) for name_ in ("pattern", "build", "ROWS"))
 
 
-def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
+def test_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("feature_debate")
     winner = "the new search should ship this week"
     result = example.main(make_model(winner, decision="ship", rationale="it holds"))
@@ -106,7 +106,7 @@ def test_the_feature_debate_returns_a_decision(capsys: pytest.CaptureFixture[str
     assert f"Winner: {winner}" in printed
 
 
-def test_the_feature_debate_can_be_moderated(capsys: pytest.CaptureFixture[str]) -> None:
+def test_feature_debate_can_be_moderated(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("feature_debate")
     replies = make_model(None, decision="wait", rationale="nobody measured")
 
@@ -128,7 +128,7 @@ def test_the_feature_debate_can_be_moderated(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(("exhausted", "rounds", "reason"), [(True, 1, "predicate"), (False, 4, "max_rounds")])
-def test_the_moderated_feature_debate_ends_with_its_budget(
+def test_moderated_feature_debate_ends_with_its_budget(
     capsys: pytest.CaptureFixture[str],
     exhausted: bool,  # noqa: FBT001
     rounds: int,
@@ -146,7 +146,7 @@ def test_the_moderated_feature_debate_ends_with_its_budget(
     assert f"Finished after {rounds} rounds: {reason}" in capsys.readouterr().out
 
 
-def test_the_moderator_briefing_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_moderator_briefing_uses_its_tool(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("moderated_debate")
     raw = example.main(make_model(None))
     assert [decided.next_speakers for decided in raw.moderator_decisions] == [["mover", "stayer"], ["mover"]]
@@ -155,7 +155,7 @@ def test_the_moderator_briefing_uses_its_tool(capsys: pytest.CaptureFixture[str]
     assert "Ended by moderator_done" in capsys.readouterr().out
 
 
-def test_the_custom_judge_decides_among_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_custom_judge_decides_among_three_sides(capsys: pytest.CaptureFixture[str]) -> None:
     """The application's own judge reads the transcript without names."""
     seen: list[str] = []
     replies = make_model("split the reserve evenly", shares_percent=50, cash_percent=50, why="balance")
@@ -173,7 +173,7 @@ def test_the_custom_judge_decides_among_three_sides(capsys: pytest.CaptureFixtur
     assert "[hawk" not in view
 
 
-def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
+def test_handler_argues_with_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
     raw = load_script("custom_debater").main(make_model("the old parser is too slow"))
     figures = [entry.text for entry in raw.transcript if entry.agent_name == "figures"]
     assert figures == ["Measured: cold start takes 410 ms.", "Measured: large file takes 12 s."]
@@ -183,13 +183,13 @@ def test_a_handler_debates_from_the_shared_transcript(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
 )
-def test_the_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
-    """No round follows the one that reaches the budget. If no round does, the maximum applies."""
+def test_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
+    """The round that exceeds the budget is the last one; otherwise, the maximum number of rounds applies."""
     raw = load_script("budget_guard").main(make_model(None), calls=calls)
     assert (raw.rounds, raw.stop_reason) == (rounds, reason)
 
 
-def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) -> None:
     """Each topic has one line, in the original order, although two debates run concurrently."""
     example = load_script("debate_in_a_pipeline")
     lines = example.main(make_model("it should be left to each team")).splitlines()
@@ -198,7 +198,7 @@ def test_the_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) ->
     assert "for_each (max_concurrency 2)" in capsys.readouterr().out
 
 
-def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]) -> None:
     raw = load_script("streaming").main(make_model(None))
     printed = capsys.readouterr().out
     for entry in raw.transcript:
@@ -206,7 +206,7 @@ def test_the_stream_prints_text_as_it_arrives(capsys: pytest.CaptureFixture[str]
     assert "Finished after 2 rounds: max_rounds" in printed
 
 
-def test_the_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:
+def test_local_server_is_called_at_its_address(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("own_server")
     assert resolve_model(example.server()).name == "gemma3"
     assert example.main(make_model("a hot dog is a sandwich")).verdict.winner == "a hot dog is a sandwich"
@@ -218,7 +218,7 @@ def fail_call(request: ModelRequest) -> Reply:
     raise ProviderFailed("the endpoint answered 503", status=503, model="down", block=request.block)
 
 
-def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[str]) -> None:
     """No turn is lost with a fallback. The circuit opens after three failed calls."""
     calls: list[str] = []
 
@@ -236,7 +236,7 @@ def test_the_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[st
     assert "Winner: no train should run at night" in printed
 
 
-def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture[str]) -> None:
     good = make_model(None)
 
     async def partly(request: ModelRequest) -> Any:
@@ -251,7 +251,7 @@ def test_the_resilient_debate_reports_its_failures(capsys: pytest.CaptureFixture
     assert "limit: 4 arguments in 2 rounds, 4 calls\nNo verdict." in capsys.readouterr().out
 
 
-def test_the_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_debate_is_replayed_without_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[str] = []
     replies = make_model("meetings should stay unrecorded")
 

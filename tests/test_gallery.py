@@ -9,7 +9,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import gallery  # noqa: E402 - scripts are no package
 
 
-def test_the_gallery_shows_every_example() -> None:
+def test_gallery_shows_every_example() -> None:
     """Each script is run again and must print what the page shows. `python scripts/gallery.py` updates the page."""
     assert {name for names in gallery.GROUPS.values() for name in names} == {
         path.stem for path in (ROOT / "examples").glob("*.py")

@@ -1,7 +1,8 @@
 """Imports between modules, which must be acyclic so that threads can import them concurrently.
 
-A thread that imports a module first waits for its package. If the package imports the module, a thread that started
-with the package waits for the module. Python ends this deadlock with an error.
+Before a thread can import a module, it has to wait for the module's package. If that package is being imported by
+another thread and itself imports the module, the two threads wait for each other, and Python ends the deadlock with an
+error.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FILES = {
 
 
 def executed_imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Return the imports executed together with a module, except for those in functions and for type checkers."""
+    """Return the imports executed when a module is imported, leaving out those in functions and for type checkers."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():

@@ -30,10 +30,10 @@ def installed_closure(requirements: list[str]) -> set[str]:
     return {name for name, _ in installed}
 
 
-def test_the_base_install_has_few_packages() -> None:
+def test_base_install_has_few_packages() -> None:
     """Instructor is excluded because it would hold back openai, pydantic-ai and inspect-ai."""
     names = installed_closure(PROJECT["dependencies"])
-    # required by openai before 3.4 and by older versions
+    # only older versions of openai require these packages
     assert len(names - {"distro", "tqdm"}) <= MAX_PACKAGES, sorted(names)
     assert "instructor" not in names
     assert any(requirement_.startswith("instructor") for requirement_ in PROJECT["optional-dependencies"]["instructor"])

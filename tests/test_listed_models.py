@@ -72,7 +72,7 @@ def models_by_role(document: dict[str, Any]) -> dict[str, list[str]]:
 
 @pytest.mark.usefixtures("vendor_stubs")
 @pytest.mark.parametrize(("options", "expected"), [({}, WITH_FIRST), ({"model": {"chair": CHAIR}}, WITH_CHAIR)])
-def test_a_list_of_models_is_a_council_in_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_list_of_models_is_a_council_in_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
     """The first model is the chair unless another model is configured."""
     result = council(name="rent", members=LISTED, **options).run_sync(QUESTION)
     assert {seat: [*models] for seat, models in result.models.items()} == expected
@@ -97,11 +97,12 @@ def test_council_models_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_pa
         plan.write_text(f"{key} = {json.dumps(LISTED)}")
         assert hold("--file", str(plan)) == WITH_FIRST
     plan.write_text(f'members = [{{name = "Ada"}}, {{name = "Ben"}}]\nmodel = "{CHAIR}"')
-    assert hold("--file", str(plan), *flags) == WITH_CHAIR  # options override the file, and its default stays
+    # options override the members in the file, but the file's default model remains the chair
+    assert hold("--file", str(plan), *flags) == WITH_CHAIR
 
 
 @pytest.mark.usefixtures("vendor_stubs")
-def test_the_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chair is in the first line, before any call. FLOWDEBATE_MODEL counts as a configured default."""
     plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
     assert models_line(plan) == f"Models: {LISTED[0]} ({LISTED[0]}, chair); {LISTED[1]} ({LISTED[1]})"
@@ -122,7 +123,7 @@ def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: p
     assert not vendor_stubs["gemini"].asked
 
 
-def test_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
+def test_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
     """Clients that may use any address receive the list. Servers on other machines are not called."""
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = vendor_stubs["ollama"].base_url, "http://192.0.2.1/v1"
@@ -140,7 +141,7 @@ def test_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> Non
 @pytest.mark.usefixtures("vendor_stubs")
 @pytest.mark.parametrize("key", ["members", "model"])
 @pytest.mark.parametrize("owner", [None, CHAIR])
-def test_a_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
+def test_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
     """The server's own model counts as a configured default. A web form sends members without names."""
     listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
     with staged(lambda: Service(store="memory:", model=owner, allow_models=[*LISTED, CHAIR])) as stage:
@@ -151,7 +152,7 @@ def test_a_list_of_models_is_a_council_over_http(key: str, owner: str | None) ->
 
 
 @pytest.mark.usefixtures("vendor_stubs")
-def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
+def test_list_of_models_is_a_council_for_an_openai_client() -> None:
     """The client's `model` is the pattern, so the list is in `models`."""
     with staged(lambda: Service(store="memory:", allow_models=LISTED), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
@@ -163,8 +164,8 @@ def test_a_list_of_models_is_a_council_for_an_openai_client() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["start_council", "start_debate"])
-async def test_a_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool: str) -> None:
-    """The chair has its own model or the first one.
+async def test_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool: str) -> None:
+    """The chair uses its own model or, by default, the first one.
 
     If a model is forbidden, the error gives its position in the list.
     """
@@ -183,7 +184,7 @@ async def test_a_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool:
 
 
 @pytest.mark.anyio
-async def test_a_debate_over_mcp_rejects_a_list_of_models() -> None:
+async def test_debate_over_mcp_rejects_a_list_of_models() -> None:
     """A debate has sides with positions, and a council with one model is too small."""
     service = Service(store="memory:", allow_models=LISTED)
     async with service, Client(create_server(service)) as client:
@@ -233,7 +234,7 @@ def test_every_plan_without_sides_accepts_models(pattern: str) -> None:
     assert again.speakers == plan.speakers
 
 
-def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
+def test_debate_accepts_one_model_or_one_per_debater() -> None:
     """The rule is the same on the command line and in plan files. No two debaters get the same name."""
     with pytest.raises(
         ConfigurationError, match="`--model` must be a single model: assign models to a debater with NAME=MODEL"
@@ -248,7 +249,7 @@ def test_a_debate_accepts_one_model_or_one_per_debater() -> None:
         make_plan(PATTERNS["council"], {"question": QUESTION}, file={"members": [{"role": "economist"}]})
 
 
-def test_a_model_object_can_be_combined_with_named_members() -> None:
+def test_model_object_can_be_combined_with_named_members() -> None:
     """In a list of model objects and named members, no model becomes the default of the others."""
     model = FunctionModel(lambda request: "Wait.", name="gemini/c")
     ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")

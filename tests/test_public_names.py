@@ -107,7 +107,7 @@ def lazy_names(package: str) -> dict[str, str]:
     }
 
 
-def test_the_package_imports_lazily() -> None:
+def test_package_imports_lazily() -> None:
     visible = {
         name
         for name, value in vars(importlib.reload(flowdebate)).items()
@@ -117,7 +117,7 @@ def test_the_package_imports_lazily() -> None:
 
 
 @pytest.mark.parametrize("package", [name for name, module in MODULES.items() if has_stub(module)])
-def test_the_stub_locates_each_lazy_name(package: str) -> None:
+def test_stub_locates_each_lazy_name(package: str) -> None:
     """Type checkers and the interpreter read the same file."""
     module = MODULES[package]
     assert set(lazy_names(package)) <= set(dir(module))
@@ -147,7 +147,7 @@ def test_every_error_is_exported_and_in_the_tree() -> None:
 
 
 PROGRAMS = ("flowdebate.cli", "flowdebate.testing")
-"""Programs that may have their own errors: one is not imported, and the other raises them on purpose."""
+"""Packages that may define their own errors: nobody imports one, and the other raises them on purpose."""
 
 
 def is_error_class(value: object) -> bool:
@@ -207,11 +207,11 @@ POSITIONAL = {
     "TopologyOptions",
     "VotingOptions",
 }
-"""Dataclasses whose first fields may be positional, because callers write them often."""
+"""Dataclasses whose first fields may be positional, because callers often construct them."""
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
-    """New fields must not break any caller."""
+    """Otherwise, a new field could break callers."""
     positional = [
         name
         for name in dir(flowdebate)
@@ -235,7 +235,7 @@ def test_submodules_need_no_separate_import() -> None:
     assert run_interpreter(code) == "FlowDebateError flowdebate.stop"
 
 
-def test_the_import_is_light() -> None:
+def test_import_loads_no_other_packages() -> None:
     """`import flowdebate` imports only itself.
 
     A debate imports no provider, terminal, test library or network module.
@@ -259,16 +259,16 @@ def test_any_name_can_be_imported_first() -> None:
     assert not run_interpreter(code)
 
 
-def test_the_import_builds_no_validator() -> None:
+def test_import_builds_no_validator() -> None:
     """Building a pydantic validator would search all installed packages."""
     code = "import sys; from flowdebate import consensus, council, debate, deliberation, handoff, round_robin; "
     assert run_interpreter(code + "print('pydantic.plugin._loader' in sys.modules)") == "False"
 
 
-def test_the_import_has_no_side_effects() -> None:
-    """The import prints nothing and changes no environment variable.
+def test_import_has_no_side_effects() -> None:
+    """The import prints nothing, issues no warnings and changes no environment variable.
 
-    It leaves no warning, active logging handler or thread.
+    It leaves no active logging handler or thread behind.
     """
     code = (
         "import logging, os, threading, warnings; before = dict(os.environ); warnings.simplefilter('error');"

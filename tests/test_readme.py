@@ -39,7 +39,7 @@ FIGURES = {
 """Measured figures in the README, each with the wording of the page that explains the method."""
 
 
-def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
     """The lines name the local model, and `make first-lines` runs them with it in an empty environment."""
     extras, program = wheel_check.first_steps()
     assert extras == "local,local-model"
@@ -55,7 +55,6 @@ def test_the_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("claim", FIGURES)
 def test_figures_match_their_pages(claim: str) -> None:
-    """Every figure in the README is on a page that explains the method."""
     page, *sources = FIGURES[claim]
     text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
     points = [" ".join(point.split()) for point in README.split("\n- ")]
@@ -64,7 +63,7 @@ def test_figures_match_their_pages(claim: str) -> None:
     assert [source for source in sources if source not in text] == []
 
 
-def test_the_faults_and_attacks_are_counted() -> None:
+def test_counts_of_faults_and_attacks_are_correct() -> None:
     """The README's counts must agree with the table of faults and with the attacks on their page."""
     faults = (ROOT / "evidence" / "records" / "faults.md").read_text("utf-8").split("<!-- faults -->")[1]
     rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
@@ -76,7 +75,7 @@ def test_the_faults_and_attacks_are_counted() -> None:
     assert f"{forged[1]} attacks make one argument look like several" in README
 
 
-def test_the_package_page_consists_of_existing_parts() -> None:
+def test_parts_of_the_package_page_exist_in_the_readme() -> None:
     """Parts of the README are located by their beginning and end.
 
     If one were missing, the package could not be built.
@@ -89,7 +88,7 @@ def test_the_package_page_consists_of_existing_parts() -> None:
         assert fragment.get("end-before", "") in rest, fragment
 
 
-def test_the_first_sentence_describes_the_library() -> None:
+def test_first_sentence_describes_the_library() -> None:
     first = " ".join(README.split("\n\n")[1].split())
     assert first.startswith("flowdebate is a Python library for debates between language models:")
     assert len(README.partition("\n## Where to go next")[0].split()) <= 900

@@ -211,7 +211,7 @@ async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> Non
 # Available vendors
 
 
-def test_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
+def test_keyword_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
     """Vendors come in the order of the table, followed by local servers. The judge's vendor does not argue."""
     options = {"question": QUESTION, "model": ["each"]}
     plan = make_plan(PATTERNS["debate"], options)
@@ -230,7 +230,7 @@ def test_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
     assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-def test_a_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
+def test_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
     """Python issues a warning, and the command prints a line.
 
     A named model or FLOWDEBATE_MODEL applies to all members.
@@ -255,8 +255,8 @@ def test_a_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None
         assert make_plan(PATTERNS["council"], {"question": QUESTION}, begins=True).dealt is None
 
 
-def test_one_vendor_for_all_roles_is_reported(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other vendor is available."""
+def test_single_available_vendor_is_reported(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python issues a warning, and the command prints a line. No vendor at all is an error before any call."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
@@ -305,13 +305,13 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
         ({"judge": "each"}, "only a pattern has roles"),
     ],
 )
-def test_an_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
+def test_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
     """The error is raised before any call and suggests a role."""
     with pytest.raises(ConfigurationError, match=sentence):
         debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
 
 
-def test_a_name_that_is_also_a_role_is_rejected() -> None:
+def test_name_that_is_also_a_role_is_rejected() -> None:
     """The key would be ambiguous, but the debate is valid as long as no model uses that key."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
     with pytest.raises(
@@ -321,7 +321,7 @@ def test_a_name_that_is_also_a_role_is_rejected() -> None:
     debate(name="rent", debaters=sides, model={"skeptic": "openai/gpt-5"})
 
 
-def test_each_is_rejected_as_the_model_of_a_run() -> None:
+def test_keyword_each_is_rejected_as_the_model_of_a_run() -> None:
     talk = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")])
     with pytest.raises(ConfigurationError, match='debate\\(model="each"\\), or --model each'):
         talk.run_sync(QUESTION, model="each")
@@ -331,7 +331,7 @@ _MODELS = st.sampled_from(["a/1", "b/2", "c/3"])
 
 
 @given(st.dictionaries(st.sampled_from(["default", "chat", "synthesize", "debater", "judge", "ann", "ben"]), _MODELS))
-def test_the_most_specific_key_applies(choice: dict[str, str]) -> None:
+def test_most_specific_key_applies(choice: dict[str, str]) -> None:
     """A name takes precedence over a role, a role over an intent, and an intent over the default."""
     seats = seat_models(
         choice, {"ann": None, "ben": "own"}, ["judge"], speaker="debater", location="x", check=lambda *_, **__: None
@@ -368,7 +368,7 @@ def test_all_roles_of_a_pattern_are_known_in_advance(name: str) -> None:
     assert called <= {seat.block for seat in pattern.seats()}
 
 
-def test_a_role_without_a_key_is_an_error_before_any_call(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_role_without_a_key_is_an_error_before_any_call(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every front end names the role and the environment variable. A resumed run needs no key."""
     monkeypatch.delenv("GEMINI_API_KEY")
     sentence = "there is no API key: set GEMINI_API_KEY, or pass api_key"
@@ -389,9 +389,7 @@ def test_a_role_without_a_key_is_an_error_before_any_call(vendor_stubs: Found, m
     assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-def test_a_role_without_a_model_is_an_error_before_any_call(
-    vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_role_without_a_model_is_an_error_before_any_call(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls for the other roles would be wasted."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
@@ -409,7 +407,7 @@ def test_a_role_without_a_model_is_an_error_before_any_call(
     assert not any(vendor.asked for vendor in vendor_stubs.values())
 
 
-def test_a_key_that_gemini_rejects_is_an_authentication_error(
+def test_key_that_gemini_rejects_is_an_authentication_error(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gemini responds with status 400 and a list."""
@@ -423,7 +421,7 @@ def test_a_key_that_gemini_rejects_is_an_authentication_error(
 @pytest.mark.anyio
 # warnings about the settings that a program still reads
 @pytest.mark.filterwarnings("ignore::flowdebate.errors.FlowDebateWarning")
-async def test_an_unusable_agent_cli_is_an_error_before_any_call(
+async def test_unusable_agent_cli_is_an_error_before_any_call(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A CLI may be missing, or may report that it is not signed in."""
@@ -477,7 +475,7 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
 
 
 @pytest.mark.anyio
-async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
+async def test_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
     """By default, each provider with a key allows its default model.
 
     Models of servers on this machine are allowed too.
@@ -494,7 +492,7 @@ async def test_a_server_allows_configured_models_by_default(vendor_stubs: Found)
 
 
 @pytest.mark.anyio
-async def test_each_assigns_only_allowed_models(vendor_stubs: Found) -> None:
+async def test_keyword_each_assigns_only_allowed_models(vendor_stubs: Found) -> None:
     """If a vendor's default is not allowed, its first allowed model is used.
 
     Vendors without an allowed model are left out.
@@ -525,7 +523,7 @@ async def test_each_assigns_only_allowed_models(vendor_stubs: Found) -> None:
         }
 
 
-def test_the_form_lists_allowed_models(vendor_stubs: Found) -> None:
+def test_form_lists_allowed_models(vendor_stubs: Found) -> None:
     for allowed, text in (("gemini/*", "Model: gemini/gemini-flash-latest everywhere"), ("xai/*", "New debate")):
         with staged(partial(Service, store="memory:", allow_models=[allowed])) as stage:
             page = stage.http.get("/new?pattern=council").text
@@ -561,7 +559,7 @@ def checked_keys(vendor_stubs: Found) -> Callable[[], None]:
 @pytest.mark.filterwarnings("ignore:.*a judge and a debater belong to the same model family")
 @settings(max_examples=example_count(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=_CHOICES, keys=_OWN, fork=_CHOICES, imported=st.booleans())
-async def test_a_key_is_not_sent_to_other_addresses(
+async def test_key_is_not_sent_to_other_addresses(
     checked_keys: Callable[[], None],
     model: dict[str, str],
     keys: list[str | None],

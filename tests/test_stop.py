@@ -94,7 +94,6 @@ def mirror(shape: Shape) -> Shape:
 
 @given(SHAPES, ANSWERS)
 def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) -> None:
-    """A combination with |, & and ~ holds exactly when the equivalent formula does."""
     assert (evaluate(build_condition(shape), true) is not None) == is_true(shape, true)
 
 
@@ -121,20 +120,20 @@ def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape,
 
 
 @given(SHAPES, ANSWERS)
-def test_the_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
+def test_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
     """The order only affects which of several reasons is reported."""
     assert (evaluate(build_condition(shape), true) is None) == (evaluate(build_condition(mirror(shape)), true) is None)
 
 
 @given(SHAPES, ANSWERS)
-def test_the_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> None:
+def test_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> None:
     reason = evaluate(build_condition(shape), true)
     if reason is not None:
         formula = reason.replace("~", " not ").replace("&", "and").replace("|", "or")
         assert eval(formula, {}, dict(true)) is True, reason  # noqa: S307 - names, signs and parentheses
 
 
-def test_the_reason_names_one_member_of_or_and_both_members_of_and() -> None:
+def test_reason_names_one_member_of_a_disjunction_or_both_of_a_conjunction() -> None:
     a, b, c = map(make_leaf, NAMES)
     assert evaluate(a | b, {"a": True, "b": True}) == "a"
     assert evaluate(a | b, {"a": False, "b": True}) == "b"
@@ -157,7 +156,7 @@ READABLE = st.one_of(
 
 
 @given(SHAPES, st.lists(READABLE, min_size=3, max_size=3))
-def test_a_name_can_be_parsed_back_into_the_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
+def test_name_can_be_parsed_back_into_the_condition(shape: Shape, leaves: list[stop.Condition]) -> None:
     """Names are unambiguous, so stored stop reasons and plans keep their meaning."""
     condition = build_condition(shape, lambda name: leaves[NAMES.index(name)])
     assume(len(str(condition)) <= 1_000)
@@ -276,20 +275,20 @@ def test_functions_compose_on_either_side() -> None:
     assert evaluate(stop.when(always_true) & make_leaf("a"), {"a": True}) == "always_true & a"
 
 
-def test_an_error_about_a_non_bool_answer_names_the_condition() -> None:
+def test_error_about_a_non_bool_answer_names_the_condition() -> None:
     """The condition may be inside a combination, after a member that holds."""
     with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
         evaluate(make_leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
 
 
-def test_an_error_in_a_condition_names_the_condition() -> None:
+def test_error_in_a_condition_names_the_condition() -> None:
     """The application's own exception is raised unchanged, apart from an added note."""
     with pytest.raises(ZeroDivisionError) as caught:
         evaluate(make_leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
     assert "in the stop condition my rule" in caught.value.__notes__
 
 
-def test_a_measure_without_its_library_is_rejected_immediately(
+def test_measure_without_its_library_is_rejected_immediately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error is raised before any paid round. By default, the best installed measure is used."""

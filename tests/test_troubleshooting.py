@@ -427,14 +427,14 @@ async def catch(case: Callable[[Path], Any], folder: Path) -> BaseException:
 
 @pytest.mark.filterwarnings("ignore:run .* ended as 'failed', which could not be recorded")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "PromiseBroken"])
-async def test_the_page_quotes_library_messages(name: str, tmp_path: Path) -> None:
+async def test_page_quotes_library_messages(name: str, tmp_path: Path) -> None:
     """The heading of each error is followed by one of its messages, word for word, possibly truncated."""
     error = await catch(CASES[name], tmp_path)
     assert type(error).__name__ == name
     assert is_quoted(normalize(str(error), tmp_path), SHOWN[name])
 
 
-def test_the_page_quotes_the_broken_promise_report() -> None:
+def test_page_quotes_the_broken_promise_report() -> None:
     """The check runs its own debates, so no event loop may be running."""
     with pytest.raises(errors.PromiseBroken) as caught:
         check_debate(broken_promise, seed=1, max_examples=20)
@@ -463,23 +463,21 @@ FIRST: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("heading", FIRST)
-async def test_the_page_quotes_typical_first_errors(
-    heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_page_quotes_typical_first_errors(heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users who search for the text of their first failure must find the page."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     message = normalize(str(await catch(FIRST[heading], tmp_path)), tmp_path)
     assert is_quoted(message, set().union(*SHOWN.values()))
 
 
-def test_the_page_lists_the_ways_to_get_a_model() -> None:
+def test_page_lists_the_ways_to_get_a_model() -> None:
     (text,) = SHOWN["No model"]
     assert WAYS_OUT in text
     (text,) = SHOWN["The local model is not installed"]
     assert WAYS_OUT.startswith(text.partition(": ")[2])
 
 
-def test_the_page_quotes_library_warnings() -> None:
+def test_page_quotes_library_warnings() -> None:
     with pytest.warns(errors.FlowDebateWarning) as caught:
         make_debate(max_rounds=6)
     assert {str(warning.message) for warning in caught} == SHOWN["Warnings"]

@@ -56,7 +56,7 @@ def test_four_vendors_debate(vendor_stubs: dict[VendorName, Vendor]) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS[:3])
-async def test_a_wrong_key_causes_the_vendor_specific_error(
+async def test_wrong_key_causes_the_vendor_specific_error(
     model: str, vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gemini responds with 400, the others with 401."""
@@ -68,7 +68,7 @@ async def test_a_wrong_key_causes_the_vendor_specific_error(
     assert sum(vendor.refused for vendor in vendor_stubs.values()) == 1
 
 
-async def test_an_unknown_model_is_not_found(vendor_stubs: dict[VendorName, Vendor]) -> None:
+async def test_unknown_model_is_not_found(vendor_stubs: dict[VendorName, Vendor]) -> None:
     for name in vendor_stubs:
         with pytest.raises(ModelNotFound):
             await ask(
@@ -76,7 +76,7 @@ async def test_an_unknown_model_is_not_found(vendor_stubs: dict[VendorName, Vend
             )
 
 
-def test_the_environment_has_all_keys_and_ollama_responds(
+def test_environment_has_all_keys_and_ollama_responds(
     vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stubs make it possible to try the default model for each key."""
@@ -90,7 +90,7 @@ def test_the_environment_has_all_keys_and_ollama_responds(
     assert (environment_choice() or "")[0] == f"ollama/{vendor_stubs['ollama'].models[0]}"
 
 
-async def test_a_repeated_prefix_is_counted_as_cached(vendor_stubs: dict[VendorName, Vendor]) -> None:
+async def test_repeated_prefix_is_counted_as_cached(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """OpenAI counts in steps of 128 tokens, Gemini exactly, and Ollama not at all."""
     for name, model in (
         ("openai", "openai/gpt-5-mini"),

@@ -76,7 +76,6 @@ def test_visible_code_runs_without_setup(path: Path, tmp_path: Path, monkeypatch
 
 
 def test_few_blocks_are_fragments() -> None:
-    """The README and the tutorials have no fragments, and other pages have at most one in ten blocks."""
     blocks = {path.name: list(visible_blocks(path)) for path in PAGES}
     fragments = {name: [block.line for block in page_blocks if block.fragment] for name, page_blocks in blocks.items()}
     assert not any(fragments[name] for name in TUTORIALS), fragments

@@ -13,7 +13,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from os.path import commonprefix  # works on any strings
+from os.path import commonprefix  # works for all strings
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -79,7 +79,7 @@ def _say(exchange: VendorRequest) -> str:
 
 @dataclass(eq=False)
 class Vendor:
-    """A stub vendor; `asked` has the answered requests."""
+    """A stub vendor; `asked` contains the answered requests."""
 
     name: VendorName
     key: str | None
@@ -439,7 +439,7 @@ def _within(thought: int, text: str, room: int | None) -> tuple[int, str, Litera
 
 @contextmanager
 def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing after the other
-    """Start all four vendors and point names and the environment to them; the environment has only their keys."""
+    """Start all four vendors and point names and the environment to them; the environment contains only their keys."""
     stubs: dict[VendorName, Vendor] = {
         "openai": Vendor("openai", "sk-stub-openai-0001", ("gpt-5.6-luna", "gpt-5-mini", "gpt-4o")),
         "anthropic": Vendor("anthropic", "sk-ant-stub-0002", ("claude-haiku-5-5", "claude-sonnet-4-6")),
@@ -460,7 +460,8 @@ def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing a
                 patch.setenv(str(PROVIDERS[name].key_env), vendor.key)
         # only OpenAI is used without a base URL and with all its features
         patch.setattr(flowdebate.models.openai.model, "_OPENAI", stubs["openai"].base_url.removesuffix("/v1"))
-        patch.setattr(flowdebate.models.resolve, "_seen", (float("-inf"), {}))  # servers on this machine
+        # forget the servers found on this machine
+        patch.setattr(flowdebate.models.resolve, "_seen", (float("-inf"), {}))
         moved = MappingProxyType(table)
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is PROVIDERS:

@@ -1,7 +1,7 @@
 """Fast processes, forked from a process that has imported the requirements of commands.
 
 A command takes two seconds of CPU time to import the library and the OpenAI SDK, and more than a hundred tests start
-one. Here each command is forked from a process with these imports. It then behaves like any process, with a separate
+one. Here each command is forked from a process with these imports. It then behaves like any other process, with its own
 session, streams, environment, signals and exit code. Tests of process startup use a new Python (`tests.processes`).
 
 All pytest-xdist workers share the process to fork from, and their controller starts it (`tests.processes`). Its imports
@@ -117,7 +117,7 @@ class Warm:
         remote.close()
         for descriptor in close:
             os.close(descriptor)
-        self._status.settimeout(60)  # the first process waits for all imports
+        self._status.settimeout(60)  # the first process has to wait for all imports
         self.pid = self._read()
 
     def _read(self) -> int:
@@ -221,7 +221,7 @@ def _start() -> str:
         [sys.executable, "-m", "tests.warm", str(remote.fileno())],
         pass_fds=[remote.fileno()],
         cwd=Path(__file__).parents[1],  # the test may have changed the working directory
-        start_new_session=True,  # a test's Ctrl-C must not reach it
+        start_new_session=True,  # Ctrl-C in a test must not reach this process
     )
     remote.close()
     local.recv(1)  # wait until it listens
@@ -253,7 +253,7 @@ def _warm_up() -> None:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
     _debate_once()
-    gc.freeze()  # so that children share the memory pages
+    gc.freeze()  # freeze objects so that children share the memory pages
 
 
 def _debate_once() -> None:
@@ -286,7 +286,7 @@ def _serve(owner: socket.socket) -> str:
             _tell_end(*running.pop(ended))
             os.close(ended)
         if owner in ready:
-            for child, status in running.values():  # the children's resource usage counts as this process's
+            for child, status in running.values():  # the resource usage of children is added to that of this process
                 _tell_end(child, status)
             os._exit(0)
         if listener not in ready:

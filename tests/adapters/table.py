@@ -1,7 +1,7 @@
 """Write the table of adapter promises (`make adapter-table`).
 
-The script runs the suite for each adapter. It writes nothing if a promise is broken, or untested because a framework is
-missing.
+The script runs the suite for each adapter. It writes nothing if a promise is broken or could not be tested because a
+framework is missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def suite_id(suite: type[AdapterConformance]) -> str:
 
 
 def untested_promises(outcomes: Mapping[str, str]) -> list[str]:
-    """Return the promises that an adapter has not passed."""
+    """Return the promised tests that have not passed for their adapter."""
     promises = [(f"{suite_id(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
     return [test for test, name, suite in promises if name not in suite.lacks and outcomes.get(test) != "passed"]
 

@@ -16,7 +16,7 @@ BIASED = SimJudge(slot=9.0, quality=lambda text: float("good" in text), name="bi
 
 @pytest.mark.anyio
 @needs("pydantic_evals", "pydantic-evals")
-async def test_an_evaluator_scores_each_case() -> None:
+async def test_evaluator_scores_each_case() -> None:
     from pydantic_evals import Case, Dataset
 
     cases = [

@@ -98,7 +98,7 @@ def script_won_by(winner: str | None) -> Any:
 
 
 def model_won_by(winner: str | None, prompts: list[str] | None = None) -> Any:
-    """Return a mock model that plays every role in a debate and lets `winner` win."""
+    """Return a mock model that plays every role in a debate won by `winner`."""
 
     def answered(messages: Any, *_: Any) -> Any:
         text = "\n".join(message.text for message in messages)
@@ -136,10 +136,10 @@ def run_eval(tmp_path: Path) -> Iterator[Any]:
         return log
 
     yield run
-    gc.collect()  # collect streams that Inspect left open before a test that forbids open streams
+    gc.collect()  # Inspect leaves streams open, and a later test may forbid open streams
 
 
-def test_a_debate_solves_samples_and_is_logged(run_eval: Any) -> None:
+def test_debate_solves_samples_and_is_logged(run_eval: Any) -> None:
     from inspect_ai.log import read_eval_log
     from inspect_ai.scorer import includes
 
@@ -168,7 +168,7 @@ def test_a_debate_solves_samples_and_is_logged(run_eval: Any) -> None:
     ("winner", "value", "reason", "accuracy"),
     [(RIGHT, "C", None, 1.0), (WRONG, "I", None, 0.0), (None, "N", "undecided", 0.0)],
 )
-def test_a_debate_scores_answers(run_eval: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
+def test_debate_scores_answers(run_eval: Any, winner: str | None, value: str, reason: str, accuracy: float) -> None:
     """An answer passes only if the side that argues for it wins the debate."""
     prompts: list[str] = []
     log = run_eval(
@@ -186,7 +186,7 @@ def test_a_debate_scores_answers(run_eval: Any, winner: str | None, value: str, 
     assert all("> Correct answer:" in text for text in prompts)
 
 
-def test_an_answer_cannot_imitate_the_question(run_eval: Any) -> None:
+def test_answer_cannot_imitate_the_question(run_eval: Any) -> None:
     """The grader's prompt marks every line of the task, the target and the answer as quoted text."""
     prompts: list[str] = []
     run_eval(
@@ -197,15 +197,15 @@ def test_an_answer_cannot_imitate_the_question(run_eval: Any) -> None:
     assert sum(line.endswith("Task:") and ">" not in line for line in lines) == len(prompts)
 
 
-def test_an_empty_answer_is_not_debated(run_eval: Any) -> None:
+def test_empty_answer_is_not_debated(run_eval: Any) -> None:
     prompts: list[str] = []
     log = run_eval(model_won_by(RIGHT, prompts), answer=" ", scorer=debate_scorer(GRADING, correct=RIGHT))
     [score] = log.samples[0].scores.values()
     assert (score.value, score.reason, prompts) == ("N", "no_response", [])
 
 
-def test_the_grader_is_a_separate_model(run_eval: Any) -> None:
-    """The default grader is the model that Inspect assigns to the role "grader"."""
+def test_grader_is_a_separate_model(run_eval: Any) -> None:
+    """By default, the grader is the model that Inspect assigns to the "grader" role."""
     scorer = debate_scorer(GRADING, correct=RIGHT)
     log = run_eval(mock(lambda *_: text_output("42")), roles={"grader": model_won_by(RIGHT)}, scorer=scorer)
     [score] = log.samples[0].scores.values()
@@ -220,7 +220,7 @@ def test_the_grader_is_a_separate_model(run_eval: Any) -> None:
     assert [score.value for sample in log.samples for score in sample.scores.values()] == ["I", "I"]
 
 
-def test_a_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
+def test_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
     """A run that hits a limit neither passes nor fails."""
     scorer = debate_scorer(GRADING, correct=RIGHT, limits=Limits(calls=2))
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=scorer)
@@ -228,14 +228,14 @@ def test_a_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
     [results] = log.results.scores
     assert (results.scored_samples, results.unscored_samples) == (0, 2)
     [score] = log.samples[0].scores.values()
-    assert score.value != score.value  # NaN
+    assert score.value != score.value  # only NaN differs from itself
     assert score.reason == "grader_failed"
     assert score.explanation == "No verdict. The run ended with the status 'limit' (calls)."
     assert score.metadata["flowdebate"]["usage"]["calls"] == 2
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_run_without_an_output_is_scored_as_wrong(run_eval: Any, *, waits: bool) -> None:
+def test_run_without_an_output_is_scored_as_wrong(run_eval: Any, *, waits: bool) -> None:
     """If a limit or an absent human stops the run, the completion is empty and the log records the reason."""
     from inspect_ai.scorer import includes
 
@@ -252,7 +252,7 @@ def test_a_run_without_an_output_is_scored_as_wrong(run_eval: Any, *, waits: boo
     assert [score.value for score in log.samples[0].scores.values()] == ["I"]
 
 
-def test_a_failed_run_fails_its_sample(run_eval: Any) -> None:
+def test_failed_run_fails_its_sample(run_eval: Any) -> None:
     def fails(*_: Any) -> Any:
         raise ValueError("no engine")
 
@@ -268,8 +268,8 @@ def test_a_failed_run_fails_its_sample(run_eval: Any) -> None:
         assert any(event.event == "info" and len(event.data["run_id"]) == 32 for event in sample.events)
 
 
-def test_an_evaluation_limit_ends_the_debate(run_eval: Any) -> None:
-    """Inspect gets its own limit error back, even when the debate is set to skip provider failures."""
+def test_evaluation_limit_ends_the_debate(run_eval: Any) -> None:
+    """Inspect must get its own limit error back, even if the debate is set to skip provider failures."""
     from inspect_ai.scorer import includes
 
     lenient = debate(
@@ -287,7 +287,7 @@ def test_an_evaluation_limit_ends_the_debate(run_eval: Any) -> None:
     assert len(prompts) == 2
 
 
-def test_the_end_of_a_sample_cancels_its_debate(run_eval: Any) -> None:
+def test_debate_is_canceled_when_its_sample_ends(run_eval: Any) -> None:
     import anyio
     from inspect_ai.scorer import includes
 
@@ -305,7 +305,7 @@ def test_the_end_of_a_sample_cancels_its_debate(run_eval: Any) -> None:
     assert cancelled == [True, True]
 
 
-def test_a_debate_can_be_a_tool(run_eval: Any) -> None:
+def test_debate_can_be_a_tool(run_eval: Any) -> None:
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate, use_tools
@@ -353,7 +353,7 @@ def test_block_tools_are_called() -> None:
     assert "JSON" in results[0] or "json" in results[0]
 
 
-def test_retries_of_inspect_are_disabled() -> None:
+def test_inspect_retries_are_disabled() -> None:
     """Inspect's retryable errors become transient errors, which flowdebate retries itself."""
     calls: list[int] = []
 
@@ -374,7 +374,7 @@ def test_retries_of_inspect_are_disabled() -> None:
     assert (refused.value.transient, len(calls)) == (True, 1)
 
 
-def test_a_filtered_answer_is_an_error() -> None:
+def test_filtered_answer_is_an_error() -> None:
     from inspect_ai.model import ModelOutput
 
     stopped = [with_usage(ModelOutput.from_content("mock", "I …", stop_reason="content_filter"))]
@@ -398,7 +398,7 @@ def test_real_models_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: debate_scorer(GRADING, correct=""), "`correct` must be the stance of the side"),
     ],
 )
-def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> None:
+def test_invalid_options_are_rejected_immediately(make: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         make()
 
@@ -407,7 +407,7 @@ def test_invalid_options_are_rejected_when_passed(make: Any, message: str) -> No
     ("pattern", "correct", "message"),
     [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
 )
-def test_a_stance_that_nobody_argues_fails_the_sample(run_eval: Any, pattern: Any, correct: str, message: str) -> None:
+def test_stance_argued_by_nobody_fails_the_sample(run_eval: Any, pattern: Any, correct: str, message: str) -> None:
     """A typo in a stance would otherwise mark every answer as wrong."""
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=debate_scorer(pattern, correct=correct))
     assert log.status == "error"

@@ -50,7 +50,7 @@ def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
 
 
 def run(block: Block[Any, Any], question: str, instructor_model: InstructorModel, **options: Any) -> RunResult[Any]:
-    """Run `block` and close the client, since the application owns it."""
+    """Run `block`, then close the client as the application that owns it would."""
 
     async def main() -> RunResult[Any]:
         try:
@@ -92,7 +92,7 @@ def client_model(stub: Vendor, kind: str, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", slow_but_first(["sync", "async", "provider-sync", "provider-async", "anthropic"]))
-def test_a_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     stub = vendor_stubs["anthropic" if kind == "anthropic" else "openai"]
     city = debate(name="city", debaters=SIDES, max_rounds=1)
     result = run(city, "May cars go?", client_model(stub, kind))
@@ -102,7 +102,9 @@ def test_a_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_instructor_validators_retry_and_each_request_counts(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_instructor_retries_invalid_answers_and_each_request_counts(
+    vendor_stubs: dict[VendorName, Vendor], kind: str
+) -> None:
     answers = iter([{"trams": 1}, {"trams": 3}, {"trams": 4}])
     vendor_stubs["openai"].say = lambda _: next(answers)
     result = run(generator(name="plan", output_schema=Plan), "How many?", client_model(vendor_stubs["openai"], kind))
@@ -110,7 +112,7 @@ def test_instructor_validators_retry_and_each_request_counts(vendor_stubs: dict[
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_instructor_retries_end_at_the_run_limits(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_instructor_retries_stop_at_run_limits(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     from flowdebate.errors import LimitReached
 
     vendor_stubs["openai"].say = lambda _: {"trams": 1}
@@ -120,7 +122,7 @@ def test_instructor_retries_end_at_the_run_limits(vendor_stubs: dict[VendorName,
     assert len(vendor_stubs["openai"].asked) == 2
 
 
-def test_an_answer_that_never_validates_is_a_schema_violation(vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_answer_that_never_validates_is_a_schema_violation(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """The error is raised after `max_retries` retries and quotes the validator's message."""
     vendor_stubs["openai"].say = lambda _: {"trams": 1}
     with pytest.raises(SchemaViolation, match="trams go in pairs"):
@@ -133,7 +135,7 @@ def test_an_answer_that_never_validates_is_a_schema_violation(vendor_stubs: dict
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_wrong_key_raises_an_authentication_error(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
+def test_wrong_key_raises_an_authentication_error(vendor_stubs: dict[VendorName, Vendor], kind: str) -> None:
     """Authentication errors are permanent, so neither text nor structured requests are retried."""
     stub = vendor_stubs["openai"]
     for schema in (None, Plan):

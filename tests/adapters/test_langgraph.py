@@ -98,7 +98,7 @@ class TestGraph(AdapterConformance):
         return lambda script: RunnableModel(graph(script), name="mayor")
 
 
-def test_a_chain_can_serve_as_a_model() -> None:
+def test_chain_can_serve_as_a_model() -> None:
     """Any runnable that maps messages to text is accepted."""
     from langchain_core.output_parsers import StrOutputParser
 
@@ -144,8 +144,8 @@ def single_node_graph(node: Any, **options: Any) -> Any:
     return built.compile(**options)
 
 
-def test_a_debate_node_streams_its_events() -> None:
-    """The verdict goes to the graph's state, and the events go to LangGraph's custom stream."""
+def test_debate_node_streams_its_events() -> None:
+    """The verdict is written to the graph's state, and the events to LangGraph's custom stream."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     app = single_node_graph(debate_node(city, model=model))
@@ -162,7 +162,7 @@ def test_a_debate_node_streams_its_events() -> None:
     model.assert_complete()
 
 
-def test_a_human_answers_through_the_graph() -> None:
+def test_human_answers_through_the_graph() -> None:
     from langgraph.checkpoint.memory import InMemorySaver
     from langgraph.types import Command
 
@@ -186,7 +186,7 @@ def test_a_human_answers_through_the_graph() -> None:
     model.assert_complete()
 
 
-def test_a_failed_graph_resumes_the_debate() -> None:
+def test_failed_graph_resumes_the_debate() -> None:
     """Invoking the graph again on the same thread does not repeat answered requests."""
     from langgraph.checkpoint.memory import InMemorySaver
 
@@ -204,7 +204,7 @@ def test_a_failed_graph_resumes_the_debate() -> None:
     model.assert_complete()
 
 
-def test_a_debate_can_be_a_tool() -> None:
+def test_debate_can_be_a_tool() -> None:
     city = debate(name="city-debate", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     tool = debate_tool(city, description="Debate a question of the city.", model=model)
@@ -220,10 +220,10 @@ def test_only_runnables_are_accepted() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_finish_reason_comes_from_the_integration() -> None:
-    """Integrations name their finish reasons differently.
+async def test_finish_reason_comes_from_the_integration() -> None:
+    """Integrations use different names for their finish reasons.
 
-    A truncated answer is marked; a filtered one raises an error.
+    A truncated answer is flagged; a filtered one raises an error.
     """
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
     from langchain_core.messages import AIMessage

@@ -66,7 +66,7 @@ def provider(script: Script) -> Any:
 
 
 class CallbackModel(LiteLLM):
-    """Model that waits for LiteLLM's callbacks after each request, as happens at the end of a run."""
+    """Model that waits for LiteLLM's callbacks after each request, as a run does only at its end."""
 
     async def request(self, request: ModelRequest, /) -> Response:
         """Answer, then wait for the callbacks."""
@@ -98,7 +98,7 @@ class TestLiteLLM(AdapterConformance):
         return model
 
 
-def test_a_debate_runs_on_litellm_mock_responses() -> None:
+def test_debate_runs_on_litellm_mock_responses() -> None:
     """A model with `mock_response` needs no provider and does not count as a real model."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
@@ -134,7 +134,7 @@ def test_callbacks_are_called_before_a_run_ends(monkeypatch: pytest.MonkeyPatch)
     assert logged == ["Clean air."] * 5
 
 
-def test_the_model_reads_tool_results() -> None:
+def test_model_reads_tool_results() -> None:
     called = [{"id": "1", "type": "function", "function": {"name": "air", "arguments": '{"city": "Ulm"}'}}]
     calls = []
 

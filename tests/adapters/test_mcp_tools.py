@@ -42,7 +42,7 @@ def call_first_tool(city: object) -> ToolCall:
     return ToolCall(id="1", name="air_quality", arguments=f'{{"city": {city}}}')
 
 
-async def test_a_model_calls_server_tools() -> None:
+async def test_model_calls_server_tools() -> None:
     topics: list[str] = []
     async with Client(archive(topics)) as client:
         tools = await mcp_tools(client)
@@ -71,7 +71,7 @@ async def test_tool_errors_are_returned_to_the_model() -> None:
     assert topics == ["nowhere", "long"]
 
 
-async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
+async def test_resumed_run_does_not_call_a_tool_again() -> None:
     """Tool calls are recorded as steps, so a resumed run replays their results."""
     topics: list[str] = []
     store = MemoryStore()
@@ -85,7 +85,7 @@ async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
 
 
 async def test_tools_can_be_selected_and_renamed() -> None:
-    """`only` selects tools by their names on the server, and `prefix` keeps the tools of two servers apart."""
+    """`only` selects tools by the server's names for them, and `prefix` distinguishes tools from different servers."""
     async with Client(archive([])) as client:
         [tool] = await mcp_tools(client, only=["close"], prefix="city_")
         assert tool.spec.name == "city_close"

@@ -67,7 +67,7 @@ class TestAgentModel(AdapterConformance):
         return lambda script: AgentModel(Agent(name="mayor", model=fake(script)), run_config=no_tracing())
 
 
-def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
+def test_agent_uses_its_own_instructions_tools_and_context() -> None:
     from agents import Agent, FunctionTool
     from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
     from agents.usage import Usage
@@ -100,7 +100,7 @@ def test_an_agent_uses_its_own_instructions_tools_and_context() -> None:
     assert (result.usage.calls, result.usage.prompt_tokens, result.usage.completion_tokens) == (1, 20, 4)
 
 
-def test_an_agent_uses_a_pattern_as_a_tool() -> None:
+def test_agent_uses_a_pattern_as_a_tool() -> None:
     from agents import Agent, Runner
     from agents.testing import ModelStep, assistant_message, function_call
     from agents.testing import ScriptedModel as TheirModel

@@ -105,7 +105,7 @@ MODELS = [
 
 @pytest.mark.filterwarnings("ignore")  # the frameworks leave connections to the garbage collector
 @pytest.mark.parametrize("make", MODELS)
-async def test_a_debate_runs_through_the_openai_client_of_each_framework(make: Callable[[str], Model]) -> None:
+async def test_debate_runs_with_each_framework_and_the_newest_openai_client(make: Callable[[str], Model]) -> None:
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
     async with ChatServer({"staged": play_role}) as server:

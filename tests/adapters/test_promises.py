@@ -17,7 +17,7 @@ from flowdebate.testing.adapter import FakeAnswer, MakeAdapter, Script, _Framewo
 from tests.adapters.table import BEGIN, END, PAGE, table, untested_promises
 
 
-def test_the_page_lists_every_promise_in_the_suite() -> None:
+def test_page_lists_every_promise_in_the_suite() -> None:
     """`make adapter-table` regenerates the rows."""
     assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
 
@@ -79,7 +79,7 @@ class Forgetful(OtherModel):
 @pytest.mark.parametrize(
     "broken", ["test_text", "test_conversation", "test_stream", "test_usage", "test_unknown_usage", "test_exception"]
 )
-def test_the_suite_finds_a_broken_promise(broken: str) -> None:
+def test_suite_finds_a_broken_promise(broken: str) -> None:
     with pytest.raises((AssertionError, ValueError, _FrameworkFailure)):
         getattr(AdapterConformance(), broken)(Forgetful)
 
@@ -101,8 +101,8 @@ def test_tool_metadata_is_readable_by_frameworks() -> None:
     assert "everything that is needed" in spec.parameters["properties"]["question"]["description"]
 
 
-def test_a_model_inside_a_run_can_run_a_debate() -> None:
-    """An agent that has a debate as a tool can play a role itself; the inner debate is a separate run."""
+def test_model_inside_a_run_can_start_another_run() -> None:
+    """An agent with a debate as one of its tools can itself play a role; the inner debate is a separate run."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
 
@@ -115,7 +115,7 @@ def test_a_model_inside_a_run_can_run_a_debate() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_run_without_an_output_is_reported() -> None:
+async def test_run_without_an_output_is_reported() -> None:
     """A run that stopped at a limit or is waiting for a human has no output to return."""
     talk = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
     always = FunctionModel(lambda _: "Yes.")

@@ -77,7 +77,7 @@ class TestAgentModel(AdapterConformance):
         return lambda script: AgentModel(Agent(fake(script), name="mayor"))
 
 
-def test_an_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
+def test_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
     from pydantic_ai import Agent, RunContext
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
     from pydantic_ai.models.function import FunctionModel
@@ -123,7 +123,7 @@ def test_provider_status_codes_raise_matching_errors() -> None:
     assert refused.value.transient
 
 
-def test_an_agent_uses_a_pattern_as_a_tool() -> None:
+def test_agent_uses_a_pattern_as_a_tool() -> None:
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
@@ -148,7 +148,7 @@ def test_only_agents_are_accepted() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_truncated_answer_is_marked() -> None:
+async def test_truncated_answer_is_flagged() -> None:
     """The agent itself returns truncated text as if it were complete."""
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelResponse, TextPart

@@ -28,7 +28,7 @@ def answer_request(request: ModelRequest) -> Any:
 
 
 def _instance(schema: Mapping[str, Any], root: Mapping[str, Any], at: int = 0) -> Any:
-    """Build data that fits a schema used by a pattern, taking item `at` of every list."""
+    """Build data that fits a schema used by a pattern; `at` selects the value of an enumeration."""
     if "$ref" in schema:
         return _instance(root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
     for key in ("anyOf", "oneOf"):

@@ -1,6 +1,7 @@
-"""Application served by the tests. Its model writes half of each answer, then waits for permission to finish.
+"""Application served by the tests.
 
-The file `calls` has one line per call, and the file `allowed` has the number of calls that may finish.
+Its model writes half of each answer, then waits for permission to finish. The file `calls` has one line per call, and
+the file `allowed` contains the number of calls that may finish.
 """
 
 from __future__ import annotations

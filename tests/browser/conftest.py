@@ -1,4 +1,4 @@
-"""Fixtures for a real Chromium and for visits to a server."""
+"""Fixtures that start a real Chromium and visit a server with it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
-    """Open a server with the test token. At the end, fail if its pages have caused problems."""
+    """Open a server with the test token, and fail at the end if any of its pages caused a problem."""
     visits: list[Visit] = []
 
     def opened(url: str) -> Visit:

@@ -47,7 +47,7 @@ class Proxy(socketserver.ThreadingTCPServer):
     def cut(self) -> None:
         """Close all connections on both ends."""
         for end in list(self.open):
-            with suppress(OSError):  # it ended on its own
+            with suppress(OSError):  # the connection has already been closed
                 end.shutdown(socket.SHUT_RDWR)
 
     def freeze(self) -> None:

@@ -1,4 +1,4 @@
-"""Accessibility of every page in all themes, narrow and wide: axe-core finds no violation of WCAG 2.2 AA."""
+"""Accessibility of every page in all themes and at narrow and wide widths, checked by axe-core against WCAG 2.2 AA."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ PUBLIC = {
     "revoked link": ("debate", "run", ""),
     "sign in": ("", "", ""),
 }
-"""Public pages: the run, the kind of link, and the rest of the path."""
+"""Public pages, each as the run, the kind of link, and the rest of the path."""
 SIDES = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
 OPTIONS: dict[str, Any] = {"max_rounds": 3, "debaters": SIDES}
 SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n"
 
 
 class Mixed:
-    """Model that plays every role, never finishes live answers, and casts votes in an invalid format."""
+    """Model that plays every role but never finishes answers in live runs and casts votes in an invalid format."""
 
     name = "mixed"
 
@@ -94,7 +94,6 @@ def stage() -> Iterator[Stage]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", [*PAGES, *PUBLIC])
 def test_axe_finds_no_violations(stage: Stage, chromium: Browser, name: str, scheme: Any) -> None:
-    """Pages are checked at widths of 360 and 1,280 pixels with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     visit = Visit(chromium, stage.url, token=None if name in PUBLIC else TOKEN)
     # start a new run for each test, since a call lasts at most five minutes
@@ -174,7 +173,7 @@ def differ(one: Image, other: Image) -> bool:
 
 
 def list_pixels(image: Image) -> list[tuple[int, int, int]]:
-    """Return the colors of a picture in order."""
+    """Return the colors of a picture's pixels, in order."""
     raw = image.tobytes()
     return list(zip(raw[0::3], raw[1::3], raw[2::3], strict=True))
 

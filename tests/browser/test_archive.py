@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.browser.visit import Visit
 
 
-def test_an_archived_debate_can_be_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
+def test_archived_debate_can_be_corrected_and_deleted(visit: Callable[[str], Visit]) -> None:
     with staged(lambda: Service(store="memory:", model=model(answer_vote))) as stage:
         finish_run(stage.http, "first")
         page = visit(stage.url).open("/")

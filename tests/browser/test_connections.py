@@ -1,4 +1,4 @@
-"""Pages that follow runs: many at once, hidden, rejected, or with silently dropped connections."""
+"""Pages that follow a run: many at once, in the background, turned away by the server, or silently disconnected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HIDE = """([hidden]) => {
 TAKE_STREAMS = """() => {
     for (const slot of [0, 1, 2]) localStorage.setItem(`flowdebate-stream-${slot}`, `others ${Date.now() + 600_000}`);
 }"""
-"""Script that takes as many streams as three other pages would."""
+"""Script that opens as many streams as three other pages would."""
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
             page.get_by_role("button", name="Resume").wait_for()
 
 
-def test_a_reloaded_page_follows_the_run_immediately(
+def test_reloaded_page_follows_the_run_immediately(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
 ) -> None:
     """A closing page hands its connection to the next page, which then does not have to wait its turn."""
@@ -121,7 +121,7 @@ def test_a_reloaded_page_follows_the_run_immediately(
     assert slots == ["flowdebate-stream-0"]
 
 
-def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_hidden_page_uses_no_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """The page catches up as soon as it becomes visible again."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
@@ -142,9 +142,7 @@ def test_a_hidden_page_holds_no_connection(stage: Stage, dictated: Dictated, vis
     assert "Then the other." in read_finished_page(page)
 
 
-def test_the_65th_viewer_sees_a_notice_and_waits(
-    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
-) -> None:
+def test_65th_viewer_sees_a_notice_and_waits(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """Once a slot is free, the waiting page starts following the run without being reloaded."""
     run_id, address = stage.begin(**SHORT), urlsplit(stage.url)
     dictated.asked.acquire(timeout=10)
@@ -170,10 +168,10 @@ def test_the_65th_viewer_sees_a_notice_and_waits(
 
 
 @pytest.mark.parametrize("has_stream", [True, False])
-def test_a_silently_dropped_connection_is_noticed(
+def test_silently_dropped_connection_is_noticed(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit], *, has_stream: bool
 ) -> None:
-    """The page stops showing a speaker and a stop button, and opens a new stream automatically.
+    """The page no longer shows a speaker or a stop button, and opens a new stream automatically.
 
     If other pages are using all the streams, it polls every few seconds instead.
     """
@@ -199,9 +197,7 @@ def test_a_silently_dropped_connection_is_noticed(
         page.get_by_role("button", name="Stop").wait_for()
 
 
-def test_a_network_change_opens_a_new_connection(
-    stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
-) -> None:
+def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """The new connection is opened before the silence on the old one would be noticed."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
@@ -232,7 +228,7 @@ class Failing(Dictated):
 
 @pytest.fixture
 def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
-    """Open visits without a token and fail if their pages cause problems."""
+    """Open visits without a token, and fail at the end if any of their pages caused a problem."""
     visits: list[Visit] = []
 
     def opened(url: str) -> Visit:
@@ -245,7 +241,7 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
     assert [visit.problems for visit in visits] == [[] for _ in visits]
 
 
-def test_a_public_link_to_a_live_run_is_live(
+def test_public_link_to_a_run_in_progress_is_live(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
     """Readers without an account see each contribution as it is written, but not the steps or token counts."""
@@ -289,7 +285,7 @@ def test_public_pages_hide_failure_details(strangers: Callable[[str], Visit]) ->
         assert "10.1.2.3" not in page.content()
 
 
-def test_a_revoked_link_stops_showing_the_run(
+def test_revoked_link_stops_showing_the_run(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
     """Even pages that are already open stop showing the run."""

@@ -84,7 +84,7 @@ def block_text(language: str) -> str:
 class Polyglot:
     """Model that answers in the question's language.
 
-    A 2 in the question makes it write more, and a 3 keeps it writing.
+    If the question contains a 2, its answers are longer; if it contains a 3, they never end.
     """
 
     name = "polyglot"
@@ -127,7 +127,6 @@ def stage() -> Iterator[Stage]:
 
 @pytest.mark.parametrize("language", WORDS)
 def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Visit], language: str) -> None:
-    """The directions are checked on a phone, on a desktop screen and in print."""
     visitor = visit(stage.url)
     expected = "rtl" if language in RIGHT_TO_LEFT else "ltr"
     pages = {
@@ -163,7 +162,7 @@ def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Vi
 
 
 def test_text_fields_follow_the_direction_of_the_input(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A question in Arabic is typed from right to left."""
+    """For example, a question typed in Arabic runs from right to left."""
     page = visit(stage.url).open("/new?pattern=debate")
     field = page.locator("#question")
     field.fill(WORDS["ar"][0])

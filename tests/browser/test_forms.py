@@ -37,7 +37,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_the_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """One click opens the form, one fills in the example, and one starts the run."""
     page = visit(stage.url).open("/")
     page.get_by_role("link", name="New debate").click()
@@ -47,7 +47,7 @@ def test_the_example_debate_takes_three_clicks(stage: Stage, visit: Callable[[st
     assert page.locator("h1").inner_text() == "Is it better to work from home or in an office?"
 
 
-def test_the_chosen_pattern_is_visible_on_a_narrow_screen(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_chosen_pattern_is_visible_on_a_narrow_screen(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """The row of patterns scrolls to the chosen one."""
     page = visit(stage.url).open("/new?pattern=consensus")
     page.set_viewport_size({"width": 360, "height": 800})
@@ -112,7 +112,7 @@ def test_missing_sides_are_proposed(visit: Callable[[str], Visit]) -> None:
         assert page.get_by_text("MySQL is simpler").count()
 
 
-def test_a_format_is_selected_by_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_format_is_selected_by_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
     page = visit(stage.url).open("/new?example=true")
     plan = page.locator("[data-as=toml]")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -123,8 +123,8 @@ def test_a_format_is_selected_by_name(stage: Stage, visit: Callable[[str], Visit
     assert "format" not in tomllib.loads(plan.inner_text())
 
 
-def test_the_text_beside_a_form_follows_its_fields(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Fields that have not been changed are omitted from the text."""
+def test_command_beside_a_form_follows_its_fields(stage: Stage, visit: Callable[[str], Visit]) -> None:
+    """The command and the Python code beside the form omit options that have not been changed."""
     page = visit(stage.url).open("/new?example=true")
     page.get_by_label("Question").fill('Why "so"?')
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
@@ -203,7 +203,7 @@ def test_problems_are_shown_beside_their_field(
     assert page.get_by_label("Question").input_value() == "Which one?"
 
 
-def test_a_human_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_human_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """The suggested name can be replaced, but nothing starts without a name."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")
@@ -217,7 +217,7 @@ def test_a_human_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) 
     assert [request["block"] for request in stage.get(f"/runs/{run_id}").json()["pending"]] == ["debate-debater-pro"]
 
 
-def test_an_unknown_model_is_reported_beside_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_unknown_model_is_reported_beside_its_field(stage: Stage, visit: Callable[[str], Visit]) -> None:
     page = visit(stage.url).open("/new?question=Should+we+ship%3F")
     seat = page.locator(".seats > li").nth(1).locator("[data-name=model] input").first
     seat.fill("no-such-model")
@@ -228,7 +228,7 @@ def test_an_unknown_model_is_reported_beside_its_field(stage: Stage, visit: Call
     assert seat.get_attribute("aria-errormessage") == problem.get_attribute("id")
 
 
-def test_two_people_argue_and_judge_with_models(stage: Stage, chromium: Browser) -> None:
+def test_two_people_can_argue_and_judge_alongside_models(stage: Stage, chromium: Browser) -> None:
     run_id = stage.begin(options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     stage.get(f"/runs/{run_id}?wait=30")
     owner, ann, judge = (Visit(chromium, stage.url, token=token) for token in (TOKEN, None, None))
@@ -275,7 +275,7 @@ def press_tab_to(page: Page, name: str) -> None:
     raise AssertionError(name)
 
 
-def test_a_run_can_be_started_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
+def test_run_can_be_started_answered_and_stopped_by_keyboard(visit: Callable[[str], Visit]) -> None:
     """Every control is reachable by Tab, and the focus moves on to the next useful control."""
     with staged(lambda: Service(store="memory:", model=Gate())) as stage:
         page = visit(stage.url).open("/")
@@ -346,7 +346,7 @@ def test_four_vendors_receive_the_choices_made_in_the_form(visit: Callable[[str]
         assert base64.b64encode(png()).decode() in body
 
 
-def test_an_unreadable_file_is_reported_beside_the_sources(
+def test_unreadable_file_is_reported_beside_the_sources(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
     """The message is the same as on the command line, and no run starts."""
@@ -375,7 +375,7 @@ deleted file mode 100644
 """
 
 
-def test_the_review_form_accepts_a_diff_and_dropped_files(
+def test_review_form_accepts_a_diff_and_dropped_files(
     stage: Stage, visit: Callable[[str], Visit], tmp_path: Path
 ) -> None:
     (tmp_path / "more.diff").write_text("--- a/util.py\n+++ b/util.py\n@@ -1 +1 @@\n-z = 1\n+z = 2\n")

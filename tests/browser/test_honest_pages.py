@@ -34,7 +34,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def waits(stage: Stage) -> str:
-    """Start a waiting run for each test, since some tests answer in it."""
+    """Start a run that waits for a human, one per test because some tests answer it."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con"]})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     return run_id
@@ -61,7 +61,7 @@ def test_failed_page_requests_return_error_pages(
     assert stage.http.get(path).headers["content-type"] == "application/problem+json"
 
 
-def test_a_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
+def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
     """Entering the token on that page grants access."""
     visitor = Visit(chromium, stage.url, token=None)
     page = visitor.open(f"/runs/{waits}")
@@ -74,7 +74,7 @@ def test_a_browser_without_the_token_gets_instructions(stage: Stage, waits: str,
     assert visitor.problems == []
 
 
-def test_a_page_reports_a_lost_connection_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_page_reports_a_lost_connection_and_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
     """No speaker is shown as writing until the page has reconnected."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)
@@ -89,7 +89,7 @@ def test_a_page_reports_a_lost_connection_and_reconnects(folder: Path, visit: Ca
         page.locator("[data-lost]").wait_for(state="detached")
 
 
-def test_a_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Opening the server's new address restores access."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
@@ -123,7 +123,7 @@ def test_input_survives_a_reload(stage: Stage, waits: str, visit: Callable[[str]
     assert page.evaluate("run => Object.keys(sessionStorage).filter(key => key.includes(run))", waits) == []
 
 
-def test_run_duration_includes_the_time_after_each_answer(stage: Stage) -> None:
+def test_run_duration_never_decreases_after_an_answer(stage: Stage) -> None:
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con", "judge"]})
     seconds = []
     for answer in ("So.", {"reasoning": "-", "winner": None, "verdict": "Wait."}):

@@ -62,7 +62,7 @@ PAIR = ({"name": "xenia", "stance": "sail"}, {"name": "yuri", "stance": "wait"})
 
 
 class Writer:
-    """Model that answers with each of `texts`, then repeats the last one."""
+    """Model that gives the answers in `texts` one after another, then repeats the last one."""
 
     texts: Sequence[str] = (HARMLESS,)
 
@@ -79,7 +79,7 @@ def writer() -> Writer:
 
 @pytest.fixture(scope="module")
 def stage(writer: Writer) -> Iterator[Stage]:
-    """Serve a model whose texts are chosen by the test."""
+    """Serve a model whose answers are chosen by the test."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(writer))) as stage:
         yield stage
 
@@ -109,7 +109,7 @@ def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
 
 
 def list_elements(page: Page) -> list[str]:
-    """Return the elements of a page, except for paragraphs, table rows, time graphics and Markdown."""
+    """Return the names of a page's elements, except for paragraphs, table rows, timelines and rendered Markdown."""
     foreign = page.locator(":not(p, tr, tr *, svg.line *, .prose *, .found *, .serif *)")
     names: list[str] = foreign.evaluate_all("found => found.map(each => each.localName)")
     return names
@@ -147,7 +147,6 @@ def test_contributions_are_shown_as_text(
 
 
 def test_streamed_markdown_is_rendered_safely(stage: Stage, writer: Writer, visit: Callable[[str], Visit]) -> None:
-    """Markdown is rendered safely on a live run's page, in its report and on its step pages."""
     writer.texts = [f"{MARKDOWN}\n\n{text}" for text in MARKUP]
     visitor = visit(stage.url)
     sides = [{"name": f"debater-{number}", "stance": f"way {number}"} for number in range(len(MARKUP))]
@@ -174,12 +173,12 @@ def test_question_and_stance_are_shown_as_text(stage: Stage, visit: Callable[[st
         assert list_elements(page) == usual, text
         check_markdown(page)
         assert page.locator(FOREIGN_LINKS).count() == 0, text
-        title = strip_spaces(page.title().partition("…")[0])  # titles are shortened
+        title = strip_spaces(page.title().partition("…")[0])  # long titles are cut off
         assert title
         assert strip_spaces(text).startswith(title) or title.startswith(strip_spaces(text))
 
 
-def test_the_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_run_list_shows_questions_as_text(stage: Stage, visit: Callable[[str], Visit]) -> None:
     questions = [text for text in TEXTS if finish_debate(stage, question=text)]
     assert len(questions) >= len(TEXTS) - 2
     page = visit(stage.url).open("/?limit=200")
@@ -213,7 +212,7 @@ WRONG = f"""() => [...document.querySelectorAll("*")].filter((each) => {{
         || (each.localName === "meta" && each.httpEquiv.toLowerCase() === "refresh")
         || (each.localName === "script" && each.getAttribute("src") === null && each.type !== "application/json");
 }}).map((each) => each.outerHTML.slice(0, 200))"""
-"""Script that returns elements with foreign actions, resources or links."""
+"""Script that returns elements that run scripts, load outside resources or link elsewhere."""
 EVERYTHING = " ".join(MARKUP)
 
 
@@ -242,7 +241,7 @@ def hostile_pages(stage: Stage, pattern: str) -> list[str]:
     for number in range(2):
         body: dict[str, Any] = {"pattern": pattern, "question": f"{MARKUP[6]} {number}", "options": options}
         answer = stage.post("/runs", {**body, "labels": {MARKUP[3]: MARKUP[4]}})
-        if answer.status_code == 422:  # this pattern's roster has a different form
+        if answer.status_code == 422:  # this pattern expects a different form of roster
             answer = stage.post("/runs", {**body, "options": None, "labels": {MARKUP[3]: MARKUP[4]}})
         assert answer.status_code == 201, answer.text
         ids.append(answer.json()["runId"])
@@ -271,7 +270,7 @@ def hostile_pages(stage: Stage, pattern: str) -> list[str]:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_every_page_of_every_pattern_shows_hostile_text_as_text(
+def test_every_page_of_every_pattern_shows_hostile_text_as_plain_text(
     pattern: str, hostile: Stage, visit: Callable[[str], Visit]
 ) -> None:
     """No text from a model or user becomes an element that runs a script, loads anything, or links elsewhere."""

@@ -106,7 +106,7 @@ def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[
     assert page.evaluate("document.activeElement.localName") == "body"
 
 
-def test_the_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str], Visit]) -> None:
+def test_end_of_a_run_is_announced_without_moving_the_focus(visit: Callable[[str], Visit]) -> None:
     """The page's only status element announces the end, and a focused link in the header keeps the focus."""
     dictated = Dictated()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
@@ -124,7 +124,7 @@ def test_the_end_of_a_run_is_announced_and_the_focus_stays(visit: Callable[[str]
         assert status.evaluate("each => each.first && each.textContent").startswith("The run is over.")
 
 
-def test_the_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_long_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """A long summary starts right below the verdict, and interactive controls are left out."""
     page = visit(stage.url).open("/runs/rents")
     page.emulate_media(media="print")

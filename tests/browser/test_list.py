@@ -1,4 +1,4 @@
-"""The run list: results, comparisons, notes, and the first run."""
+"""The run list: results, comparisons, costs, and the page shown before the first run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def judge_answer(request: ModelRequest) -> Any:
     return {"reasoning": "-", "winner": "Ship", "verdict": "Ship."} if request.output_schema else "So it is."
 
 
-def test_the_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str], Visit]) -> None:
+def test_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[str], Visit]) -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_answer))) as stage:
         page = visit(stage.url).open("/")
         page.get_by_text("No runs yet.").wait_for()
@@ -56,7 +56,7 @@ def test_the_run_list_shows_results_and_links_to_a_comparison(visit: Callable[[s
         assert "For the board." in stage.get("/runs/one/export.jsonl").text
 
 
-def test_the_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
+def test_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
     """Costs are shown only if the server knows the models' prices."""
     limits = Limits(calls=100, prices={"function": Price(prompt=1.0, completion=1.0)})
     sides = [{"name": "Maximiliane-Alexandra von Wolfenbach", "stance": "Ship"}, SIDES[1]]
@@ -69,7 +69,7 @@ def test_the_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
         page = visit(stage.url).open("/")
         assert run["summary"]["cost"] > 0
         page.get_by_role("columnheader", name="Cost").wait_for()
-        for width in (768, 1280):  # even with a cost column, words are not broken letter by letter
+        for width in (768, 1280):  # even with a cost column, words must not wrap letter by letter
             page.set_viewport_size({"width": width, "height": 800})
             box = page.get_by_role("columnheader", name="Result").bounding_box()
             assert box is not None
@@ -79,7 +79,7 @@ def test_the_run_list_shows_costs(visit: Callable[[str], Visit]) -> None:
             assert status["width"] < 110, width
 
 
-def test_the_run_list_describes_decisions_and_failures(visit: Callable[[str], Visit]) -> None:
+def test_run_list_describes_decisions_and_failures(visit: Callable[[str], Visit]) -> None:
     replies: dict[str, Any] = {
         "Ship the spring release?": {
             "summary": "They agree.",

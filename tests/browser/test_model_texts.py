@@ -34,7 +34,7 @@ $$ \sum_{i=1}^{n} p_i \cdot \ell_i $$
 
 
 def answer(request: ModelRequest) -> Any:
-    """Argue with TEXT, or as the judge prefer the side that is read first, by winner or by scores."""
+    """Argue with TEXT or, as the judge, prefer the side read first, either as the winner or by scores."""
     CALLERS.append(request.block)
     if request.output_schema is None:
         return TEXT
@@ -94,7 +94,7 @@ def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[st
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_single_ballot_is_drawn_once_and_a_button_requests_the_reverse_order(
+def test_single_ballot_has_no_bar_and_a_button_requests_the_reverse_order(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
     """A single ballot does not justify a bar of 100 : 0.

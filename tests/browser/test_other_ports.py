@@ -78,8 +78,8 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_a_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
-    """Frames, scripts, images, navigation and reloads of that page are all tried."""
+def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
+    """The other page tries frames, scripts, images, navigation and reloads."""
     run_id = stage.begin()
     context = chromium.new_context()
     try:
@@ -121,7 +121,7 @@ def test_readers_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> No
     assert "This page needs the token of the server" in (visitor.open("/new").text_content("body") or "")
 
 
-def test_a_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
+def test_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
     """`flowdebate serve --open` relies on this to keep the token in a file and out of the browser's arguments."""
     path = write_entrance(f"{stage.url}/?token={TOKEN}", tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600

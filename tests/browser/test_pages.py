@@ -69,7 +69,7 @@ a_very_long_identifier_that_does_not_break_anywhere_at_all_in_a_narrow_window = 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """Serve a finished run of each pattern, a long one, and one in each other state."""
+    """Serve a finished run of each pattern, a long run, and one run in each of the other states."""
 
     async def answer(request: ModelRequest) -> Any:
         await asyncio.sleep(0.02)
@@ -116,7 +116,6 @@ def page(visitor: Visit) -> Page:
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) -> None:
-    """axe-core finds no violations with all folds open."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.emulate_media(color_scheme=scheme)
     page.goto(stage.pages + path)
@@ -126,7 +125,7 @@ def test_pages_are_accessible(page: Page, stage: Stage, path: str, scheme: Any) 
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_page_watched_live_ends_up_like_one_opened_later(page: Page, stage: Stage, pattern: str) -> None:
+def test_page_watched_live_ends_up_like_one_opened_later(page: Page, stage: Stage, pattern: str) -> None:
     run_id = stage.post("/runs", {"pattern": pattern, "question": QUESTION}).json()["runId"]
     page.goto(f"{stage.pages}/runs/{run_id}")
     watched = read_finished_page(page)
@@ -176,7 +175,7 @@ def test_consensus_outcomes_are_concise(page: Page, stage: Stage) -> None:
     assert not folded.locator("li").first.is_visible()
 
 
-def test_a_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) -> None:
+def test_report_can_be_printed_and_its_journal_downloaded(page: Page, stage: Stage) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{stage.pages}/runs/debate")
     page.get_by_role("link", name="Report").click()
@@ -195,7 +194,7 @@ def test_a_report_is_printable_and_offers_its_journal(page: Page, stage: Stage) 
     assert lines.decode() == stage.get("/runs/debate/export.jsonl").text
 
 
-def test_the_run_list_can_be_filtered(page: Page, stage: Stage) -> None:
+def test_run_list_can_be_filtered(page: Page, stage: Stage) -> None:
     """The filter is a form that the server's Content-Security-Policy permits."""
     page.goto(f"{stage.pages}/")
     page.get_by_role("combobox", name="Pattern").select_option("council")

@@ -97,7 +97,7 @@ def dictate(page: Page, dictated: Dictated, number: int) -> None:
     page.get_by_text(f"{number}.th").wait_for()
 
 
-def test_the_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """The page scrolls only while the reader is at the end.
 
     Readers who scroll up stay there, and can jump to the latest text to follow again. Nothing flickers, because the
@@ -126,7 +126,7 @@ def test_the_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visi
     dictated.say(None, "Short.", None)
 
 
-def test_a_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
+def test_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
     """The bar stays above the transcript until the verdict comes into view."""
     page = visit(stage.url).open(f"/runs/{stage.begin(options={'max_rounds': 1, 'synthesizer': False})}")
     page.locator("#speaking .turn").wait_for()
@@ -141,7 +141,7 @@ def test_a_bar_links_to_the_verdict(stage: Stage, dictated: Dictated, visit: Cal
     assert page.locator("#board").get_attribute("open") is None
 
 
-def test_a_long_run_can_be_navigated_by_rounds_keys_and_search(
+def test_long_run_can_be_navigated_by_rounds_keys_and_search(
     long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
     stage, run_id = long_run
@@ -174,7 +174,7 @@ def test_a_long_run_can_be_navigated_by_rounds_keys_and_search(
 def test_markdown_is_rendered_on_every_page_with_turns(
     long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
-    """Runs, reports, blind views, slides, public links, comparisons and answer pages all render Markdown."""
+    """These are runs, reports, blind views, slides, public links, comparisons and answer pages."""
     stage, run_id = long_run
     waits, short = (
         stage.begin(options={"max_rounds": 1, "synthesizer": False, **options}) for options in ({"humans": ["con"]}, {})
@@ -195,7 +195,7 @@ def test_markdown_is_rendered_on_every_page_with_turns(
         assert "**not**" not in page.locator(".prose").all_inner_texts(), path
 
 
-def test_a_turn_is_copied_as_written(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
+def test_turn_is_copied_as_written(long_run: tuple[Stage, str], visit: Callable[[str], Visit]) -> None:
     """The turn is copied as Markdown, with or without access to the clipboard."""
     stage, run_id = long_run
     page = visit(stage.url).open(f"/runs/{run_id}")

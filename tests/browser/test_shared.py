@@ -81,7 +81,7 @@ def shared(stage: Stage, shows: str) -> str:
     return page
 
 
-def test_a_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
+def test_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
     """A stranger can read the run until the link is revoked, and sees a notice afterwards."""
     for old_link in stage.get("/runs/rents/links").json():  # links from earlier tests
         assert stage.http.delete(f"/api/v1/runs/rents/links/{old_link['id']}").status_code == 204
@@ -103,7 +103,7 @@ def test_a_link_is_created_and_revoked_on_the_run_page(stage: Stage, owner_visit
     public_page.get_by_role("heading", name="This link was revoked").wait_for()
 
 
-def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visit) -> None:
+def test_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visit) -> None:
     """A public link accepts one vote from each browser."""
     address = shared(stage, "vote")
     page = stranger.open(address)
@@ -119,8 +119,8 @@ def test_a_stranger_votes_and_then_sees_the_verdict(stage: Stage, stranger: Visi
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_result_is_in_view_after_a_vote(stage: Stage, chromium: Browser, width: int) -> None:
-    """On a phone, the result is below the whole debate. Other visitors with the link have to vote first."""
+def test_result_is_in_view_after_a_vote(stage: Stage, chromium: Browser, width: int) -> None:
+    """On a phone, the result is below the whole debate, so the page has to scroll to it."""
     visit = Visit(chromium, stage.url, token=None)
     page = visit.open(shared(stage, "vote"))
     page.set_viewport_size({"width": width, "height": 740})
@@ -147,7 +147,7 @@ def current_slide(page: Page) -> tuple[str, str]:
     return page.locator("#at").inner_text(), page.locator(".slide:visible").inner_text()
 
 
-def test_the_presentation_can_be_controlled_by_keyboard(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
+def test_presentation_can_be_controlled_by_keyboard(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
     """The slides are the question, each turn and the verdict.
 
     The address records the position, and Escape returns to the run.
@@ -179,7 +179,6 @@ def test_the_presentation_can_be_controlled_by_keyboard(stage: Stage, owner_visi
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("shows", ["run", "present", "vote"])
 def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, scheme: Any) -> None:
-    """axe-core finds no violations on any slide, and nothing scrolls sideways at any width."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     address = shared(stage, "vote" if shows == "vote" else "run")
     page = stranger.open(f"{address}/present" if shows == "present" else address)

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("answered", [9, 40])
-def test_a_study_report_is_accessible(chromium: Browser, tmp_path: Path, answered: int, scheme: Any) -> None:
-    """axe-core finds no violations, only tables scroll sideways, and the console stays empty."""
+def test_study_report_is_accessible(chromium: Browser, tmp_path: Path, answered: int, scheme: Any) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     study, answers = made_up([(n % 3 > 0, n % 4 > 0) for n in range(40)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}

@@ -25,7 +25,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visit]) -> None:
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("link", name="Time travel").click()
@@ -47,7 +47,7 @@ def test_a_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Vi
     assert page.get_by_role("link", name="con changed").is_visible()
 
 
-def test_a_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}")
@@ -81,7 +81,7 @@ def test_problems_are_shown_beside_the_answer(stage: Stage, visit: Callable[[str
     visitor.problems.clear()  # the browser logs the 422
 
 
-def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """The verdict is hidden until the reader votes. From then on, it is shown beside the vote, even on later visits."""
     run_id = stage.finished()
     visitor = visit(stage.url)
@@ -98,7 +98,9 @@ def test_a_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> No
     again.get_by_text("You have voted").wait_for()
 
 
-def test_a_single_ballot_can_be_judged_again_in_the_other_order(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_debate_with_a_single_ballot_can_be_judged_in_the_other_order(
+    stage: Stage, visit: Callable[[str], Visit]
+) -> None:
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("button", name="Judge it in the other order").click()

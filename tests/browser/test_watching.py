@@ -1,4 +1,4 @@
-"""A page that follows a run: complete in the end despite lost connections and server restarts."""
+"""Pages that follow a run to its end, even if connections are lost or the server restarts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def begin_run(url: str) -> str:
     return run_id
 
 
-def test_a_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit]) -> None:
     """A page that loses its connection twice while text is streaming ends up identical to one that never lost it."""
     with start_server(folder, *OPTIONS) as (_, url, _), Proxy(int(url.rpartition(":")[2])) as proxy:
         run_id = begin_run(url)
@@ -101,7 +101,7 @@ def test_text_appears_while_it_is_being_written(folder: Path, visit: Callable[[s
         page.locator("#speaking .turn").nth(1).wait_for(state="detached")
 
 
-def test_a_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         allow_calls(folder, 1)

@@ -1,4 +1,4 @@
-"""Browser visits to a server, with its cookie and with checks for forbidden page activity."""
+"""Browser visits to a server with its cookie, checked for forbidden page activity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ document.addEventListener("securitypolicyviolation", (event) => console.error(`C
 
 
 class Visit:
-    """Browser that is signed in to the server at `url`, or has no token, and cannot open other sites."""
+    """Browser that cannot open other sites, signed in to the server at `url` unless it has no token."""
 
     def __init__(self, chromium: Browser, url: str, *, token: str | None = TOKEN) -> None:
         self.url = url

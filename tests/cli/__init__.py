@@ -1,1 +1,1 @@
-"""Tests of the command."""
+"""Tests for the `flowdebate` command."""

@@ -20,7 +20,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("kept") / "runs.sqlite3"
     before = {name: os.environ.get(name) for name in (STORE_VARIABLE, "XDG_DATA_HOME")}
     os.environ[STORE_VARIABLE] = str(path)
-    os.environ["XDG_DATA_HOME"] = str(path.parent)  # for tests that remove the variable
+    os.environ["XDG_DATA_HOME"] = str(path.parent)  # for tests that unset FLOWDEBATE_STORE
     yield path
     for name, value in before.items():
         if value is None:

@@ -10,9 +10,9 @@ _PIECES = re.compile(
 
 
 def render_screen(output: str) -> str:
-    """Return the lines on the screen and above it; fail on any other escape code.
+    """Return the lines on the screen and those scrolled off its top; fail on any unknown escape code.
 
-    The page writes only at the end of lines and erases only whole lines.
+    The command writes only at the end of lines and erases only whole lines.
     """
     lines, row, at = [""], 0, 0
     while at < len(output):

@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def check(self) -> None:
-        """Reject a request that exceeds a limit or carries another token."""
+        """Reject a request that exceeds a limit or sends the wrong token."""
         if self.hub.limits:
             status, headers = self.hub.limits.pop(0)
             raise RequestError(status, "You have exceeded a rate limit.", **headers)

@@ -39,7 +39,7 @@ VERBS = {
     "round-robin": ("round_robin", ("--max-rounds", "1", "--referee")),
     "consensus": ("consensus", ("--max-rounds", "1", "--seed", "5")),
 }
-"""Pattern of each command, with the options for a short run."""
+"""Pattern and options for a short run of each command."""
 
 
 def serve_stage(**more: Any) -> Stage:

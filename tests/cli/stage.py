@@ -1,4 +1,4 @@
-"""A server that plays a debate's models, and the command as a separate process on a terminal or with pipes."""
+"""A server that plays a debate's models, and helpers that run the command in a separate process."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Stage:
     answers: Mapping[str, Any] = field(default_factory=dict)
     """Answers keyed by a word in the requested schema. A list is consumed in order, and a function is called."""
     letters: Callable[[str], Mapping[str, float]] | None = None
-    """Function from the prompt to each token's log-probability when a letter is requested; None returns no
-    log-probabilities.
+    """Function that returns the log-probability of each token for a prompt that requests a letter; None to
+    omit them.
     """
     hold: tuple[int, int] | Sequence[tuple[int, int]] | None = None
     broken: Collection[int] = ()
@@ -64,7 +64,7 @@ class Stage:
     cut_off: Collection[int] = ()
     """Indexes of the truncated turns."""
     refuse: Callable[[dict[str, Any]], tuple[int, Any] | None] = lambda _: None
-    """Status and body of a rejection; None means that the request is answered."""
+    """Status and body with which all requests are rejected; None to answer them."""
     base_url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -205,9 +205,10 @@ def _find_schema(body: Mapping[str, Any]) -> str:
 
 
 class OnTerminal:
-    """The command on a pseudo-terminal: `seen` holds all its output, and `screen` the text displayed now.
+    """The command on a pseudo-terminal.
 
-    With `cold`, it starts as it does for users, which takes two seconds.
+    All its output is in `seen`, and the text currently displayed is in `screen`. With `cold`, it starts as slowly as it
+    does for users, which takes two seconds.
     """
 
     def __init__(

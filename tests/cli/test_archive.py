@@ -49,7 +49,7 @@ def run_consensus(on: Stage, *more: str) -> dict[str, Any]:
 
 
 def pop_prompts(on: Stage) -> str:
-    """Return the prompts since the last call."""
+    """Return the prompts received since this function was last called."""
     text = json.dumps(on.bodies)
     on.bodies.clear()
     return text
@@ -61,7 +61,7 @@ def list_archive() -> list[dict[str, Any]]:
     return debates
 
 
-def test_a_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
+def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
     """The outcome is recorded between the two debates. Each command is a separate process that uses the same store."""
     with voter_stage() as on:
         first = run_consensus(on)
@@ -81,7 +81,7 @@ def test_a_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -
     assert store.exists()
 
 
-def test_an_archive_entry_can_be_listed_shown_corrected_and_deleted() -> None:
+def test_archive_entry_can_be_listed_shown_corrected_and_deleted() -> None:
     """The other archive commands accept the listed ids. Deleting an entry keeps the run that it came from."""
     with voter_stage() as on:
         run_consensus(on)

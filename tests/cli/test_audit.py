@@ -67,7 +67,7 @@ def run_debate(on: Stage, *more: str) -> str:
     return str(json.loads(result.stdout)["runId"])
 
 
-def test_a_data_set_yields_a_table_and_findings(write_data: Path) -> None:
+def test_data_set_yields_a_table_and_findings(write_data: Path) -> None:
     result = run_command("eval", "audit", "--data", str(write_data))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("Audit of 120 ballots on 60 items\n\nJUDGE  FIGURE")
@@ -205,7 +205,7 @@ def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
     assert "too few to tell: in 1 of 1 debate most readers voted as the judge" in " ".join(page.split())
 
 
-def test_a_stored_debate_is_rejudged_and_paid_for_once() -> None:
+def test_stored_debate_is_rejudged_and_paid_for_once() -> None:
     """Each model judges every view in the schedule.
 
     Repeating the command makes no call, and all ballots belong to the same item.
@@ -245,7 +245,7 @@ def test_stored_debate_is_rejudged_by_letter() -> None:
     assert "by letter, the first slot is ahead by 1.50" in page
 
 
-def test_rejudging_keeps_the_letter_form_of_the_run() -> None:
+def test_rejudging_uses_the_letter_form_of_the_stored_run() -> None:
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on, "--answer-form", "letter")
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")

@@ -236,7 +236,7 @@ def test_invalid_row_is_rejected_before_any_call(question_folder: Path, content:
         (("--out", "broken.csv"), "broken.csv: contains rows that are not batch results"),
     ],
 )
-def test_invalid_options_give_one_message(question_folder: Path, options: tuple[str, ...], problem: str) -> None:
+def test_invalid_options_produce_one_message(question_folder: Path, options: tuple[str, ...], problem: str) -> None:
     (question_folder / "recorded.toml").write_text('record = "x.json"\n')
     (question_folder / "replayed.toml").write_text('replay = "x.json"\n')
     (question_folder / "other.jsonl").write_text('{"index": 0, "runId": "z-0", "status": "complete"}\n')
@@ -293,7 +293,7 @@ SIGNS = st.text(st.sampled_from("'=+-@\t\r\n\uff1d 1.a\","), max_size=6) | st.te
 
 
 @given(text=SIGNS)
-def test_cells_are_never_formulas_and_round_trip(text: str) -> None:
+def test_cells_round_trip_and_are_never_formulas(text: str) -> None:
     cell = safe_cell(text)
     assert read_cell(cell) == text
     assert cell[:1] not in "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20" or cell == "" or float(cell) == float(text)
@@ -375,7 +375,7 @@ def _lines() -> list[Any]:
 LINES = _lines()
 
 
-def test_a_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
+def test_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
     """Two batches must not write to the same file."""
     from flowdebate.errors import BadFile
 
@@ -384,7 +384,7 @@ def test_a_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
         pass
 
 
-def test_a_full_disk_ends_the_batch(question_folder: Path) -> None:
+def test_full_disk_ends_the_batch(question_folder: Path) -> None:
     """The batch prints a single error.
 
     Its answers are kept in the store, so they can be written to another file without making a call.
@@ -547,8 +547,7 @@ def failed_question(question: str) -> BatchItem[Any]:
     return BatchItem(index=2, row=None, question=question, run_id="b-2", seed=1, status="failed", error=error)
 
 
-def test_a_warning_shared_by_all_questions_is_shown_once(question_folder: Path) -> None:
-    """Here, three questions produce the same warning."""
+def test_warning_shared_by_all_questions_is_shown_once(question_folder: Path) -> None:
     with Stage() as played:
         result = CliRunner().invoke(app, [*batch_options(played, "q.csv"), "--max-rounds", "5"], catch_exceptions=False)
     assert result.exit_code == 0
@@ -556,7 +555,7 @@ def test_a_warning_shared_by_all_questions_is_shown_once(question_folder: Path) 
     assert result.stderr.count("\n") == 1
 
 
-def test_an_output_file_that_cannot_be_opened_is_reported_once(question_folder: Path) -> None:
+def test_output_file_that_cannot_be_opened_is_reported_once(question_folder: Path) -> None:
     """A socket has a path, but it cannot be opened as a file."""
     with Stage() as played, socket.socket(socket.AF_UNIX) as server:
         server.bind("r.jsonl")

@@ -76,7 +76,7 @@ def run_evaluation(stage: Stage | None, *more: str) -> Result:
     return CliRunner().invoke(app, ["eval", "benefit", *more, *options, *single_schedule], catch_exceptions=False)
 
 
-def test_a_data_set_is_evaluated_and_paid_for_once(data_folder: Path) -> None:
+def test_data_set_is_evaluated_and_paid_for_once(data_folder: Path) -> None:
     """Each row has its own positions, although the questions are the same."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--json")
@@ -250,18 +250,18 @@ def test_exact_position_text_takes_precedence(stances: list[str]) -> None:
 def test_choices_can_come_from_a_list_cell_or_separate_columns(
     cells: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
-    """CSV cells hold lists as JSON. Blank cells are ignored, and a row without the column has no choices."""
+    """CSV cells contain lists as JSON. Blank cells are ignored, and a row without the column has no choices."""
     row = Row(question="?", columns=cells)
     assert read_choices(row, columns, path="q.csv", number=1) == choices
 
 
 def test_cell_without_a_list_is_rejected() -> None:
-    """A cell that holds only one position is reported with the name of its column."""
+    """If a cell contains only one position, the error names its column."""
     with pytest.raises(BadFile, match="`choices` must be 2 to 26 different texts"):
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 
-def test_a_debate_from_an_evaluation_can_be_resumed(data_folder: Path) -> None:
+def test_debate_from_an_evaluation_can_be_resumed(data_folder: Path) -> None:
     """Each debate is a stored run. `resume` shows it together with its baselines and makes no call."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
@@ -274,7 +274,6 @@ def test_a_debate_from_an_evaluation_can_be_resumed(data_folder: Path) -> None:
 
 
 def test_judge_options_apply_to_every_debate(data_folder: Path) -> None:
-    """Every debate is judged by letter in both orders."""
     scores = {"reasoning": "So.", "scores": {"A": 90, "B": 10}, "verdict": "So it is."}
     with School(answers={"scores": scores}) as school:
         options = ("--baseline", "single", "--limit", "1", "--schedule", "swap", "--labels", "--out", "r.jsonl")

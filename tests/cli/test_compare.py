@@ -115,11 +115,11 @@ def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str],
         assert result.exit_code == 0
     assert (
         "\n- staged favors the first place: " in run_command("some.csv", "--format", "markdown").output
-    )  # the name is unchanged
+    )  # the judge's name is shown as it is
     assert len(judge_folder) == 460
 
 
-def test_a_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
+def test_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
     words = ("ours.txt", "theirs.txt", "--question", "Which?", "--criterion", "correct=3", "--criterion", "clear")
     assert "CORRECT  CLEAR" in run_command(*words).output
     assert json.loads(run_command(*words, "--format", "json").output)["sides"][0]["criteria"] == {
@@ -129,7 +129,7 @@ def test_a_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
     assert len(judge_folder) == 2
 
 
-def test_the_truth_column_names_the_correct_text(judge_folder: list[str]) -> None:
+def test_truth_column_names_the_correct_text(judge_folder: list[str]) -> None:
     """An empty cell means that the truth is unknown, and an unknown name is an error."""
     lines = ["question,ours,theirs,label", "Q1?,One.,Two.,ours", "Q2?,One.,Two.,theirs", "Q3?,One.,Two.,"]
     Path("known.csv").write_text("\n".join(lines))
@@ -175,7 +175,7 @@ def test_invalid_input_is_rejected_before_any_call(
     assert judge_folder == []
 
 
-def test_an_empty_cell_is_reported(judge_folder: list[str]) -> None:
+def test_empty_cell_is_reported(judge_folder: list[str]) -> None:
     """The error suggests a remedy. If the row has three texts, the other two are compared."""
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
     result = run_command("rows.csv")
@@ -184,7 +184,7 @@ def test_an_empty_cell_is_reported(judge_folder: list[str]) -> None:
     assert judge_folder == []
 
 
-def test_a_cell_can_be_as_long_as_an_answer(judge_folder: list[str]) -> None:
+def test_cell_can_be_as_long_as_an_answer(judge_folder: list[str]) -> None:
     """The csv module's default limit is shorter than a book chapter."""
     Path("rows.csv").write_text(f'question,ours,theirs\nQ1?,"{"word " * 40_000}",One.\n')
     assert run_command("rows.csv").exit_code == 0

@@ -76,6 +76,6 @@ def test_unreadable_store_gives_no_completions(store: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_for_each_shell_is_printed(shell: str) -> None:
+def test_completion_script_for_each_shell_is_printed(shell: str) -> None:
     env = {**clean_environment(), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     assert f"_FLOWDEBATE_COMPLETE=complete_{shell}" in run_completion("--show-completion", shell, env=env)

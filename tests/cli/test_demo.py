@@ -22,7 +22,7 @@ def _play(*options: str) -> str:
     return CliRunner().invoke(app, ["demo", *options], catch_exceptions=False).output
 
 
-def test_a_recorded_debate_can_be_played_without_a_model() -> None:
+def test_recorded_debate_can_be_played_without_a_model() -> None:
     output = _play("--speed", "1000")
     assert "no model is asked" in output
     assert "Qwen2.5-Coder-1.5B-Instruct" in output
@@ -79,7 +79,7 @@ def test_every_answer_is_streamed_word_by_word() -> None:
         (["review", "--demo", "--page"], "What is wrong with this change?"),
     ],
 )
-def test_the_page_shows_the_run_and_requires_its_token(
+def test_page_shows_the_run_and_requires_its_token(
     monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
 ) -> None:
     """The command opens the browser. Its server has no other run and cannot start one."""
@@ -102,7 +102,7 @@ def test_the_page_shows_the_run_and_requires_its_token(
     assert "Playing at http://127.0.0.1:9/runs/" in output
 
 
-def test_a_recorded_review_can_be_shown_without_a_model() -> None:
+def test_recorded_review_can_be_shown_without_a_model() -> None:
     result = CliRunner().invoke(app, ["review", "--demo"], catch_exceptions=False)
     assert result.exit_code == 0
     for text in ("no model is asked", "Examination", 'Gate: "no confirmed blocker" holds', "1 confirmed (1 major)"):
@@ -113,7 +113,7 @@ def test_a_recorded_review_can_be_shown_without_a_model() -> None:
     assert "/work" not in text
 
 
-def test_a_recorded_review_takes_less_than_a_second() -> None:
+def test_recorded_review_takes_less_than_a_second() -> None:
     """The time excludes process startup, and the replay adds no delays."""
     CliRunner().invoke(app, ["review", "--demo"])  # warm up imports
     start = time.process_time()
@@ -121,7 +121,7 @@ def test_a_recorded_review_takes_less_than_a_second() -> None:
     assert time.process_time() - start < 1
 
 
-def test_a_piped_demo_does_not_wait() -> None:
+def test_piped_demo_does_not_wait() -> None:
     """Nobody is reading along when the output goes to a pipe, so a minute of delays is skipped."""
     start = time.monotonic()
     output = _play()

@@ -73,7 +73,7 @@ def test_changing_the_judge_repeats_only_judge_calls(store: Path, tmp_path: Path
     )
 
 
-def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
+def test_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: Path) -> None:
     reply = tmp_path / "reply.txt"
     reply.write_text("No = never.\n")
     with Stage(turns=SAID) as on:
@@ -90,7 +90,7 @@ def test_the_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: 
         verdict = {"reasoning": "I decide.", "winner": "cap rents", "verdict": "Cap."}
         calls = len(on.bodies)
         judged = run_fork(parent, "--edit", f"judge={json.dumps(verdict)}", "--edit", f"{OF_ANN}=Homes first.")
-        assert len(on.bodies) == calls  # the text is unchanged
+        assert len(on.bodies) == calls  # an edit that leaves the text unchanged repeats no call
     assert piped.exit_code == several.exit_code == 2
     for document in documents:
         texts = [entry["text"] for entry in document["raw"]["transcript"]]
@@ -139,7 +139,7 @@ def test_fork_without_changes_makes_no_call(verb: str) -> None:
     assert copy["fork"]["reused"] == original["usage"]["calls"]
     different = {key for key in original if original[key] != copy[key]}
     assert different <= {"runId", "seconds", "usage", "raw"}
-    if verb != "consensus":  # the consensus document has timings
+    if verb != "consensus":  # the document of a consensus debate contains timings
         assert original["raw"] == copy["raw"]
 
 
@@ -164,7 +164,7 @@ def test_any_plan_option_can_be_changed() -> None:
     assert json.loads(resumed.stdout)["fork"]["parent"]
 
 
-def test_a_fork_uses_the_same_models_as_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_uses_the_same_models_as_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork keeps the original models even if the environment has since been changed to select others."""
     with Stage(turns=SAID) as on:
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)

@@ -130,7 +130,7 @@ def test_every_help_page_begins_with_two_usage_forms(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [name for name in EXAMPLES if name not in GROUPS])
-def test_every_help_page_ends_with_exit_codes_and_a_pointer(command: str) -> None:
+def test_every_help_page_ends_with_exit_codes_and_a_documentation_page(command: str) -> None:
     page = CliRunner().invoke(app, [*split_words(command), "--help"]).stdout
     assert "Exit codes: 0 done" in page
     title = re.search(r"See .*?page “(.+?)” of the documentation\Z", " ".join(page.split()))

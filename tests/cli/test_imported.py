@@ -30,7 +30,7 @@ KEY = "sk-of-the-user"
 
 @pytest.fixture
 def sender_stage() -> Iterator[Stage]:
-    """Serve the models of the author of the imported file."""
+    """Serve the models used by the author of the imported file."""
     with Stage() as on:
         yield on
 
@@ -48,7 +48,8 @@ def export_forged_run(
 ) -> tuple[str, Path]:
     """Export an unfinished run that uses the server `sender_stage`, with the given `options` in its plan.
 
-    Unless its models have `answered`, the run has no step yet, since a recorded answer would not match other prompts.
+    The export contains steps only if `answered`, since changed options change the prompts, so that recorded answers
+    would no longer match.
     """
     store = ("--store", str(tmp_path / "theirs.db"))
     run_id = run_to_limit(sender_stage, *store)
@@ -73,7 +74,7 @@ def change_plan(file: Path, change: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("how", [("--last",), ("RUN",)], ids=["last", "by id"])
-def test_an_imported_run_uses_no_reference_without_consent(
+def test_imported_run_uses_no_reference_without_consent(
     how: tuple[str, ...], sender_stage: Stage, private_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No server is contacted and no file is read.
@@ -96,7 +97,7 @@ def test_an_imported_run_uses_no_reference_without_consent(
     assert SECRET in json.dumps(sender_stage.bodies)
 
 
-def test_repeated_options_replace_references(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
+def test_options_given_again_replace_references(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
     """The user's server replaces the sender's.
 
     Other references still require consent: a file named in the plan is not read.
@@ -114,7 +115,7 @@ def test_repeated_options_replace_references(sender_stage: Stage, private_file: 
     assert sender_stage.bodies == []
 
 
-def test_a_repeated_server_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
+def test_server_given_again_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
     """Source texts and schemas are part of the export, so no other reference is needed for them."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
@@ -149,7 +150,7 @@ def test_imported_run_starts_no_program_without_consent(
     assert (tmp_path / "started").exists()
 
 
-def test_the_terminal_lists_the_references_and_asks(sender_stage: Stage, tmp_path: Path) -> None:
+def test_references_are_listed_and_confirmed_in_a_terminal(sender_stage: Stage, tmp_path: Path) -> None:
     run_id, file = export_forged_run(sender_stage, tmp_path)
     run_command("import", str(file))
     for answer, code in (("n", 2), ("y", 0)):
@@ -229,7 +230,7 @@ def test_plan_file_is_trusted(sender_stage: Stage, private_file: Path, tmp_path:
     [{"options": []}, {"options": None}, {"withheld": 5}, {"pattern": 7}],
     ids=str,
 )
-def test_a_malformed_plan_is_rejected(change: dict[str, Any], sender_stage: Stage, tmp_path: Path) -> None:
+def test_malformed_plan_is_rejected(change: dict[str, Any], sender_stage: Stage, tmp_path: Path) -> None:
     run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, change)
     assert run_command("import", str(file)).exit_code == 0
@@ -239,7 +240,7 @@ def test_a_malformed_plan_is_rejected(change: dict[str, Any], sender_stage: Stag
 
 
 @pytest.mark.parametrize("version", ["2", None])
-def test_a_plan_with_another_version_is_not_imported(version: str | None, sender_stage: Stage, tmp_path: Path) -> None:
+def test_plan_with_another_version_is_not_imported(version: str | None, sender_stage: Stage, tmp_path: Path) -> None:
     run_id, file = export_forged_run(sender_stage, tmp_path)
     change_plan(file, {"format": version})
     result = run_command("import", str(file))
@@ -251,7 +252,7 @@ def test_a_plan_with_another_version_is_not_imported(version: str | None, sender
 
 
 def undeclared_types(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """Return the text types within `kind` that do not declare what they reach, such as a file or a server."""
+    """Return the text types within `kind` that do not declare their reach, such as files or servers."""
     origin, parts = get_origin(kind), get_args(kind)
     has_reach = any(isinstance(item, Reach) for item in metadata)
     if origin is Annotated:
@@ -269,7 +270,7 @@ def undeclared_types(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]
 
 
 def undeclared_fields(options: type[BaseModel]) -> list[str]:
-    """Return the text options that do not declare what they reach."""
+    """Return the text options that do not declare their reach."""
     fields = options.model_fields.items()
     return [name for name, field in fields if list(undeclared_types(field.annotation, tuple(field.metadata)))]
 
@@ -297,7 +298,7 @@ def test_undeclared_option_is_detected() -> None:
     assert undeclared_fields(Wrong) == ["label", "many", "table", "entries"]
 
 
-def test_an_undeclared_option_counts_as_both_a_file_and_a_server() -> None:
+def test_undeclared_option_counts_as_both_a_file_and_a_server() -> None:
     """An undeclared option is used only with the user's consent."""
 
     class UndeclaredOptions(PlanOptions):

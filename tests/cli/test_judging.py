@@ -30,7 +30,7 @@ def _run(stage: Stage, *more: str) -> Result:
     return CliRunner().invoke(app, stage.options(*SIDES, "--max-rounds", "1", *more), catch_exceptions=False)
 
 
-def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
+def test_inconsistent_judge_is_reported(tmp_path: Path) -> None:
     answers = {"scores": [_make_scored(90, 10), _make_scored(40, 60)]}
     report = tmp_path / "report.md"
     with Stage(answers=answers) as stage:
@@ -50,7 +50,7 @@ def test_an_inconsistent_judge_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("on_flip", "winner"), [("abstain", "none (the judge abstained)"), ("tie", "none (tie)")], ids=str
 )
-def test_a_verdict_without_a_winner_states_the_reason(on_flip: str, winner: str) -> None:
+def test_verdict_without_a_winner_states_the_reason(on_flip: str, winner: str) -> None:
     """A judge's abstention must not be mistaken for a synthesis."""
     with Stage(answers={"scores": [_make_scored(90, 10), _make_scored(40, 60)]}) as stage:
         result = _run(stage, "--schedule", "swap", "--on-flip", on_flip)
@@ -58,7 +58,7 @@ def test_a_verdict_without_a_winner_states_the_reason(on_flip: str, winner: str)
     assert winner in result.stdout
 
 
-def test_a_panel_of_two_models_votes() -> None:
+def test_panel_of_two_models_votes() -> None:
     panel = ("--panel", "staged", "--panel", "other", "--panel", "ann-model")
     with Stage(answers={"scores": _make_scored(80, 20)}) as stage:
         result = _run(stage, *panel, "--schedule", "single", "--decided-by", "vote", "--curtail")
@@ -100,7 +100,7 @@ def _likely(prompt: str) -> dict[str, float]:
     return {"A": -3.0, "B": -2.5} if "Side B" in prompt else {"A": -0.1}
 
 
-def test_a_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
+def test_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     with Stage(letters=_likely) as stage:
         plain = _run(stage, "--answer-form", "letter", "--seed", "1", "--markdown", str(report))
@@ -178,7 +178,7 @@ def test_missing_log_probabilities_are_reported() -> None:
     assert "Log-odds" not in words
 
 
-def test_a_biased_letter_judge_names_no_winner() -> None:
+def test_biased_letter_judge_names_no_winner() -> None:
     """The page reports the bias instead of calling the result a synthesis or a tie."""
     with Stage(letters=lambda _: {"A": -0.1, "B": -2.5}) as stage:
         result = _run(stage, "--answer-form", "letter")
@@ -262,7 +262,7 @@ def test_quotes_and_baselines_are_reported_at_the_end(tmp_path: Path) -> None:
     assert any("[report.txt] Homes were built" in json.dumps(body) for body in stage.bodies)
 
 
-def test_unreadable_source_is_named(tmp_path: Path) -> None:
+def test_error_names_the_unreadable_source(tmp_path: Path) -> None:
     empty, twice = tmp_path / "empty.txt", tmp_path / "more" / "empty.txt"
     empty.write_text(" ")
     twice.parent.mkdir()

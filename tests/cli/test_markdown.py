@@ -1,4 +1,4 @@
-"""Markdown in a terminal: styles replace marks, whatever the chunks, and no word is lost."""
+"""Markdown in a terminal: however the text is split, styles replace the marks and no word is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def style_characters(pieces: list[str]) -> list[tuple[str, str]]:
 
 @given(PIECES)
 def test_rendering_is_independent_of_chunk_boundaries(pieces: list[str]) -> None:
-    """Text arrives in chunks of any size, and no word may be lost between them."""
     text = "".join(pieces)
     assert style_characters(pieces) == style_characters([text]) == style_characters(list(text))
     marks = r"[-*`#|:─\s]"
@@ -41,7 +40,7 @@ def test_markdown_syntax_becomes_styling() -> None:
     assert text_by_style == {"bold": "Headb copen\n", "italic": "d", "cyan": "e*f\n**x**\n"}
 
 
-def test_a_table_is_aligned_in_columns() -> None:
+def test_table_is_aligned_in_columns() -> None:
     text = "| Option | Cost |\n|---|---:|\n| **Postgres** | $5 |\n| `a\\|b` | $1,200 |\n\nSo: wait."
     rows = ["Option      Cost", "────────  ──────", "Postgres      $5", "a|b       $1,200", "", "So: wait."]
     lines = style_characters([text])

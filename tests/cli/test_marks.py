@@ -24,7 +24,7 @@ SHORT = {
     "round-robin": (("--max-rounds", "1"), "transcript"),
     "council": (("--review", "none"), "opinions"),
 }
-"""Options for a short run of each command, with the location of its contributions."""
+"""Options for a short run of each command, and the field of the raw output that contains the contributions."""
 
 
 def page_and_report(saved: dict[str, Any], folder: Path) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def run_debate() -> dict[str, Any]:
     return value
 
 
-def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
+def test_empty_contribution_is_marked(tmp_path: Path) -> None:
     document = run_debate()
     document["raw"]["transcript"][0] |= {"text": "", "flag": "empty"}
     document["status"] = document["raw"]["status"] = "degraded"
@@ -71,8 +71,8 @@ def test_an_empty_contribution_is_marked(tmp_path: Path) -> None:
     assert "after 1 complete argument." in page
 
 
-def test_an_unknown_winner_is_not_shown_as_a_winner(tmp_path: Path) -> None:
-    """The page quotes the name that the judge gave instead."""
+def test_unknown_winner_is_not_shown_as_a_winner(tmp_path: Path) -> None:
+    """Instead, the page quotes the name given by the judge."""
     document = run_debate()
     document["raw"]["verdict"] |= {"winner": None, "unknownWinner": "the mayor"}
     document["raw"]["losses"] = [

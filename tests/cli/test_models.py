@@ -74,7 +74,7 @@ def test_local_model_is_shown_with_its_weights(tmp_path: Path) -> None:
     assert (document["local"]["path"], document["local"]["bytes"]) == (None, None)
 
 
-def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_options_are_listed_if_no_model_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": None})
     result = run_models()
@@ -87,7 +87,7 @@ def test_without_a_model_the_setup_options_are_listed(monkeypatch: pytest.Monkey
     assert re.search(r"^vllm +none needed +does not answer +http", result.stdout, re.MULTILINE)
 
 
-def test_a_local_server_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_server_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first line of a run also names the model's origin, before the first call."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": "gemma3"})
     page, document = run_models(), json.loads(run_models("--json").stdout)
@@ -163,7 +163,7 @@ def test_unknown_model_is_rejected_with_a_suggestion() -> None:
 
 
 class CheckStub:
-    """Stub for model checks, which serves from a separate thread inside its `with` block."""
+    """Stub server for model checks, running in a separate thread within its `with` block."""
 
     def __init__(self, stub: Stub) -> None:
         self._stub = stub
@@ -246,7 +246,7 @@ def test_recording_is_not_overwritten(tmp_path: Path) -> None:
         (["openai/gpt-5-mini"], 2, "ACTION must be"),
     ],
 )
-def test_failed_check_gives_the_reason(
+def test_failed_check_states_the_reason(
     arguments: list[str], code: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flowdebate.models.local.gguf.local_model_installed", lambda: False)
@@ -276,7 +276,7 @@ def test_ctrl_c_shows_partial_results() -> None:
 
 
 def test_python_dash_m_runs_the_command() -> None:
-    """The program refers to itself by the command's name."""
+    """Its messages still call the program `flowdebate`."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     process = subprocess.run(arguments, env=clean_environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert process.stdout.startswith("Usage:\n  flowdebate debate ")

@@ -58,7 +58,7 @@ def render_turn(*events: object) -> str:
 
 
 @given(HOSTILE)
-def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
+def test_untrusted_text_cannot_control_the_terminal(text: str) -> None:
     """Everything except the page's own colors is printable, even in frames, headings and labels."""
     value = {**DOCUMENT, "status": "failed", "error": text, "output": {text: text}}
     value["debaters"] = [{"name": text, "stance": text, "role": text}]
@@ -78,7 +78,7 @@ def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
 
 
 @given(st.lists(HOSTILE, max_size=5), HOSTILE)
-def test_live_text_is_printable_for_any_chunks(pieces: list[str], tool: str) -> None:
+def test_live_text_is_printable_however_it_is_split(pieces: list[str], tool: str) -> None:
     """However text and tool results are split, they cannot control the terminal or start at the left edge."""
     events = [TextDelta(block="a", text=piece) for piece in pieces]
     output = render_turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *events)
@@ -133,7 +133,7 @@ def render_events(events: list[Any]) -> str:
     return stream.getvalue()
 
 
-def test_the_counted_answer_is_marked() -> None:
+def test_answer_that_does_not_count_is_marked() -> None:
     retried = CallRetried(block="a", model="m", attempt=2, error="Copied", message="it copies", wait=0.0)
     events = [
         TextDelta(block="a", text="First.", path="a", at=0.0),

@@ -130,7 +130,7 @@ def build_plan(path: Path, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_invalid_file_gives_one_error_with_file_and_key(case: Case, tmp_path: Path) -> None:
+def test_invalid_file_causes_one_error_with_file_and_key(case: Case, tmp_path: Path) -> None:
     path = tmp_path / case.name
     path.write_text(case.text)
     with pytest.raises((BadFile, ConfigurationError)) as caught:
@@ -190,7 +190,7 @@ def test_schema_paths_are_relative_to_the_plan_file(tmp_path: Path) -> None:
     assert build_plan(path).schema.json_schema["required"] == ["x"]
 
 
-def test_model_names_reach_a_base_url_unchanged() -> None:
+def test_model_names_are_sent_unchanged_to_a_base_url() -> None:
     plan = make_plan(
         DEBATE, {"question": "Why?", "model": ["a/b", "synthesize=a/b"], "base_url": "http://127.0.0.1:1/v1"}
     )
@@ -201,7 +201,7 @@ def test_model_names_reach_a_base_url_unchanged() -> None:
 
 
 @given(st.text(), st.text())
-def test_a_side_is_parsed_or_rejected(name: str, stance: str) -> None:
+def test_side_is_parsed_or_rejected(name: str, stance: str) -> None:
     """The first "=" in `name=stance` separates the two parts, which are otherwise kept unchanged."""
     try:
         side = parse_entry(f"{name}={stance}", "--debater", key="stance", needed=True)
@@ -230,7 +230,7 @@ def test_a_side_is_parsed_or_rejected(name: str, stance: str) -> None:
         (["debate", "Q\ud800"], "QUESTION must be valid Unicode"),
     ],
 )
-def test_misuse_is_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
+def test_misuse_prints_one_line_and_exits_with_code_2(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.stdout == ""

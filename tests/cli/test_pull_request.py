@@ -46,7 +46,10 @@ def hub_with_pull_request(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> It
 
 
 class Models:
-    """Scripted reviewers. They raise a flaw whose quote is in the prompt, and confirm findings that still hold."""
+    """Scripted reviewers.
+
+    They report a flaw whose quote is in the prompt, and confirm findings that are still valid.
+    """
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
@@ -83,7 +86,7 @@ def run_review(*arguments: str) -> Any:
 GATE = ("--post", "--gate", "no confirmed blocker")
 
 
-def test_a_review_comment_is_updated_by_the_next_push(hub_with_pull_request: Hub, scripted_models: Models) -> None:
+def test_review_comment_is_updated_by_the_next_push(hub_with_pull_request: Hub, scripted_models: Models) -> None:
     first = run_review(*GATE)
     assert first.exit_code == 4, first.output
     [comment] = hub_with_pull_request.reviews
@@ -128,7 +131,7 @@ def test_unresolved_findings_fail_the_gate_without_a_call(hub_with_pull_request:
     assert scripted_models.prompts == []
 
 
-def test_a_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_models: Models) -> None:
+def test_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_models: Models) -> None:
     """The gate passes only because every changed file is excluded; a change to any other file leaves it undecided."""
     hub_with_pull_request.head = hub_with_pull_request.commit("l1", "m1", uv__lock="x\n" * 9)
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 0
@@ -140,8 +143,8 @@ def test_a_change_to_excluded_files_passes(hub_with_pull_request: Hub, scripted_
 
 
 @pytest.mark.parametrize("how", ["author", "edited", "state", "other"])
-def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_models: Models, how: str) -> None:
-    """The state stored in a foreign comment is ignored, and the whole change is reviewed."""
+def test_comment_by_somebody_else_is_ignored(hub_with_pull_request: Hub, scripted_models: Models, how: str) -> None:
+    """The state stored in somebody else's comment cannot be trusted, so the whole change is reviewed."""
     scripted_models.flaws = []
     assert run_review(*GATE).exit_code == 0
     comment = hub_with_pull_request.reviews[0]
@@ -166,7 +169,7 @@ def test_a_foreign_comment_is_ignored(hub_with_pull_request: Hub, scripted_model
     assert comment["user"]["login"] != "mallory" or comment["body"].startswith(body[:40])
 
 
-def test_a_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
+def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
     """A finding follows its file when the file is renamed."""
@@ -197,7 +200,7 @@ def test_changes_hidden_in_a_merge_are_reviewed(hub_with_pull_request: Hub, scri
 def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_models: Models) -> None:
     """Omitted patches are computed from the two versions of the file.
 
-    Symbolic links, images and submodules cannot be reviewed, so they are named and leave the gate undecided.
+    Symbolic links, images and submodules cannot be reviewed, so the review lists them and leaves the gate undecided.
     """
     scripted_models.flaws = []
     hub_with_pull_request.hidden.add("app.py")
@@ -216,7 +219,7 @@ def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_model
     scripted_models.prompts.clear()
     hub_with_pull_request.head = hub_with_pull_request.commit("h3", "h2", docs__md="# Shops\n")
     assert run_review(*GATE).exit_code == 3
-    assert any("return x / 0" in prompt for prompt in scripted_models.prompts)  # no line counts as read before
+    assert any("return x / 0" in prompt for prompt in scripted_models.prompts)  # no line counts as already reviewed
 
 
 def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scripted_models: Models) -> None:
@@ -233,7 +236,7 @@ def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scri
     assert "GitHub's rate limit is used up for another" in limited.stderr
 
 
-def test_a_review_with_a_read_only_token_goes_to_the_summary(
+def test_review_with_a_read_only_token_is_written_to_the_summary(
     hub_with_pull_request: Hub, scripted_models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """GitHub gives pull requests from forks a read-only token. The exit code shows that nothing was posted."""
@@ -265,7 +268,7 @@ def test_failed_run_is_reported_and_keeps_confirmed_findings(
     assert run_review(*GATE).exit_code == 4  # the finding was confirmed before and is still open
 
 
-def test_a_finding_outside_the_diff_appears_only_in_the_comment(
+def test_finding_outside_the_diff_appears_only_in_the_comment(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
     """GitHub rejects review comments on lines that are missing from its diff."""
@@ -275,10 +278,10 @@ def test_a_finding_outside_the_diff_appears_only_in_the_comment(
     assert hub_with_pull_request.notes == []
 
 
-def test_a_base_commit_can_be_given_and_nothing_is_posted_by_default(
+def test_base_commit_can_be_given_and_nothing_is_posted_by_default(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """`--since` selects what is new, and nothing is written without `--post`."""
+    """`--since` selects the changes to review, and only `--post` writes to GitHub."""
     before = hub_with_pull_request.head
     hub_with_pull_request.head = hub_with_pull_request.commit("h2", "h1", other__py="a = 2\n")
     result = run_review("--since", before, "--format", "json")
@@ -289,9 +292,7 @@ def test_a_base_commit_can_be_given_and_nothing_is_posted_by_default(
         assert "cannot be combined" in run_review(*wrong).stderr
 
 
-def test_a_plan_file_in_the_change_does_not_affect_its_gate(
-    hub_with_pull_request: Hub, scripted_models: Models
-) -> None:
+def test_plan_file_in_the_change_does_not_affect_its_gate(hub_with_pull_request: Hub, scripted_models: Models) -> None:
     """The author of a change controls its plan file, so the file's globs and gate are ignored."""
     Path("review.toml").write_text('exclude = ["*.py"]\n')
     result = run_review(*GATE, "--file", "review.toml")
@@ -302,7 +303,7 @@ def test_a_plan_file_in_the_change_does_not_affect_its_gate(
     assert scripted_models.prompts == []
 
 
-def test_a_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gate must not pass a change that was not read, so a comment and the exit code explain why."""
     hub_with_pull_request.owner = "mallory/shop"
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -314,7 +315,7 @@ def test_a_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, mo
 
 
 @pytest.mark.usefixtures("scripted_models")
-def test_the_example_workflow_gives_forks_no_key(hub_with_pull_request: Hub) -> None:
+def test_example_workflow_gives_forks_no_key(hub_with_pull_request: Hub) -> None:
     """The workflow checks out nothing from the change, and pins the same actions as the project's own workflows."""
     root = Path(__file__).parents[2]
     text = (root / "examples/review/flowdebate-review.yml").read_text()

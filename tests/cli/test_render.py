@@ -150,7 +150,7 @@ def test_json_round_trips_without_terminal_control_characters(value: object) -> 
 
 
 @pytest.mark.parametrize("style", ["camelCase", "snake_case"])
-def test_a_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path) -> None:
+def test_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path) -> None:
     """Keys can be in camel case, as in flow-state-dev, or in snake case, as in Python."""
     document = DebateDocument.model_validate(DOCUMENT)
     path = tmp_path / "raw.json"
@@ -194,7 +194,7 @@ def test_deep_nesting_causes_no_traceback(depth: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])
-def test_invalid_file_gives_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_file_causes_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     path.write_text(text)
     result = CliRunner().invoke(app, ["runs", "render", str(path)])

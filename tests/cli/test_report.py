@@ -101,7 +101,7 @@ def test_untrusted_text_never_becomes_markup(text: str, output: str) -> None:
 
 
 @given(FOREIGN)
-def test_a_quote_shows_its_text_unchanged(text: str) -> None:
+def test_quote_shows_its_text_unchanged(text: str) -> None:
     """Apart from whitespace, what readers see in the quote is exactly the printable text."""
     visible_text = "".join(
         token.content for token in list_tokens(quoted(text)) if token.type in ("text", "text_special")

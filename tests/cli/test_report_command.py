@@ -26,7 +26,7 @@ def run_command(*arguments: str, text: str | None = None) -> Result:
 
 @pytest.fixture(scope="module")
 def report_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create a folder with a store that holds one run, and with the run's reports and export."""
+    """Create a folder containing a store with one run, and that run's reports and export."""
     folder = tmp_path_factory.mktemp("reports")
     store = ("--store", str(folder / "runs.sqlite3"))
     with Stage() as on:
@@ -41,7 +41,7 @@ def report_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_report_is_verified_without_a_store_or_a_model(report_folder: Path) -> None:
+def test_report_is_verified_without_a_store_or_a_model(report_folder: Path) -> None:
     for name in ("r.html", "r.jsonl"):
         result = run_command("runs", "verify", str(report_folder / name))
         assert result.exit_code == 0, result.output

@@ -34,7 +34,7 @@ def test_failed_call_is_retried_and_reported() -> None:
     assert "Calls: 4" in plain.stdout
 
 
-def test_a_single_attempt_sends_one_request() -> None:
+def test_single_attempt_sends_one_request() -> None:
     """With `--attempts 1`, the command fails on the first error."""
     with Stage(broken={0}) as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "1", "--attempts", "1", "--json")
@@ -44,7 +44,7 @@ def test_a_single_attempt_sends_one_request() -> None:
     assert json.loads(result.stdout)["status"] == "failed"
 
 
-def test_a_debate_can_continue_without_a_failed_turn(tmp_path: Path) -> None:
+def test_debate_can_continue_without_a_failed_turn(tmp_path: Path) -> None:
     """The screen, the document, the report and `render` all show the gap."""
     report = tmp_path / "report.md"
     options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")

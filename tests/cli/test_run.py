@@ -74,7 +74,7 @@ def test_yes_and_no_are_the_default_sides() -> None:
     assert all("We should not cap rents" in prompt for prompt in prompts[:5])
 
 
-def test_a_synthesizer_writes_text_without_a_schema() -> None:
+def test_synthesizer_writes_text_without_a_schema() -> None:
     turns = (("Homes ", "first."), ("Build ", "more."), ("Do ", "both."))
     with Stage(turns=turns) as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "1", "--synthesizer")
@@ -102,7 +102,7 @@ def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
     assert "Failed after 2 complete arguments." in plain.stdout
 
 
-def test_an_unreachable_server_is_reported_in_one_message() -> None:
+def test_unreachable_server_is_reported_in_one_message() -> None:
     options = ["debate", "Should we cap rents?", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
@@ -112,7 +112,7 @@ def test_an_unreachable_server_is_reported_in_one_message() -> None:
     assert "Failed after 0 complete arguments." in result.stdout
 
 
-def test_library_warnings_are_lines_on_stderr() -> None:
+def test_library_warnings_are_printed_to_stderr() -> None:
     """For example, a plan with five rounds is permitted but causes a warning."""
     with Stage() as stage:
         result = run_command(stage, *SIDES, "--max-rounds", "5", "--json")
@@ -122,7 +122,7 @@ def test_library_warnings_are_lines_on_stderr() -> None:
     assert json.loads(result.stdout)["raw"]["rounds"] == 5
 
 
-def test_a_report_is_replaced_atomically(tmp_path: Path) -> None:
+def test_report_is_replaced_atomically(tmp_path: Path) -> None:
     """No temporary file is left behind, and links and permissions are kept."""
     report, link = tmp_path / "report.md", tmp_path / "link.md"
     report.write_text("old")

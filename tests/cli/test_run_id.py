@@ -56,7 +56,7 @@ def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
     assert json.loads(second.stdout)["runId"] == "rents"
 
 
-def test_a_run_is_found_by_its_labels() -> None:
+def test_run_is_found_by_its_labels() -> None:
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert run_command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0
@@ -98,7 +98,7 @@ def test_proposed_sides_are_paid_for_once() -> None:
 
 
 @pytest.mark.parametrize("ends", ["by itself", "killed"])
-def test_the_command_waits_for_a_run_in_another_process(ends: str, store: Path) -> None:
+def test_command_waits_for_a_run_in_another_process(ends: str, store: Path) -> None:
     with Stage(turns=SAID, hold=(1, 0)) as on:
         line = on.options(*SIDES, "--max-rounds", "1", *NAMED)
         with start_on_pipes(*line) as first:
@@ -118,7 +118,7 @@ def test_the_command_waits_for_a_run_in_another_process(ends: str, store: Path) 
     assert (newest_run(store).header.run_id, newest_run(store).status) == ("rents", "complete")
 
 
-def test_a_fork_is_continued_by_its_id() -> None:
+def test_fork_can_be_continued_by_its_id() -> None:
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1", "--run-id", "rents"))
         calls = len(on.bodies)

@@ -99,7 +99,7 @@ WORK = Working(
         (40, "The judge is weighing th… · 1 min 3 s"),
     ],
 )
-def test_the_live_line_shows_current_workers_and_times(columns: int, live_line: str) -> None:
+def test_live_line_shows_current_workers_and_times(columns: int, live_line: str) -> None:
     """The line shows as much as fits. It disappears after the run, while the text stays."""
     now = 5.0
     screen = Screen(stream := Terminal(), environ=make_environment(columns), clock=lambda: now)
@@ -124,7 +124,7 @@ def test_no_live_line_or_escape_codes_without_colors(env: dict[str, str]) -> Non
     assert stream.getvalue() == "alpha"
 
 
-def test_the_live_line_is_hidden_while_a_human_answers() -> None:
+def test_live_line_is_hidden_while_a_human_answers() -> None:
     """The line returns after the answer, and unfinished text stays on the screen."""
     screen = Screen(stream := Terminal(), environ=make_environment(80), clock=lambda: 6.0)
 
@@ -175,7 +175,7 @@ def test_every_call_of_every_pattern_shows_a_worker(pattern: str) -> None:
 
 
 def simulate_answer(request: ModelRequest) -> Any:
-    """Return text for a text request; for a schema, an invalid answer that ends the run."""
+    """Return text if no schema is requested; otherwise, return an invalid answer, which ends the run."""
     return "Homes first." if request.output is None else "{}"
 
 
@@ -210,7 +210,7 @@ def test_models_are_listed_with_their_roles() -> None:
     assert models_line(replay) == "Model: none; answers come from the recording answers.jsonl"
 
 
-def test_a_price_applies_to_all_models_or_to_one() -> None:
+def test_price_applies_to_all_models_or_to_one() -> None:
     usage = Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000)
     price: Any = prices_of(["1/2", "big=10/20"])
     assert [price(model, usage) for model in ("small", "big", "local")] == [3.0, 30.0, 0.0]
@@ -219,7 +219,7 @@ def test_a_price_applies_to_all_models_or_to_one() -> None:
     assert prices_of([]) is None
 
 
-def test_output_without_a_terminal_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_without_a_terminal_consists_of_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(
         PATTERNS["debate"], {"question": "word " * 60, "model": "staged", "base_url": "http://127.0.0.1:9/v1"}
     )

@@ -78,13 +78,13 @@ HEADS = {
     "round_robin": ["Question", "Round 1 of 2", "X", "Referee", "Incomplete: ", "Summary"],
     "consensus": ["Task", "Proposals", "X", "Round 1 of 2", "X", "Vote", "Incomplete: ", "Outcome"],
 }
-"""Beginnings of lines at the left edge, where X is an untrusted name."""
+"""Permitted beginnings of lines at the left edge, with X in place of an untrusted name."""
 
 
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_never_starts_at_the_left_edge(pattern: str, shared_folder: Path, text: str) -> None:
-    """Untrusted text cannot pass for a heading, another speaker or a result. Every name is followed by a colon."""
+    """There it could be mistaken for a heading, another speaker or a result. Every name is followed by a colon."""
     run_document = load_document(pattern, text, shared_folder)
     page = io.StringIO()
     render(run_document, Page(page, run_document.speakers, environ={}))
@@ -169,7 +169,7 @@ Decision
 """)
 
 
-def test_a_deliberation_without_a_decision_has_no_result() -> None:
+def test_deliberation_without_a_decision_has_no_result() -> None:
     with Stage(answers={"SETTLED": REPORTS[0]}) as on:
         undecided = run_pattern(on, "deliberation", "--max-rounds", "1")
     with Stage(answers={"SETTLED": REPORTS[1] | {"status": "CONTINUE"}}) as on:
@@ -187,7 +187,7 @@ def test_moderator_model_can_return_text() -> None:
     assert "Moderator: the matter is settled\n  Summary: One mind.\n  Decision: Cap.\n" in result.stdout
 
 
-def test_a_deliberation_can_continue_without_a_failed_turn() -> None:
+def test_deliberation_can_continue_without_a_failed_turn() -> None:
     """The live page and the saved page both show the gap."""
     three = [word for name in "abc" for word in ("--debater", name)]
     with serve_stage(broken={0}) as on:
@@ -201,7 +201,7 @@ def test_a_deliberation_can_continue_without_a_failed_turn() -> None:
         assert "Ended with gaps, after 5 complete arguments." in page
 
 
-def test_the_handoff_page_matches_its_snapshot() -> None:
+def test_handoff_page_matches_its_snapshot() -> None:
     with serve_stage() as on:
         result = run_pattern(on, "handoff")
     assert result.exit_code == 0
@@ -236,7 +236,7 @@ def test_each_handoff_form_can_be_selected(transition: str) -> None:
     assert (turn["agentName"], turn["text"], turn["nextAgentName"]) == ("Opponent", "So I say.", "Neutral")
 
 
-def test_a_handoff_to_nobody_can_fail() -> None:
+def test_handoff_to_nobody_can_fail() -> None:
     """With `--on-invalid error`, the exit code is 1 and the transcript is kept."""
     with Stage(turns=(("I say ", "nothing of it."),)) as on:
         result = run_pattern(on, "handoff", "--transition", "text", "--on-invalid", "error")
@@ -245,7 +245,7 @@ def test_a_handoff_to_nobody_can_fail() -> None:
     assert "Failed after 1 complete turn." in result.stdout
 
 
-def test_the_panel_page_matches_its_snapshot(tmp_path: Path) -> None:
+def test_panel_page_matches_its_snapshot(tmp_path: Path) -> None:
     schema = tmp_path / "answer.json"
     schema.write_text('{"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}')
     with serve_stage() as on:
@@ -278,7 +278,7 @@ Summary
 """)
 
 
-def test_a_panel_can_have_a_synthesized_result() -> None:
+def test_panel_can_have_a_synthesized_result() -> None:
     with serve_stage() as on:
         plain, bare = run_pattern(on, "round-robin"), run_pattern(on, "round-robin", "--no-synthesizer")
     with serve_stage(broken={4}) as on:
@@ -289,7 +289,7 @@ def test_a_panel_can_have_a_synthesized_result() -> None:
     assert "Synthesizer round_robin-synthesizer failed" in result.stdout
 
 
-def test_the_consensus_page_matches_its_snapshot() -> None:
+def test_consensus_page_matches_its_snapshot() -> None:
     """The saved page lists the agents in declared order, whatever the order of their answers."""
     with serve_stage() as on:
         result = run_pattern(on, "consensus", "--agent", "Planner=plans", "--agent", "Guardian", "--json")
@@ -336,7 +336,7 @@ Outcome
 """)
 
 
-def test_without_a_consensus_there_is_no_result() -> None:
+def test_debate_without_consensus_has_no_result() -> None:
     answers = {**ANSWERS, "confidence": [{"choice": name, "reasoning": "r", "confidence": 1.0} for name in "ab"]}
     two = ("--agent", "a", "--agent", "b")
     with Stage(answers=answers) as on:
@@ -370,7 +370,7 @@ def test_consensus_can_fail_when_an_agent_fails() -> None:
     assert (result.exit_code, document["status"], document["raw"]["outcome"]) == (1, "failed", None)
 
 
-def test_a_late_answer_counts_as_failed() -> None:
+def test_late_answer_counts_as_failed() -> None:
     """`--turn-timeout` sets the limit, and the debate continues without the answer."""
     turns = 0
 
@@ -420,7 +420,7 @@ def test_consensus_options_reach_the_pattern(tmp_path: Path) -> None:
     assert len(json.loads(all_rounds.stdout)["raw"]["rounds"]) == 3
 
 
-def test_a_repeated_request_to_a_speaker_is_shown() -> None:
+def test_repeated_request_to_a_speaker_is_shown() -> None:
     """The first answer stays on the page, but the second one determines who speaks next."""
     answers = {
         "next_agent_name": [
@@ -438,7 +438,7 @@ def test_a_repeated_request_to_a_speaker_is_shown() -> None:
         assert "Well." not in page
 
 
-def test_a_round_without_a_report_is_shown() -> None:
+def test_round_without_a_report_is_shown() -> None:
     """The deliberation continues although its moderator has failed."""
     options = ("--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with serve_stage(broken={2}) as on:
@@ -452,8 +452,7 @@ def test_a_round_without_a_report_is_shown() -> None:
         assert "the round has no report" in page
 
 
-def test_a_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
-    """The mark follows the truncated answer and no other."""
+def test_truncated_answer_is_marked_among_simultaneous_speakers() -> None:
     page = io.StringIO()
     deliberation = find_pattern("deliberation")
     assert deliberation is not None

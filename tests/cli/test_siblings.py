@@ -63,7 +63,7 @@ def sorted_lines(page: str) -> list[str]:
 
 
 @each_verb
-def test_a_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
+def test_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
     """Only the pattern's raw output goes to stdout, and the report is the same as the run's."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with serve_stage() as on:
@@ -159,7 +159,7 @@ def test_limit_ends_the_run_with_a_partial_result(verb: str) -> None:
 
 
 @each_verb
-def test_failure_gives_one_message_and_keeps_the_transcript(verb: str) -> None:
+def test_failure_prints_one_message_and_keeps_the_transcript(verb: str) -> None:
     with serve_stage(broken=range(100)) as on:
         result = run_pattern(on, verb, "--attempts", "1", "--json")
     with serve_stage(broken=range(100)) as on:
@@ -213,7 +213,7 @@ def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["deliberation", "consensus"])
-def test_a_terminated_run_still_writes_its_document(verb: str) -> None:
+def test_terminated_run_still_writes_its_document(verb: str) -> None:
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--json")
     with serve_stage(hold=(0, 0)) as on, start_on_pipes(*on.options(*options, verb=verb)) as process:
         on.wait_for_turn(1)
@@ -290,9 +290,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
-def test_an_invalid_file_is_reported_in_one_line_with_its_key(
-    verb: str, text: str, message: str, tmp_path: Path
-) -> None:
+def test_invalid_file_is_reported_in_one_line_with_its_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
     """A pattern's own errors about a value in the file are reported in the same way."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
@@ -331,7 +329,7 @@ def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
         ("debte", "is unknown: debte. Did you mean debate?"),
     ],
 )
-def test_an_unknown_pattern_in_a_document_is_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
+def test_unknown_pattern_in_a_document_causes_one_error(pattern: object, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     path.write_text(json.dumps({"pattern": pattern, "raw": {}}))
     result = CliRunner().invoke(app, ["runs", "render", str(path)])

@@ -30,7 +30,7 @@ def sides_stage(**options: Any) -> Stage:
 
 
 def debate_arguments(on: Stage, *more: str) -> list[str]:
-    """Return the arguments of a debate without sides."""
+    """Return the command-line arguments for a debate without sides."""
     return ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *more)[2:]]
 
 
@@ -54,7 +54,7 @@ def test_proposed_sides_are_shown_and_debated() -> None:
     assert all(f'The answer to \\"{ASKED}\\" is yes' not in json.dumps(body) for body in on.bodies)
 
 
-def test_a_resumed_run_keeps_the_proposed_sides() -> None:
+def test_resumed_run_keeps_the_proposed_sides() -> None:
     """The sides are stored in the plan, so no call requests them again."""
     with sides_stage() as on:
         early = run_command(on, "--max-calls", "1")
@@ -111,7 +111,7 @@ def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
     ],
     ids=["enter", "unclear", "edited", "not-edited", "no", "ctrl-c"],
 )
-def test_a_terminal_asks_before_the_debate(
+def test_proposed_sides_are_confirmed_in_a_terminal(
     store: Path, typed: str | None, code: int, stances: list[str] | None
 ) -> None:
     with sides_stage() as on, OnTerminal(*debate_arguments(on)) as terminal:
@@ -128,14 +128,14 @@ def test_a_terminal_asks_before_the_debate(
         assert all(stance in json.dumps(on.bodies[1]) for stance in stances)
 
 
-def test_the_yes_option_skips_the_question() -> None:
+def test_yes_option_skips_the_confirmation() -> None:
     with sides_stage() as on, OnTerminal(*debate_arguments(on, "--yes")) as terminal:
         assert terminal.end() == 0
     assert "[Y/n/edit]" not in terminal.seen
     assert "Postgres = We should use Postgres" in terminal.seen
 
 
-def test_a_batch_proposes_missing_sides(tmp_path: Path) -> None:
+def test_batch_proposes_missing_sides(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text(f"Should we cap rents?\n{ASKED}\n")
     with sides_stage() as on:
         options = [

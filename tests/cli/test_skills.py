@@ -68,7 +68,7 @@ def test_skill_commands_run(skill: str, skill_folder: Path) -> None:
     text = SKILLS[skill]
     ran = 0
     for program, *words in split_commands(text):
-        if program == "git":  # its output file already exists
+        if program == "git":  # skill_folder already contains its output file
             assert words[-1] in FACTS
             continue
         assert program == "flowdebate"
@@ -117,7 +117,7 @@ def test_plugin_and_registry_agree_on_the_version_and_start_the_server() -> None
     assert arguments[0] == words[0] == "mcp"
 
 
-def test_the_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file must also contain the tag's version."""
     import runpy
     import sys

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ALL = {"debate": ("debate", (*SIDES, "--moderator")), **VERBS}
 TOGETHER = {"consensus": 3, "deliberation": 3}
-"""Number of simultaneous calls. A limit reached in between would end calls in flight, and a resumed run would repeat
+"""Number of simultaneous calls; a limit reached among them would abandon calls in flight, and resuming would repeat
 them.
 """
 ONE_TURN = (("Homes ", "first."),)
@@ -50,7 +50,7 @@ def run_command(*arguments: str, stdin: bytes | None = None) -> Result:
 
 
 def use_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
-    """Return the result of `work` on the store at `path`, as another process would get it."""
+    """Return the result of `work` on the store at `path`, opened as another process would open it."""
 
     async def act() -> Any:
         store = SqliteStore(path)
@@ -168,7 +168,7 @@ def _lines(page: str) -> list[str]:
     return [line for line in page.splitlines() if line]
 
 
-def test_a_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
+def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
     """The schema and the plan file may change or disappear afterwards. The resumed run adds nothing to a recording."""
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
@@ -219,7 +219,7 @@ def test_ctrl_c_shows_how_to_resume() -> None:
     assert f"To resume: flowdebate resume {run_id[1][:8]}\n" in terminal.screen
 
 
-def test_the_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
+def test_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
     """`--store` takes precedence over FLOWDEBATE_STORE, which takes precedence over the user's data directory.
 
     `--no-store` stores nothing.
@@ -241,7 +241,7 @@ def test_the_store_location_follows_option_and_environment(store: Path, tmp_path
     assert run_id in run_command("runs", "--store", str(path), "--json").stdout
 
 
-def test_an_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
+def test_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
     """The default store is skipped if it cannot be used, but any other store causes an error."""
     blocked = tmp_path / "file"
     blocked.write_text("no database")
@@ -289,7 +289,7 @@ def test_an_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_mistyped_store_path_creates_no_store(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Commands that read runs would otherwise create an empty store and report "No runs."."""
     location = tmp_path / "typo.db"
     result = run_command(*arguments, "--store", str(location))
@@ -308,7 +308,7 @@ async def _make_text() -> str:
     return "\x1b[2Jmade "
 
 
-def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None:
+def test_runs_of_other_programs_are_shown_but_not_resumed(store: Path) -> None:
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     table, run_page = run_command("runs"), run_command("show", "my-run")
@@ -321,7 +321,7 @@ def test_runs_of_other_programs_are_shown_and_resumed_there(store: Path) -> None
     assert newest_run(store).status == "complete"
 
 
-def test_a_run_that_cannot_be_resumed_is_explained(store: Path) -> None:
+def test_error_explains_why_a_run_cannot_be_resumed(store: Path) -> None:
     with Stage() as on:
         run_to_limit(on)
         like = newest_run(store)
@@ -387,7 +387,7 @@ def test_runs_in_progress_are_not_deleted(store: Path) -> None:
     assert "left behind" in run_command("runs").stdout
 
 
-def test_the_run_list_applies_filters(store: Path) -> None:
+def test_run_list_applies_filters(store: Path) -> None:
     with Stage() as on:
         run_id = run_to_limit(on)
     copy_run(store, "older", header={"created_at": 1e9, "question": "Free rents?"}, status="complete")
@@ -422,7 +422,7 @@ def read_all_pages(*options: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
-def test_the_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, size: int) -> None:
+def test_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Path, size: int) -> None:
     with Stage() as on:
         like = store_template(on, store)
     for number, batch in enumerate(("", "b", "a", "", "b", "", "a", "b", "")):
@@ -445,7 +445,7 @@ def test_the_list_shows_the_command_for_the_next_page(store: Path, tmp_path: Pat
     assert data[1] == data[0][5:]
 
 
-def test_a_page_starts_after_a_stored_run(store: Path) -> None:
+def test_page_begins_after_the_given_run(store: Path) -> None:
     with Stage() as on:
         like = store_template(on, store)
     copy_run(store, "0123abcd-older", like=like, header={"created_at": 1e9})
@@ -456,7 +456,7 @@ def test_a_page_starts_after_a_stored_run(store: Path) -> None:
     assert "nobody" in result.stderr
 
 
-def test_a_run_is_shown_step_by_step(store: Path) -> None:
+def test_run_is_shown_step_by_step(store: Path) -> None:
     with Stage() as on:
         result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--json"))
         run_id = json.loads(result.stdout)["runId"]
@@ -478,7 +478,7 @@ def test_a_run_is_shown_step_by_step(store: Path) -> None:
     assert document == json.loads(result.stdout)
 
 
-def test_a_note_is_saved_and_shown(store: Path) -> None:
+def test_note_is_saved_and_shown(store: Path) -> None:
     with Stage() as on:
         run_id = run_to_limit(on)
     assert "Note: Without **figures**." in run_command("show", run_id, "--note", "Without **figures**.").stdout
@@ -488,8 +488,7 @@ def test_a_note_is_saved_and_shown(store: Path) -> None:
     assert "Note:" not in run_command("show", run_id, "--note", "").stdout
 
 
-def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
-    """A terminated export leaves neither the file itself nor a temporary one behind."""
+def test_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
     with Stage() as on:
         run_to_limit(on)
     like = newest_run(store)
@@ -507,7 +506,7 @@ def test_a_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None
     assert list(target.iterdir()) == []
 
 
-def test_a_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
     """The same function writes all reports, pages and tables.
 
     Here, its process is terminated while it writes 200 MB.
@@ -564,7 +563,7 @@ def test_labeled_runs_can_be_listed_and_deleted(store: Path) -> None:
     assert len(json.loads(run_command("runs", "--json").stdout)) == 2
 
 
-def test_the_terminal_asks_before_it_deletes(store: Path) -> None:
+def test_deletion_is_confirmed_in_a_terminal(store: Path) -> None:
     with Stage() as on:
         run_id = run_to_limit(on)
     for answer, code, remains in (("n", 1, True), ("y", 0, False)):

@@ -62,7 +62,7 @@ def run_study(stage: Stage | None, *words: str) -> Result:
     return CliRunner().invoke(app, ["eval", "study", *words, *options], catch_exceptions=False)
 
 
-def test_a_study_can_be_registered_run_and_reported(study_folder: Path) -> None:
+def test_study_can_be_registered_run_and_reported(study_folder: Path) -> None:
     with School() as school:
         assert run_study(school, "register", "facts.toml").exit_code == 0
         second = run_study(school, "register", "facts.toml")
@@ -96,7 +96,7 @@ def test_a_study_can_be_registered_run_and_reported(study_folder: Path) -> None:
         assert {row["method"] for row in csv.DictReader(file)} == {"together", "single", "in_turn", "noise"}
 
 
-def test_a_failed_control_stops_the_study(study_folder: Path) -> None:
+def test_failed_control_stops_the_study(study_folder: Path) -> None:
     rows = [json.loads(line) for line in (study_folder / "facts.jsonl").read_text().splitlines()]
     noted = [{**row, "notes": f"It is {row['answer']}."} for row in rows]
     (study_folder / "facts.jsonl").write_text("\n".join(map(json.dumps, noted)))
@@ -140,7 +140,7 @@ def test_debaters_but_not_the_judge_read_the_sources_in_their_row(study_folder: 
     assert "Differences from the registration: sources: registered" in " ".join(changed.stdout.split())
 
 
-def test_a_prompt_change_is_reported(study_folder: Path) -> None:
+def test_prompt_change_is_reported(study_folder: Path) -> None:
     """A change to one design's instructions counts, even though no step of a debate changes."""
     with School() as school:
         run_study(school, "register", "facts.toml")
@@ -153,7 +153,7 @@ def test_a_prompt_change_is_reported(study_folder: Path) -> None:
     assert then != now
 
 
-def test_an_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
+def test_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     with School(hold=(1, 0)) as school:
 
@@ -171,8 +171,8 @@ def test_an_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
     assert result.stderr == "Interrupted. To continue: the same command\nThere is no answer yet\n"
 
 
-def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> None:
-    """A study has no option that combines both kinds of debates, so the error suggests a remedy."""
+def test_debate_started_with_other_options_is_reported(study_folder: Path) -> None:
+    """A study cannot mix debates with different options, so the error suggests a remedy."""
     with School() as school:
         run_study(school, "facts.toml", "--limit", "1")
         (study_folder / "facts.answers.jsonl").unlink()
@@ -188,7 +188,7 @@ def test_a_debate_started_with_other_options_is_reported(study_folder: Path) -> 
 def test_budget_applies_to_all_questions(study_folder: Path) -> None:
     with School() as school:
         result = run_study(school, "facts.toml", "--max-total-calls", "5", "--max-concurrency", "1", "--json")
-        assert 5 <= len(school.bodies) < 20  # a debate that has started is finished
+        assert 5 <= len(school.bodies) < 20  # debates that have already started are completed
     assert result.exit_code == 3
     assert 1 <= json.loads(result.stdout)["asked"] < 12
 
@@ -229,7 +229,7 @@ def test_invalid_study_file_is_rejected_before_any_call(
     assert "Traceback" not in result.output
 
 
-def test_invalid_row_is_named_before_any_call(study_folder: Path) -> None:
+def test_invalid_row_is_reported_before_any_call(study_folder: Path) -> None:
     with (study_folder / "facts.jsonl").open("a") as file:
         file.write(f"\n{json.dumps({'question': 'Tea?', 'choices': ['Yes', 'yes'], 'answer': 0, 'same': 'y'})}")
     with School() as school:

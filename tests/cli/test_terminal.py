@@ -21,7 +21,7 @@ HOSTILE = ("\x1b[2J\x1b]0;owned\x07", "[for] x [/x] ", "\x9b31m\u202e", "\r\nRou
 SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synthesizer")
 
 
-def test_the_terminal_shows_the_debate_live() -> None:
+def test_terminal_shows_the_debate_live() -> None:
     """Tokens appear before the turn has ended. Only the page itself sets colors and layout."""
     turns = (("alpha beta ", "gamma."), HOSTILE)
     verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
@@ -87,7 +87,7 @@ def test_ctrl_c_keeps_the_arguments() -> None:
     assert terminal.seen.rindex("\x1b[?25h") > terminal.seen.rindex("\x1b[?25l")
 
 
-def test_a_terminated_run_still_writes_its_documents(tmp_path: Path) -> None:
+def test_terminated_run_still_writes_its_documents(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     with Stage(hold=(1, 0)) as stage:
         options = stage.options(*SIDES, "--json", "--markdown", str(report))
@@ -106,7 +106,7 @@ def test_a_terminated_run_still_writes_its_documents(tmp_path: Path) -> None:
     assert "- Status: interrupted" in report.read_text()
 
 
-def test_a_closed_pipe_ends_the_run_quietly() -> None:
+def test_closed_pipe_ends_the_run_quietly() -> None:
     """`flowdebate run … | head -1` prints no message and makes no further call."""
     with Stage(hold=(0, 1)) as stage:
         with start_on_pipes(*stage.options(*SIDES)) as process:
@@ -121,7 +121,7 @@ def test_a_closed_pipe_ends_the_run_quietly() -> None:
         assert len(stage.bodies) == 1
 
 
-def test_unwritable_output_gives_at_most_one_message(tmp_path: Path) -> None:
+def test_unwritable_output_causes_at_most_one_message(tmp_path: Path) -> None:
     """A full disk is an error without a traceback. A pipe that closes before the first line is not an error."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
@@ -150,7 +150,7 @@ def render_into(path: Path, stdout: int) -> tuple[int, bytes]:
     return ended.returncode, ended.stderr
 
 
-def test_a_second_ctrl_c_ends_at_once() -> None:
+def test_second_ctrl_c_ends_at_once() -> None:
     """The command ends even if it has ignored the first Ctrl-C."""
     script = (
         "import signal\n"

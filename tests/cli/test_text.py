@@ -60,7 +60,7 @@ def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
 
 
 def test_only_control_and_hidden_characters_are_escaped() -> None:
-    """Each code point in the planes that hold letters, emoji and tags is either kept or replaced by its escape."""
+    """Each code point in the planes of letters, emoji and tags is either kept or replaced by its escape."""
     chars = [chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE1000)) if code != 0x0A]
     for char, escaped in zip(chars, printable("\n".join(chars)).split("\n"), strict=True):
         if category(char) in {"Cf", "Cs", "Zl", "Zp"} or (category(char) == "Cc" and char != "\t"):
@@ -97,7 +97,7 @@ def test_isolated_joiners_are_escaped(text: str) -> None:
 
 
 @given(FOREIGN)
-def test_part_of_a_line_has_no_line_breaks(text: str) -> None:
+def test_inline_text_has_no_line_breaks(text: str) -> None:
     """A name, for example, cannot begin a new line."""
     assert len(in_line(text).splitlines()) <= 1
 
@@ -113,7 +113,7 @@ def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: s
 
 @given(st.lists(st.text("abcäßж", min_size=1, max_size=18), min_size=1), WIDTHS)
 def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
-    """Lines wrap between words and hold as many words as fit."""
+    """Lines wrap between words and contain as many words as fit."""
     lines = flow_text([" ".join(words)], width=width).removesuffix("\n").split("\n")
     assert [word for line in lines for word in line.split()] == words
     assert all(len(line) + 1 + len(after.split()[0]) > width for line, after in pairwise(lines))
@@ -121,7 +121,6 @@ def test_words_that_fit_are_not_split(words: list[str], width: int) -> None:
 
 @given(st.lists(st.tuples(FOREIGN, st.sampled_from(["", "bold"])), max_size=5), WIDTHS)
 def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: int) -> None:
-    """Each part keeps its style, and a change of style never causes a line break."""
     pieces: list[tuple[str, str]] = []
     flow = TextFlow(lambda *piece: pieces.append(piece), indent="  ", width=lambda: width)
     for text, style in parts:
@@ -144,7 +143,6 @@ def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> 
 
 @given(FOREIGN, st.none() | WIDTHS, st.lists(st.integers(0, 1000)))
 def test_flow_is_independent_of_chunk_boundaries(text: str, width: int | None, places: list[int]) -> None:
-    """A model's output is laid out the same way, no matter how it is split into chunks."""
     assert flow_text(split_text(text, places), width=width) == flow_text([text], width=width)
 
 

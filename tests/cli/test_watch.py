@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: runs in other processes and finished runs look as they do in their own command."""
+"""`flowdebate runs watch`: runs in other processes and finished runs are shown as by the command that started them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def page_lines(page: str) -> list[str]:
     return [line for line in page.splitlines() if line.strip()]
 
 
-def test_a_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
+def test_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
     with Stage(turns=SAID, hold=(2, 1)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
         with OnTerminal("runs", "watch", "--last") as terminal:
@@ -53,7 +53,7 @@ def test_a_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_a_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
+def test_finished_run_is_shown_from_its_beginning(verb: str, tmp_path: Path) -> None:
     options = (*ALL[verb][1], "--seed", "5")
     reports = tmp_path / "own.md", tmp_path / "watched.md"
     for limit in ((), ("--max-calls", str(TOGETHER.get(verb, 2)))):
@@ -87,7 +87,7 @@ def test_ctrl_c_ends_the_view_but_not_the_run(store: Path) -> None:
     assert newest_run(store).status == "complete"
 
 
-def test_a_run_with_a_dead_process_is_reported(store: Path) -> None:
+def test_run_with_a_dead_process_is_reported(store: Path) -> None:
     with Stage(turns=SAID, hold=(1, 0)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         process.kill()
@@ -100,7 +100,7 @@ def test_a_run_with_a_dead_process_is_reported(store: Path) -> None:
     assert result.stderr == f"The run's process is gone. To resume: flowdebate resume {run[:8]}\n"
 
 
-def test_a_run_waiting_for_a_human_ends_the_view() -> None:
+def test_run_waiting_for_a_human_ends_the_view() -> None:
     """The hint shows the command for answering, including its store."""
     with Stage(turns=SAID) as on:
         result = run_command(*on.options(*SIDES, "--human", "con"))
@@ -110,7 +110,7 @@ def test_a_run_waiting_for_a_human_ends_the_view() -> None:
     assert re.fullmatch(r"To resume: flowdebate runs answer \w{8}\n", watched.stderr)
 
 
-def test_a_failed_run_fails_its_viewer() -> None:
+def test_watching_a_failed_run_fails() -> None:
     with Stage(verdict={"winner": 5}) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1", "--on-failure", "fail"))
         failed = run_command("runs", "watch", "--last")
@@ -179,7 +179,7 @@ def test_program_runs_are_shown_step_by_step(store: Path) -> None:
     assert run_command("runs", "watch", "my-run", "--markdown", str(store.parent / "x.md")).exit_code == 2
 
 
-def test_misuse_gives_one_message(store: Path) -> None:
+def test_misuse_prints_one_message(store: Path) -> None:
     with Stage() as on:
         run_id = run_to_limit(on)
     cases: dict[tuple[str, ...], str] = {

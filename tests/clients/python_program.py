@@ -40,7 +40,7 @@ def ask_litellm(url: str, token: str) -> tuple[str, int]:
 
 
 def ask_llm(url: str, token: str) -> tuple[str, int]:
-    """Send one complete and one streamed request with the program `llm`, and read the tokens from its log."""
+    """Send one complete and one streamed request with the program `llm`, and read the token counts from its log."""
     home = Path(os.environ["LLM_USER_PATH"])
     home.mkdir(parents=True)
     entry = [{"model_id": "debate", "model_name": MODEL, "api_base": url, "api_key_name": "debate"}]

@@ -47,7 +47,7 @@ def block(language: str, part: str) -> str:
 
 @dataclass(frozen=True)
 class Desk:
-    """A user's home and working folder, with the vendor stubs."""
+    """A user's home folder and working folder, with the vendor stubs."""
 
     home: Path
     stub: VendorStub
@@ -139,7 +139,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_documented_host_starts_a_debate(host: str, desk: Desk) -> None:
+def test_documented_host_starts_a_debate(host: str, desk: Desk) -> None:
     desk.add(host)
     desk.run(ASK[host])
     assert re.search(r'"status": ?"(running|complete)', desk.result())
@@ -148,7 +148,7 @@ def test_a_documented_host_starts_a_debate(host: str, desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_host_without_a_key_gets_an_error_and_stores_no_run(host: str, desk: Desk) -> None:
+def test_host_without_a_key_gets_an_error_and_stores_no_run(host: str, desk: Desk) -> None:
     del desk.env["OPENAI_API_KEY"]
     desk.add(host)
     desk.run(ASK[host])
@@ -174,7 +174,7 @@ def test_gemini_disables_the_server_in_an_untrusted_folder(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("part", ['"--model"', '"--app"'])
-def test_the_desktop_configuration_starts_a_debate(part: str, desk: Desk) -> None:
+def test_desktop_configuration_starts_a_debate(part: str, desk: Desk) -> None:
     desk.write("my_debates.py", block("py", "# my_debates.py").replace('"runs.sqlite3"', f'"{desk.home}/runs.sqlite3"'))
     entry = block("json", part).replace("/home/ann/debates", str(desk.home)).replace("your key", KEY)
     desk.write("entry.json", entry)

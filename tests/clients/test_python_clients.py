@@ -45,7 +45,7 @@ def answer(request: ModelRequest) -> Any:
         *[(f"instructor {mode}", json.dumps(PLAN["steps"])) for mode in ("TOOLS", "JSON", "MD_JSON", "JSON_SCHEMA")],
     ],
 )
-def test_an_unmodified_client_gets_the_answer_of_a_debate(client: str, expected: str, tmp_path: Path) -> None:
+def test_unmodified_client_gets_the_answer_of_a_debate(client: str, expected: str, tmp_path: Path) -> None:
     program = Path(__file__).with_name("python_program.py")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LLM_USER_PATH": str(tmp_path / "llm")}
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer)), openai=True) as stage:

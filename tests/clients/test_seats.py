@@ -1,4 +1,4 @@
-"""Isolation of agent CLIs as models, tested with each real program (`make test-clients` installs them)."""
+"""Isolation of agent CLIs used as models, tested with each real program (`make test-clients` installs them)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def stub() -> Iterator[VendorStub]:
 
 @pytest.fixture
 def home(stub: VendorStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Provide a home folder with everything set up, and signed in with keys."""
+    """Provide a home folder in which all programs are set up and signed in with keys."""
     home = tmp_path / "home"
     write_trap(home, stub)
     list_temporary(home).mkdir()
@@ -93,7 +93,7 @@ def list_files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_program_receives_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
+async def test_program_receives_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
     """None of the user's tools, servers, hooks, plugins, memory, skills, files or sessions reach the program.
 
     An answer takes one request.
@@ -122,7 +122,7 @@ async def test_a_program_receives_only_its_sign_in(program: str, home: Path, stu
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize(("status", "error"), [(401, AuthenticationFailed), (429, RateLimited)])
-async def test_an_error_keeps_its_cause(
+async def test_error_keeps_its_cause(
     program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
 ) -> None:
     """The program has already retried, so the library does not."""
@@ -180,7 +180,7 @@ async def test_gemini_key_is_copied_from_its_file(home: Path, stub: VendorStub) 
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
+async def test_missing_sign_in_is_reported_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
     """Each real program is started in a home directory without a sign-in."""
     clear(home)
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "KEY_OF_STUB"):
@@ -191,7 +191,7 @@ async def test_a_missing_sign_in_is_reported_before_the_first_call(program: str,
 
 
 @pytest.mark.parametrize("program", ["codex", "opencode"])
-async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
+async def test_sign_in_file_is_copied_and_never_changed(program: str, home: Path, stub: VendorStub) -> None:
     sign_ins = {
         "codex": (home / ".codex" / "auth.json", {"OPENAI_API_KEY": KEY}),
         "opencode": (home / ".local" / "share" / "opencode" / "auth.json", {"stub": {"type": "api", "key": KEY}}),
@@ -208,7 +208,7 @@ async def test_a_sign_in_file_is_copied_and_never_changed(program: str, home: Pa
 
 
 @pytest.mark.parametrize("name", ["a-model-of-tomorrow"])
-async def test_a_model_unknown_to_codex_has_no_tools(name: str, home: Path, stub: VendorStub) -> None:
+async def test_model_unknown_to_codex_has_no_tools(name: str, home: Path, stub: VendorStub) -> None:
     """The program's own list of models may be older than the model."""
     await ask(CliModel("codex", model=name), request_with_syntax(home))
     (body,) = stub.bodies
@@ -217,5 +217,5 @@ async def test_a_model_unknown_to_codex_has_no_tools(name: str, home: Path, stub
     assert "additional_tools" not in json.dumps(body)
 
 
-def test_the_programs_are_installed() -> None:
+def test_programs_are_installed() -> None:
     assert [program for program in PROGRAMS if shutil.which(program, path=CLIENTS) is None] == []

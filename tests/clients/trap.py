@@ -1,4 +1,4 @@
-"""A home folder with all the user settings that must not reach a debate."""
+"""A home folder full of user settings that must not affect a debate."""
 
 from __future__ import annotations
 

@@ -19,9 +19,8 @@ KINDS = {400: "invalid_argument", 401: "authentication_error", 429: "rate_limit_
 class VendorStub(ThreadingHTTPServer):
     """Server that answers every prompt with `ANSWER`, or rejects it with the given status.
 
-    If `reads` is set, claude first reads these paths with its tool, and the last of `bodies` has the results.
-
-    If `tool` is set, the model first calls the offered tool whose name ends with it, passing `arguments`.
+    If `reads` is set, claude first reads these paths with its tool, and the last of `bodies` contains the results. If
+    `tool` is set, the model first calls the offered tool whose name ends with it, passing `arguments`.
     """
 
     daemon_threads = True
@@ -50,7 +49,7 @@ class VendorStub(ThreadingHTTPServer):
 
 
 _PATIENCE = 20
-"""Number of calls for which a model waits until its host has connected to its servers."""
+"""Maximum number of waiting calls that a model makes until its host has connected to the tool servers."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -65,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(426 if self.path.endswith("/responses") else 404, {"error": {"message": "no"}})
 
     def do_POST(self) -> None:
-        """Answer in the format of the vendor, chosen by the path."""
+        """Answer in the format of the vendor to which the path belongs."""
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         if "chunked" in self.headers.get("transfer-encoding", ""):
             while size := int(self.rfile.readline(), 16):

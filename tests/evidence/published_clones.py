@@ -21,7 +21,7 @@ def write_clones(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def write_llmbar(clone: Path) -> Path:
-    """Write judgments, most of them right and some of them missing."""
+    """Write judgments, most of them correct and some of them missing."""
     random = Random(1)
     for part in SETS:
         labels = [random.choice((1, 2)) for _ in range(4)]

@@ -26,7 +26,7 @@ def panel_choice(pair: Judged, judges: list[str]) -> str:
 
 
 @pytest.mark.parametrize("name", [*escalation.REPLAYS])
-def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
+def test_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
     pairs = escalation.read_pairs(write_llmbar(tmp_path))
     first, second, judges = escalation.REPLAYS[name]
     report = asyncio.run(escalation.replay(pairs, first, second, judges))
@@ -47,7 +47,7 @@ def test_a_replay_matches_a_manual_count(name: str, tmp_path: Path) -> None:
     )
 
 
-def test_the_page_lists_every_prediction_with_its_outcome(tmp_path: Path) -> None:
+def test_page_lists_every_prediction_with_its_outcome(tmp_path: Path) -> None:
     page = tmp_path / "escalation.md"
     escalation.main(["--llmbar", str(write_llmbar(tmp_path / "LLMBar")), "--out", str(page), "--questions", "12"])
     rows = [line for line in page.read_text("utf-8").splitlines() if "predicted" in line and line.startswith("| ")]

@@ -91,7 +91,7 @@ def test_exact_claims_have_no_exceptions() -> None:
         (".790", 0.78, 0.8, "yes"),
     ],
 )
-def test_a_quoted_figure_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
+def test_quoted_figure_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
     """The tolerance is half a unit in the last digit plus the interval."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
@@ -119,7 +119,7 @@ def test_incompletely_judged_pairs_are_excluded() -> None:
     assert real([], pairs).endswith("yet.")
 
 
-def test_the_measured_part_of_the_page_is_preserved(tmp_path: Path) -> None:
+def test_measured_part_of_the_page_is_preserved(tmp_path: Path) -> None:
     file = tmp_path / "evidence.md"
     assert page.stored_real(file) == "Nothing has been judged yet."
     file.write_text(f"# x\n\n{page.BEGIN}\nIt was right.\n\nTwice.\n{page.END}\n")
@@ -135,7 +135,7 @@ def test_sections_for_models_without_ballots_are_unchanged() -> None:
 
 
 @pytest.mark.slow
-def test_the_sections_on_the_page_match_the_stored_ballots() -> None:
+def test_sections_on_the_page_match_the_stored_ballots() -> None:
     """Each letter judge has 260 pairs with three views each, and its tables can be rebuilt from them."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
@@ -146,19 +146,19 @@ def test_the_sections_on_the_page_match_the_stored_ballots() -> None:
     assert "**not shipped**" in text
 
 
-def test_the_figures_on_the_page_match_the_records() -> None:
+def test_figures_on_the_page_match_the_records() -> None:
     """Every row with a measured interval matches the records word for word."""
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
     page = (root / "docs" / "evidence.md").read_text("utf-8")
-    # the section summarizes its own record
+    # the page's own section on escalation only summarizes its record
     page = re.sub(r"^## Escalation$.*?(?=^## )", "", page, flags=re.MULTILINE | re.DOTALL)
     rows = [line for line in page.splitlines() if line.startswith("| ") and re.search(r"\[[-+.\d]", line)]
     assert len(rows) >= 20
     assert [row for row in rows if row not in records] == []
 
 
-def test_the_stored_pair_figures_match_the_package() -> None:
+def test_stored_pair_figures_match_the_package() -> None:
     assert len(stored_pairs()) == 260
     try:
         pairs = fact_pairs()
@@ -167,7 +167,7 @@ def test_the_stored_pair_figures_match_the_package() -> None:
     assert stored_pairs() == [PairFigures.of(entry) for entry in pairs]
 
 
-def test_a_second_order_does_not_help_every_judge() -> None:
+def test_reversing_the_order_does_not_help_every_judge() -> None:
     """All-or-nothing scores gain nothing from a second order, and a judge that favors the last word loses accuracy."""
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[-1] for line in unkind(0.02).splitlines()[2:]}
     gains = {name: float(cell.split()[0]) for name, cell in rows.items()}
@@ -194,7 +194,7 @@ async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
     assert mute.problem == "the model gives no log-probabilities"
 
 
-def test_letter_judging_benefits_from_two_orders() -> None:
+def test_judging_by_letter_benefits_from_two_orders() -> None:
     """Judging by letter in both orders, the `gap` judge is right in .891 of cases.
 
     With all-or-nothing scores, it stays at .683, the same as in one order.
@@ -231,7 +231,7 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
     assert rows_of(file) == written
 
 
-def test_a_pair_has_three_views() -> None:
+def test_pair_has_three_views() -> None:
     first = []
     for number in range(200):
         views = views_of(make_pair(number))
@@ -243,7 +243,7 @@ def test_a_pair_has_three_views() -> None:
     assert len(set(first)) == 4
 
 
-def test_the_pairs_are_unchanged() -> None:
+def test_pairs_are_unchanged() -> None:
     """The package's own order of the 260 pairs would reveal the truth."""
     try:
         pairs = fact_pairs()

@@ -17,7 +17,7 @@ from flowdebate.patterns.debate.judging.jurors import FITTED
 from flowdebate.testing import FunctionModel
 
 
-def test_the_debates_are_balanced() -> None:
+def test_debates_are_balanced() -> None:
     """All combinations of quality, speaking order and length occur.
 
     In debates of equal quality, one side may say more.
@@ -35,14 +35,14 @@ def test_the_debates_are_balanced() -> None:
     assert all(case.better is None and 0.25 <= math.exp(case.ratio) <= 4 for case in equal)
 
 
-def test_the_judge_correction_is_fitted_to_the_stored_ballots() -> None:
+def test_judge_correction_is_fitted_to_the_stored_ballots() -> None:
     """Fitted and published values agree to two digits."""
     [constants] = FITTED.values()
     fit = fitted(found_in())
     assert (fit.per_log_length, fit.min_log_odds) == pytest.approx(constants, abs=0.0051)
 
 
-def test_the_section_on_the_page_matches_the_stored_ballots() -> None:
+def test_section_on_the_page_matches_the_stored_ballots() -> None:
     assert written() in (Path(__file__).parents[2] / "evidence" / "records" / "evidence.md").read_text("utf-8")
     assert {section.judge for section in found_in()} <= JUDGES.keys()
 

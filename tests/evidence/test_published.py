@@ -57,7 +57,7 @@ def test_two_independent_derivations_of_the_tables_agree(
 
 
 @pytest.mark.slow
-def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
+def test_replay_reproduces_published_figures(tmp_path: Path) -> None:
     clone = write_llmbar(tmp_path)
     assert matches_of(clone) == (100, 100, 200)
     statistics = clone / "Dataset/LLMBar/Natural/evaluators/GPT-4/Vanilla/statistics.json"
@@ -65,7 +65,7 @@ def test_the_replay_reproduces_published_figures(tmp_path: Path) -> None:
     assert matches_of(clone)[0] == 99
 
 
-def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
+def test_leaderboard_is_audited(tmp_path: Path) -> None:
     clone = write_debate(tmp_path)
     matchups, ballots = read_matchups(clone)
     assert (len(matchups), len(ballots)) == (120, 720)
@@ -85,7 +85,7 @@ def test_a_leaderboard_is_audited(tmp_path: Path) -> None:
     assert "| Judge One | Judge Two | 240 |" in audit.markdown("abc")
 
 
-def test_the_commit_of_a_clone_is_read(tmp_path: Path) -> None:
+def test_commit_of_a_clone_is_read(tmp_path: Path) -> None:
     """HEAD may be detached or on a branch, and the branch's reference may be packed."""
     folder = tmp_path / ".git"
     (folder / "refs/heads").mkdir(parents=True)

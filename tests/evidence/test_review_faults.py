@@ -1,4 +1,4 @@
-"""The changes with planted faults: how many there are, their answer keys, and no hints about the faults."""
+"""The changes with planted faults: enough of them, with valid answer keys, and without hints about the faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def side_lines(case: ReviewCase, sign: str) -> list[str]:
     return [line[1:] for line in body if line[:1] in (" ", sign)]
 
 
-def test_there_are_enough_changes_for_the_rates() -> None:
+def test_every_language_has_enough_changes_to_estimate_rates() -> None:
     languages = Counter((case.language, len(case.faults)) for case in CASES)
     names = ("python", "typescript", "go", "java")
     assert languages == {(name, count): 20 if count else 10 for name in names for count in (0, 1)}
@@ -67,7 +67,7 @@ def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
         assert len(shared) <= min(len(sets[one]), len(sets[second])) / 2, (one, second)
 
 
-def test_no_change_names_its_fault() -> None:
+def test_no_change_gives_away_its_fault() -> None:
     """Comments and names avoid words that hint at faults, even in clean changes."""
     for case in CASES:
         assert not GIVEAWAYS.findall(case.diff), case.id

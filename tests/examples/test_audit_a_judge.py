@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_audit_detects_a_position_biased_judge(capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_detects_a_position_biased_judge(capsys: pytest.CaptureFixture[str]) -> None:
     with forbid_real_models():
         audit = asyncio.run(load_script("audit_a_judge").main())
     assert audit.slots[0].p is not None

@@ -25,7 +25,7 @@ def answer(request: ModelRequest) -> Any:
             return {"reasoning": "It is the safest.", "choice": "architect", "confidence": 0.8}
 
 
-def test_the_pipeline_survives_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipeline_survives_a_flaky_agent(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = load_script("consensus_pipeline").main(FunctionModel(answer))
     assert [reached.label for reached in first.stages][-4:] == [
         "ROUNDS_COMPLETE",

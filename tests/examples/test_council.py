@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_council_ranks_its_answers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_council_ranks_its_answers(capsys: pytest.CaptureFixture[str]) -> None:
     with forbid_real_models():
         output = load_script("council").main(FunctionModel(reply))
     assert output.answer == "Wait a week."

@@ -7,7 +7,7 @@ from tests.test_examples import load_script
 
 
 @pytest.mark.slow
-def test_a_vote_matches_the_debate_at_equal_token_cost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_vote_matches_the_debate_at_equal_token_cost(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("did_it_help")
     with forbid_real_models():
         report = example.main()

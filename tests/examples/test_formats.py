@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-def test_the_audience_decides_and_a_reader_asks_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+def test_audience_decides_and_a_reader_asks_a_question(capsys: pytest.CaptureFixture[str]) -> None:
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:

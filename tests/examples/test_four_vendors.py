@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_each_role_has_its_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_role_has_its_own_model(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = {"reasoning": "It was measured.", "winner": None, "verdict": "Drop one a year."}
     keeper, mover = ScriptedModel("It costs little.", name="a/keep"), ScriptedModel("It costs much.", name="b/move")
     judge = ScriptedModel(verdict, name="c/judge")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_mayor_decides_in_a_later_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mayor_decides_in_a_later_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     example, store = load_script("human_judge"), tmp_path / "bridge.sqlite3"
     with forbid_real_models():
         run = example.begin(store, ScriptedModel("It is for people.", "Many live behind it."))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_investment_is_settled_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_investment_is_settled_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel(
         "AI is on a Moore's Law trajectory.",
         "The average AI startup burns $2M a month.",

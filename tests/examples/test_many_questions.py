@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-def test_a_resumed_batch_pays_once_per_question(capsys: pytest.CaptureFixture[str]) -> None:
+def test_resumed_batch_pays_once_per_question(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("many_questions")
     down = True
     paid_calls = 0

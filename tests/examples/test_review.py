@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_plan_is_reviewed_and_checked_by_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_is_reviewed_and_checked_by_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
     with forbid_real_models():
         output = load_script("review").main(FunctionModel(reply))
     printed = capsys.readouterr().out

@@ -27,7 +27,7 @@ def answer(request: ModelRequest) -> Any:
     return f"{'With figures' if has_feedback else 'Without'}: {request.block}."
 
 
-def test_the_round_robin_heeds_its_referee_and_delivers_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+def test_round_robin_heeds_its_referee_and_delivers_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     example = load_script("round_robin")
     with forbid_real_models():
         plan = example.main(FunctionModel(answer))

@@ -17,7 +17,7 @@ SECONDS = 60
 
 @dataclass
 class Output:
-    """Displays of a cell in order. An update replaces the earlier display."""
+    """Displays of a cell, in order. An update replaces the earlier display."""
 
     displays: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)

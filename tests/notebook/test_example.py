@@ -29,7 +29,7 @@ def executed_notebook() -> Any:
     notebook = nbformat.read(EXAMPLE, as_version=4)
     committed = output_kinds(notebook)
     NotebookClient(notebook, timeout=60, kernel_name="python3", store_widget_state=False).execute()
-    # committed with its outputs: `jupyter nbconvert --to notebook --execute --inplace examples/notebook.ipynb`
+    # to commit new outputs: `jupyter nbconvert --to notebook --execute --inplace examples/notebook.ipynb`
     assert output_kinds(notebook) == committed
     return notebook
 
@@ -45,7 +45,7 @@ def outputs_of_kind(notebook: Any, kind: str) -> Sequence[str]:
     return [output["data"][kind] for output in outputs if kind in output.get("data", {})]
 
 
-def test_the_example_runs(executed_notebook: Any) -> None:
+def test_example_runs(executed_notebook: Any) -> None:
     reports = [html for html in outputs_of_kind(executed_notebook, "text/html") if "<iframe" in html]
     assert len(reports) == 2
     assert "A covered pool teaches on two hundred days." in reports[1]

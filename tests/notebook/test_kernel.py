@@ -47,7 +47,7 @@ model = FunctionModel(speak)
 
 @pytest.fixture(scope="module")
 def shared_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    """Share one kernel in this module, and begin each test with the same cell."""
+    """Share one kernel among the tests in this module; each test begins with the same cell."""
     with run_kernel(str(tmp_path_factory.mktemp("kernel"))) as session:
         yield session
 
@@ -66,7 +66,7 @@ def request_path(page: str) -> str:
     return unescape(match[1]).strip('"')
 
 
-def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
+def test_run_is_shown_in_one_output(cells: Kernel) -> None:
     output = cells.run(
         "hold = True\n"
         "asyncio.get_running_loop().call_later(2, go.set)\n"
@@ -83,7 +83,7 @@ def test_a_run_is_shown_in_one_output(cells: Kernel) -> None:
     assert 1 <= len(slow.updates) <= 3
 
 
-def test_a_failure_is_raised_after_the_page(cells: Kernel) -> None:
+def test_failure_is_raised_after_the_page(cells: Kernel) -> None:
     cells.run(
         "async def fail(request):\n    if 'olga' in request.block: raise ConnectionError('gone')\n    return 'Homes.'"
     )
@@ -114,7 +114,7 @@ def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> Non
 
 
 @pytest.mark.parametrize("through", ["the shell", "a subshell"])
-def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
+def test_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
@@ -134,7 +134,7 @@ def test_a_turn_is_answered_in_the_widget(cells: Kernel, through: str) -> None:
     cells.read(lambda: "The run is over" in cells.page(turn))
 
 
-def test_an_invalid_answer_is_reported_by_field(cells: Kernel) -> None:
+def test_invalid_answer_is_reported_by_field(cells: Kernel) -> None:
     cells.run("pattern = rent(judge=human(name='jo'))\nhandle = pattern.start('Rent?', model=model, store='memory:')")
     turn = cells.turn(cells.run("turn = HumanTurn(handle)\nturn"))
     cells.read(lambda: "<form" in cells.page(turn))
@@ -148,7 +148,7 @@ def test_an_invalid_answer_is_reported_by_field(cells: Kernel) -> None:
     cells.read(lambda: "Your answer is recorded" in cells.page(turn))
 
 
-def test_an_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
+def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
     """The form disappears after the first answer, even for somebody who answers too late."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
@@ -164,7 +164,7 @@ def test_an_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
     assert cells.heard[-1]["kind"] == "refused"
 
 
-def test_a_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
+def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
     """With `ask=turn.ask`, the run rejects an invalid answer and uses a valid one without having to be resumed."""
     output = cells.run("turn = HumanTurn()\nturn")
     turn = cells.turn(output)
@@ -179,7 +179,7 @@ def test_a_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> 
     assert cells.run("print((await handle).raw.transcript[1].text)").text == "Free them.\n"
 
 
-def test_the_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
+def test_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
     """A new kernel needs only the id and the store."""
     cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
     turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))
@@ -205,7 +205,7 @@ def test_hostile_text_in_a_turn_is_escaped(cells: Kernel) -> None:
     assert "<img" not in cells.page(turn)
 
 
-def test_in_a_script_show_just_waits_for_the_result() -> None:
+def test_show_in_a_script_just_waits_for_the_result() -> None:
     program = (
         SETUP
         + "async def main():\n    print((await show(rent().start('Rent?', model=model))).status)\nasyncio.run(main())"

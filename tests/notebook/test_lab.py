@@ -55,7 +55,7 @@ def open_notebook(chromium: Browser, address: str, name: str) -> Iterator[Page]:
 
 
 @pytest.mark.browser
-def test_a_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> None:
     from playwright.sync_api import expect
 
     folder, address = lab
@@ -93,7 +93,7 @@ def test_a_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -
 
 
 @pytest.mark.browser
-def test_a_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
     """JupyterLab delivers widget messages even while a cell is running."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
@@ -113,7 +113,7 @@ def test_a_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[P
 
 
 @pytest.mark.browser
-def test_an_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
+def test_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
     """The sanitizer removes frames, so the question and the result are shown instead."""
     folder, address = lab
     pattern = debate(name="pool", debaters=[Debater("ann", "repair"), Debater("bob", "build")], max_rounds=1)

@@ -8,11 +8,11 @@ from typing import Any
 from flowdebate.testing import FunctionModel, ModelRequest
 
 LIMITS = {"first": 3, "second": 5}
-"""Number of open bugs at which each step would wait."""
+"""Number of open bugs from which each step answers that the release should wait."""
 
 
 def answer(request: ModelRequest) -> Any:
-    """Answer by the number of open bugs, report that answers disagree, or judge."""
+    """Answer according to the number of open bugs, report that answers disagree, or judge."""
     match = re.search(r"(\d+) open bugs", str(request.messages))
     assert match is not None
     bugs = int(match[1])

@@ -22,7 +22,7 @@ def _prompt_and_usage(request: ModelRequest) -> tuple[str, Usage]:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that is right in 70 % of its answers, and in 90 % as the judge."""
+    """Replace the model on the page with one that is right in 70 % of its answers, and in 90 % of its verdicts."""
     draws: dict[tuple[str, int], Random] = {}
 
     def answer(request: ModelRequest) -> ModelResponse:

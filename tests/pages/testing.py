@@ -28,7 +28,7 @@ def properties(page: dict[str, Any]) -> None:
 
 
 def answer(request: ModelRequest) -> str | dict[str, str]:
-    """Insist, or decide for the first side."""
+    """Argue, or decide for the first side."""
     if request.output_schema is None:
         return f"{request.block} insists."
     return {"reasoning": "One insisted first.", "winner": "rents should be capped", "verdict": "Cap them."}

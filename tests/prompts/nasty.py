@@ -64,7 +64,7 @@ def decision(number: int, speakers: list[str], briefing: str | None, angle: str 
 
 
 entries = st.lists(st.builds(entry, rounds, texts, texts, texts), max_size=4)
-"""Entries in any order of rounds."""
+"""Entries whose rounds can be in any order."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""The attack corpus against every reader of a debate, as far as it can be tested without a model."""
+"""Attacks on every reader of a debate, as far as their effects can be tested without a model."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def transcript_with(text: str) -> list[DebateContributionEntry]:
 
 
 def raw_with(text: str) -> DebateRawOutput:
-    """Return the raw output of such a debate, in which the moderator's and the judge's texts attack too."""
+    """Return the raw output of such a debate, in which the moderator's and the judge's texts are attacks as well."""
     return DebateRawOutput.model_construct(
         rounds=2,
         question=QUESTION,
@@ -163,7 +163,9 @@ def test_attacks_have_text_and_a_unique_name() -> None:
 
 
 @given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
-def test_fields_in_an_attack_are_filled_once(attack: Attack, own_stance: str, other: str, question: str) -> None:
+def test_filled_values_in_an_attack_are_not_parsed_again(
+    attack: Attack, own_stance: str, other: str, question: str
+) -> None:
     parts = re.split("«(own|other|question)»", attack.template)
     values = {"own": own_stance, "other": other, "question": question}
     expected = "".join(values[part] if index % 2 else part for index, part in enumerate(parts))
@@ -376,7 +378,7 @@ WORDS = {"text", "text_special", "softbreak", "strong_open"}
 
 
 def document_of(attack: Attack) -> DebateDocument:
-    """Return a real debate in which all texts attack, as saved by `--json`."""
+    """Return a real debate in which every text is an attack, as saved by `--json`."""
     text = attack.written()
     if attack.place == "argument":
         _, result = run_debate(text)

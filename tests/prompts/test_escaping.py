@@ -33,7 +33,7 @@ def test_quoted_text_can_be_encoded(text: str) -> None:
 
 @given(texts | texts.map(quoted))
 def test_invalid_quotations_are_rejected(text: str) -> None:
-    """Each quoted text has exactly one original, and anything else is a `ViewError`."""
+    """Every valid quotation stands for exactly one text; anything else is a `ViewError`."""
     try:
         plain = unquoted(text)
     except ViewError:
@@ -90,5 +90,5 @@ def test_tags_are_one_line_without_brackets(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
 def test_plain_stances_equal_their_tag(stance: str) -> None:
-    """The winner named by a judge must be comparable to the positions in the transcript."""
+    """The winner named by a judge is compared with the positions in the transcript."""
     assert tag_text(stance) == stance
