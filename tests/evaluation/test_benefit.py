@@ -206,7 +206,7 @@ def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[
 
 
 def test_equally_good_votes_rule_out_a_gain() -> None:
-    """The debate beats one call but not the vote, and the summary begins with the comparison to the vote."""
+    """The debate beats one call but not the vote, and the summary begins with the comparison with the vote."""
     report = benefit_report(
         items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
     )

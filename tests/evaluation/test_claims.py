@@ -185,7 +185,7 @@ def test_intervals_for_correlated_questions_have_nominal_coverage(shared: float)
 
 
 def test_repeats_and_topics_count_as_clusters() -> None:
-    """Repeated rows, rows with the same question, and rows on the same topic form one cluster each."""
+    """Repeated rows, rows with the same question, and rows on the same topic each form a single cluster."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -263,7 +263,7 @@ def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
 
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
-def test_required_number_of_questions_gives_the_test_its_power(gain: float, differing: float) -> None:
+def test_required_number_of_questions_gives_the_test_the_stated_power(gain: float, differing: float) -> None:
     """By enumeration, the exact test has a power of 80 % with this many questions, and less with one fewer."""
 
     def power(n: int) -> float:
@@ -338,7 +338,7 @@ def test_consistency_intervals_have_nominal_coverage(n: int) -> None:
 
 @pytest.mark.simulation
 def test_fair_panels_are_rarely_accused_despite_many_tests() -> None:
-    """An audit of five fair judges runs 12 tests, yet only one in twenty such audits may report a preference."""
+    """An audit of five fair judges runs 12 tests, yet only about one audit in twenty may report a preference."""
     random, accused = Random(3), 0
     for _ in range(60):
         items = []
@@ -365,7 +365,7 @@ def test_one_result_among_many_tests_is_not_a_finding() -> None:
     assert not any("favors" in finding for finding in findings)
 
 
-def test_panel_worth_has_an_interval_and_needs_50_items() -> None:
+def test_interval_for_panel_worth_needs_50_items() -> None:
     """With three judges on 60 items, the interval contains the estimate, while 49 items are too few for one."""
     random = Random(4)
     items = [

@@ -75,7 +75,7 @@ async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """Each criterion has a mean, and the shares follow the weighted sums, as they do with a debate's judge."""
+    """Each criterion is averaged, and the shares follow the weighted sums, just as with a debate's judge."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -263,7 +263,6 @@ async def test_judges_favoring_the_first_slot_are_found() -> None:
 
 
 async def test_tables_match_reference_libraries() -> None:
-    """Kappa, alpha and Wilson intervals agree to 1e-9, and a ranking of three systems to 1e-6."""
     rows = rows_of(40, "a", "b", "c")
     for row in rows[:10]:
         del row["c"]

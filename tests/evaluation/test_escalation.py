@@ -63,7 +63,6 @@ def test_accuracy_tokens_and_shares_match_a_manual_count() -> None:
 
 
 def test_cost_is_counted_in_calls_if_tokens_are_unknown() -> None:
-    """The token ratio is `None`, and the summary mentions calls instead."""
     escalation, panel, rows = replayed_escalation(ANSWERS, tokens=False)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     assert (report.tokens_ratio, report.escalation.tokens) == (None, None)

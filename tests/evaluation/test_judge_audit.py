@@ -139,7 +139,7 @@ def test_unusable_ballots_are_counted_and_excluded() -> None:
 
 
 def test_models_have_separate_figures_and_are_compared() -> None:
-    """Models that always agree count as one."""
+    """Models that always agree count as one model."""
     cast = [
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
         for winner in ("a", "b", "a", "b", "b") * 10
@@ -273,7 +273,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
-    """The result holds for any sides in balanced orders, whereas a single order yields no result."""
+    """This works for any sides in balanced orders, whereas a single order yields no result."""
     cast = []
     for worth in worths:
         item = []

@@ -58,7 +58,7 @@ def test_judges_without_a_preference_are_not_accused() -> None:
 
 @pytest.mark.parametrize(("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")])
 def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
-    """With three sides, the rate expected by chance is one in three, and the sentence says so."""
+    """With three sides, the rate expected by chance is one in three, and the finding says so."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
     assert report.last_word is not None

@@ -35,7 +35,7 @@ def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fi
 
 
 def test_judges_that_weigh_length_and_quality_are_fitted() -> None:
-    """The fitted slope equals the planted one, and one in twenty equal pairs exceeds the threshold."""
+    """The fit recovers the planted slope, and one in twenty equal pairs exceeds the threshold."""
     random = Random(7)
 
     def draw(quality: float) -> tuple[float, tuple[int, int]]:

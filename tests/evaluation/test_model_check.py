@@ -163,8 +163,6 @@ async def test_failed_roles_are_reported_with_a_remedy() -> None:
 
 
 async def test_order_dependent_judges_are_detected() -> None:
-    """The judge in this test prefers the first side in every order."""
-
     def prefer_the_first(body: Any, data: Any) -> Any:
         if "scores" in data:
             prompt = json.dumps(body["messages"])
@@ -220,7 +218,6 @@ async def test_models_that_do_not_answer_end_the_check_at_once(
 
 
 async def test_requests_in_a_check_are_bounded() -> None:
-    """The number of requests is bounded even if the server rejects all of them."""
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
     assert len(stub.requests) <= MAX_REQUESTS

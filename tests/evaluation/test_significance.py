@@ -89,7 +89,7 @@ def test_preferences_are_also_found_with_cyclic_orders() -> None:
 
 
 def test_order_audits_do_not_detect_content_preferences() -> None:
-    """A judge that always prefers the longer side looks perfect, so the findings state this limit."""
+    """A judge that always prefers the longer side looks perfect, so the findings state this limitation."""
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
     report = full_audit(longer)
     assert report.position_consistency is not None
@@ -159,7 +159,6 @@ def test_intervals_have_nonzero_width_when_values_do_not_vary() -> None:
 @settings(max_examples=example_count(8))
 @given(items, st.data())
 def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data: st.DataObject) -> None:
-    """The order of items does not matter, and figures without an interval are unchanged."""
     report = full_audit(cast, seed=5, resamples=50)
     assert full_audit(data.draw(st.permutations(cast)), seed=5, resamples=50) == report
     for tested, plain in zip(all_figures(report), all_figures(audit(cast)), strict=True):
@@ -214,7 +213,6 @@ def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
 
 @pytest.mark.parametrize(("wins", "n"), [(0, 5), (5, 5), (3, 9), (1_234, 99_999)])
 def test_exact_intervals_match_scipy(wins: int, n: int) -> None:
-    """The library's exact intervals are Clopper-Pearson intervals."""
     stats = pytest.importorskip("scipy.stats")
     assert exact_interval(wins, n) == pytest.approx(tuple(stats.binomtest(wins, n).proportion_ci(method="exact")))
 

@@ -134,7 +134,10 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
 
 
 async def test_all_designs_assign_positions_alike() -> None:
-    """Designs must not differ in anything else. The correct position speaks first in only some of the questions."""
+    """Positions must not be a further difference between designs.
+
+    The correct position speaks first in only some of the questions.
+    """
     experiment = study(designs={"together": primes_design("single"), "in_turn": primes_design(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
     assert all(dealt["together", case.item] == dealt["in_turn", case.item] for case in experiment.cases)
@@ -404,7 +407,7 @@ def test_report_states_the_number_of_undecided_answers() -> None:
     )
 
 
-def test_unfinished_studies_conclude_only_by_e_value() -> None:
+def test_unfinished_studies_draw_conclusions_only_from_the_e_value() -> None:
     """A small p-value is not enough until all answers are available, and the summary says what is missing."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     early, complete = study_report(experiment, answers[:8]), study_report(experiment, answers)

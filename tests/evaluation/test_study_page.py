@@ -80,7 +80,6 @@ def test_shipped_answers_reproduce_the_figures_on_the_page(arm: Arm) -> None:
 
 @pytest.mark.parametrize("arm", BEGUN, ids=lambda arm: arm.name)
 def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
-    """Changed options and comparisons are deviations, as are answers from before the registration."""
     answers, registered = arm.read(), Registration.read(arm.registration)
     assert differences(arm.study(answers), answers, registered) == []
     planted = {"min_gain": 0.2, "fixed": {"options of together": "0" * 12}}

@@ -127,7 +127,7 @@ def test_small_simulations_find_no_severe_error() -> None:
     ("questions", "clusters", "spread"), [(160, 40, 0.35), (90, 15, 0.3), (120, 120, 0.0)], ids=["40", "15", "alone"]
 )
 def test_intervals_contain_the_planted_gain(seed: int, questions: int, clusters: int, spread: float) -> None:
-    """The coverage is at least .93 in 2,000 studies with many clusters, few clusters, and none."""
+    """The coverage is at least .93 in 2,000 studies with many clusters, few clusters, and no clusters."""
     assert measure_coverage(seed, 2_000, questions=questions, clusters=clusters, spread=spread) >= 0.93
 
 

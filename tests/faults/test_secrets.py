@@ -237,7 +237,6 @@ async def test_a_short_secret_in_a_query_does_not_appear_in_logs(transport: Any,
     ],
 )
 def test_an_invalid_address_is_rejected_without_its_secrets(address: str) -> None:
-    """Creating the model raises a `ConfigurationError` that names the field."""
     with pytest.raises(ConfigurationError, match="`base_url` must begin with http") as caught:
         OpenAIModel("m", base_url=address)
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}{caught.value!r}"

@@ -139,7 +139,7 @@ async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None
     assert "\n".join(filter(None, parts)) == report["said"]
 
 
-async def test_stdout_carries_only_the_protocol(tmp_path: Path) -> None:
+async def test_only_protocol_messages_go_to_stdout(tmp_path: Path) -> None:
     """Anything that the application's module prints goes to stderr instead."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})

@@ -164,7 +164,6 @@ async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest
 
 
 async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Path) -> None:
-    """Built-in patterns can be neither listed nor started."""
     service, _ = make_service(tmp_path, plans=False)
     async with service, Client(create_server(service)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}

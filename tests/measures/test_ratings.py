@@ -79,7 +79,6 @@ def test_nothing_changes_without_a_winner(agents: list[str], consensus: bool, da
 
 @given(anything, anything)
 def test_expected_scores_of_a_pair_add_up_to_one(a: float, b: float) -> None:
-    """For any two ratings, both values are between 0 and 1, and the higher rating has the higher value."""
     one, other = expected(a, b), expected(b, a)
     assert 0 <= one <= 1
     assert one + other == pytest.approx(1)

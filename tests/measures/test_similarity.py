@@ -164,7 +164,6 @@ def test_next_best_measure_is_used_if_a_library_is_missing(modules_: list[str], 
 
 
 def test_libraries_are_imported_on_the_first_call() -> None:
-    """Neither importing the measures nor creating one may import the libraries."""
     code = (
         "import sys; from flowdebate.measures import Embeddings, TfIdf, best_similarity;"
         "Embeddings(), TfIdf(), best_similarity(); print({'numpy', 'sklearn', 'wordllama'} & set(sys.modules))"

@@ -107,7 +107,7 @@ async def test_an_unusable_answer_raises_an_error_naming_model_and_block(case: C
     ],
     ids=str,
 )
-async def test_invalid_log_probabilities_are_malformed(logprobs: Any) -> None:
+async def test_invalid_log_probabilities_count_as_malformed(logprobs: Any) -> None:
     """Each choice needs a finite log-probability, and other keys are not allowed."""
     request = replace(question(), choices=("A", "B"))
     with pytest.raises(MalformedResponse, match="log-probability for each of"):
@@ -349,7 +349,7 @@ async def test_plain_data_is_cleaned_like_text() -> None:
     assert answered.data == Verdict(winner="for\ufffd")
 
 
-async def test_recursive_data_is_malformed() -> None:
+async def test_recursive_data_counts_as_malformed() -> None:
     """A dict that contains itself cannot be an answer."""
     data: dict[str, Any] = {}
     data["winner"] = data

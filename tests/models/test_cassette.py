@@ -90,7 +90,7 @@ async def test_an_unwritable_recording_is_reported(path: Path) -> None:
         ReplayModel(path)
 
 
-async def test_an_answer_with_wrong_types_is_malformed(path: Path) -> None:
+async def test_an_answer_with_wrong_types_counts_as_malformed(path: Path) -> None:
     """An answer that could not be read back is not written."""
     odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
     with pytest.raises(MalformedResponse, match="cannot be recorded"):
@@ -356,7 +356,7 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
 
 
 async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
-    """Keys are redacted in errors from custom models as well, and in every field of an error."""
+    """This includes errors from custom models, and every field of an error."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
     model = RecordingModel(Leaf([error, refusal, endpoint_error()], retry=Retry(attempts=2, sleep=Naps())), path)

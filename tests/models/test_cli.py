@@ -506,7 +506,7 @@ async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callab
 
 
 async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callable[..., None], tmp_path: Path) -> None:
-    """A program is killed when its deadline passes and also when its call is cancelled."""
+    """The same happens when the call is cancelled."""
     pids = tmp_path / "pids"
     install_fake(
         "claude",

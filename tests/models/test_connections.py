@@ -126,8 +126,6 @@ async def test_an_unused_model_opens_no_connection() -> None:
 
 
 async def test_concurrent_calls_get_their_own_answers() -> None:
-    """No call receives an answer meant for another, and no connection stays open."""
-
     async def echo(exchange: Exchange) -> None:
         await exchange.json(completion(exchange.body["messages"][0]["content"]))
 
@@ -314,7 +312,6 @@ async def test_a_proxy_is_not_used_for_loopback() -> None:
 
 
 async def test_importing_the_package_imports_no_sdk() -> None:
-    """An SDK is imported when its model is first called."""
     script = (
         "import sys, flowdebate.models; print(*{'openai', 'instructor', 'aiohttp', 'xllamacpp'} & set(sys.modules))"
     )

@@ -333,7 +333,6 @@ async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
 
 
 @pytest.mark.parametrize("client", OPENAI)
-async def test_an_answer_with_a_refusal_part_is_a_refusal(client: str) -> None:
-    """The error quotes the model's refusal."""
+async def test_an_answer_with_a_refusal_part_counts_as_a_refusal(client: str) -> None:
     with pytest.raises(Refused, match="I would rather not"):
         await ask_model(client, completion([{"type": "refusal", "refusal": "I would rather not."}]))

@@ -293,7 +293,6 @@ def test_addresses_never_raise_unexpected_errors(address: str) -> None:
 
 
 async def test_a_nonexistent_host_is_reported_as_unavailable() -> None:
-    """The error contains the address."""
     with pytest.raises(ModelUnavailable, match=r"http://host\.invalid/v1"):
         await ask(OpenAIModel("m", base_url="http://host.invalid/v1", retry=None), question())
 
@@ -477,7 +476,6 @@ def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
 def test_answers_never_raise_unexpected_errors(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
-    """Whatever values an answer contains, it is either read or raises a library error."""
     answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:

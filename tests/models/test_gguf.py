@@ -87,7 +87,6 @@ def hashed_files(paths: list[Path]) -> Iterator[None]:
 
 
 def test_a_file_is_rehashed_only_when_its_size_or_times_change(tmp_path: Path) -> None:
-    """The file is hashed on first use, after a byte changes, and after a `touch`."""
     path = tmp_path / "model.gguf"
     read: list[Path] = []
     path.write_bytes(b"GGUF whole")

@@ -43,7 +43,6 @@ def test_the_innermost_guard_applies_until_its_block_ends() -> None:
 
 
 def test_a_guard_applies_in_other_threads() -> None:
-    """Calls from threads that a test starts are rejected as well."""
     states: list[bool] = []
     with forbid_real_models():
         thread = threading.Thread(target=lambda: states.append(allowed(REMOTE)), daemon=True)

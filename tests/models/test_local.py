@@ -318,7 +318,6 @@ async def test_waiting_for_the_engine_is_untimed_and_can_be_cancelled(model_path
 
 @pytest.mark.slow
 async def test_engine_startup_is_not_timed(model_path: Path) -> None:
-    """The deadline starts only when the engine is ready."""
     model, loop = LocalModel(model_path), asyncio.get_running_loop()
     await ask(model, question(max_tokens=1))  # imports everything that a call needs
     stop_local_servers()

@@ -71,7 +71,7 @@ async def test_a_verdict_is_reasoned_and_valid(model: LocalModel) -> None:
     assert len(answered.data.reasoning) > 20
 
 
-async def test_a_tool_is_called(model: LocalModel) -> None:
+async def test_the_local_model_calls_a_tool(model: LocalModel) -> None:
     """The local model writes its tool calls as text."""
     answered = await ask(
         model, make_request("Use the lookup tool to find the price of a tram ticket.", tools=(LOOKUP,), temperature=0.0)

@@ -103,7 +103,6 @@ async def test_a_text_call_sends_messages_unchanged() -> None:
 
 
 async def test_model_settings_are_defaults_for_requests() -> None:
-    """Each setting in a request overrides the model's own."""
     async with ChatServer() as server:
         settings = ModelSettings(temperature=0.1, max_tokens=5, extra={"seed": 1, "top_p": 0.9})
         model = OpenAIModel("gpt", base_url=server.base_url, retry=None, settings=settings)
@@ -448,8 +447,7 @@ async def test_an_invalid_answer_is_requested_only_once_and_its_error_names_the_
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_truncated_structured_answer_is_an_error(mode: StructuredMode) -> None:
-    """A partial object is not an answer."""
+async def test_a_truncated_structured_answer_raises_an_error(mode: StructuredMode) -> None:
     async with ChatServer({"v": reply_with(structured_reply(mode, '{"reas', finish="length"))}) as server:
         with pytest.raises(OutputTruncated, match="max_tokens"):
             await OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode).request(
@@ -458,8 +456,7 @@ async def test_a_truncated_structured_answer_is_an_error(mode: StructuredMode) -
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_refused_structured_answer_is_a_refusal(mode: StructuredMode) -> None:
-    """A refusal must not be reported as a schema violation."""
+async def test_a_refused_structured_answer_is_reported_as_a_refusal(mode: StructuredMode) -> None:
     async with ChatServer({"v": reply_with(completion(None, refusal="no"))}) as server:
         with pytest.raises(Refused):
             await ask(

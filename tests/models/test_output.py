@@ -136,7 +136,7 @@ def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
 
 
 @given(JSON | st.text(max_size=8) | st.binary(max_size=8))
-def test_any_answer_is_valid_or_a_violation(value: Any) -> None:
+def test_any_answer_is_valid_or_raises_a_violation(value: Any) -> None:
     for form in FORMS.values():
         schema = OutputSchema.of(form)
         with contextlib.suppress(SchemaViolation):

@@ -35,7 +35,7 @@ class Small(ScriptedModel):
     profile: Any = "concise"
 
 
-def test_models_without_the_attribute_get_the_full_prompts() -> None:
+def test_models_without_a_profile_get_the_full_prompts() -> None:
     """Hosted, scripted and custom models get the full prompts. The local model gets concise ones."""
     assert profile_of(OpenAIModel("gpt-5-mini")) == profile_of(ScriptedModel()) == "full"
     assert profile_of(FunctionModel(lambda _: "Yes.")) == "full"

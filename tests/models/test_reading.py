@@ -420,7 +420,6 @@ def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
 
 @given(WORDS)
 def test_reading_is_deterministic(text: str) -> None:
-    """The same text always leads to the same data or the same error."""
     assert parse_json(text) == parse_json(text)
     assert is_none(text) == is_none(text)
 
@@ -473,7 +472,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
-    """A single attempt is enough with default options. The call's event lists the repairs."""
+    """The default options are enough, and the call's event lists the repairs."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"
     assert repaired["rent-judge"]

@@ -662,7 +662,7 @@ async def test_a_retry_doubles_the_sent_token_limit(kind: Any, limits: tuple[int
 async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files and clipboards add newlines.
 
-    Other characters that are invalid in headers are named without revealing the key.
+    Other characters that are invalid in headers are reported without revealing the key.
     """
     variable = "OPENAI_API_KEY" if kind is OpenAIModel else "ANTHROPIC_API_KEY"
     async with ChatServer(

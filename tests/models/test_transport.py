@@ -57,7 +57,7 @@ def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[
 
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
-def test_an_endless_event_is_malformed(line: bytes) -> None:
+def test_an_endless_event_counts_as_malformed(line: bytes) -> None:
     """Reading stops before it could take quadratic time."""
     with pytest.raises(MalformedResponse, match="does not end"):
         read(event_lines(aiter(ChunkedBody([line * 50, line * 51]))))
@@ -73,7 +73,7 @@ def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int],
 
 
 @given(st.integers(0, 300), st.booleans())
-def test_a_body_above_the_limit_is_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
+def test_a_body_above_the_limit_is_reported_as_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
     """The limit is exact, and it applies even during decompression."""
     body = b"x" * length
     parts = ChunkedBody([gzip.compress(body)]) if packed else ChunkedBody([body[:100], body[100:]])

@@ -216,7 +216,7 @@ def test_compared_texts_are_shown_unchanged() -> None:
         assert sum(line.startswith("(The texts above have ⟦U+003C⟧ for") for line in lines) == 1
 
 
-def test_arguments_are_still_escaped() -> None:
+def test_arguments_by_other_models_are_escaped() -> None:
     """Text written by another model is escaped by a general pattern, which also covers unlisted and future tokens."""
     prompts: list[str] = []
 

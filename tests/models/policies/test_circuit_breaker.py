@@ -267,7 +267,7 @@ def test_invalid_options_are_rejected(make: Callable[..., Any], field: str, valu
     assert caught.value.field == field
 
 
-def test_a_shared_circuit_is_a_breaker() -> None:
+def test_a_shared_circuit_must_be_a_breaker() -> None:
     with pytest.raises(ConfigurationError, match="a Breaker"):
         CircuitBreaker(Leaf(), breaker=Breakers())  # type: ignore[arg-type]
 
@@ -324,7 +324,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """Unrelated errors do not count as failures or successes in any state, and they release their trial slot."""
+    """They count as neither failures nor successes in any state, and they release their trial slot."""
     clock = Clock()
     leaf = Leaf([endpoint_error, *[error()] * 5, endpoint_error, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)
@@ -342,7 +342,6 @@ async def test_unrelated_errors_are_not_counted(error: Any) -> None:
 
 
 async def test_a_call_with_retries_counts_once() -> None:
-    """All requests made by the inner model belong to a single call."""
     leaf = Leaf([endpoint_error], retry=Retry(attempts=5, sleep=Naps()))
     model = CircuitBreaker(leaf, failures=2)
     states = []

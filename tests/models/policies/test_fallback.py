@@ -79,7 +79,7 @@ def test_the_first_successful_model_answers(failing: list[bool]) -> None:
     ids=lambda error: type(error).__name__,
 )
 async def test_recoverable_errors_fall_back_to_the_next_provider(error: ModelError) -> None:
-    """Both transient and permanent errors lead to the next provider."""
+    """Both transient and permanent errors are recoverable."""
     assert (await ask(Fallback(Leaf([error]), Leaf(["better"])), make_request())).text == "better"
 
 

@@ -414,7 +414,6 @@ def test_attempts_never_multiply(tree: Tree) -> None:
 
 @given(tree=trees(st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=4).map(tuple)))
 def test_attempts_list_every_received_request(tree: Tree) -> None:
-    """Whatever the answers, attempts correspond one to one to the requests that models receive."""
     leaves: list[Leaf] = []
     request = make_request()
 
