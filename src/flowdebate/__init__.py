@@ -1,4 +1,4 @@
-"""Debates between language models: composable blocks, shared resources, and patterns that wire them.
+"""Debates between language models: composable blocks, shared resources, and patterns that wire them together.
 
 >>> from flowdebate import Debater, debate
 >>> pattern = debate(name="rent", debaters=[Debater("a", "cap rents"), Debater("b", "free rents")])

@@ -28,7 +28,7 @@ def _register_folder(
     events: str,
     listed: bool = False,
 ) -> None:
-    """Register the pattern in folder `name`, given the names of its output class and event classes."""
+    """Register the pattern in the folder `name`, given the names of its output class and event classes."""
     folder = f"{__name__}.{name}"
     info = PatternInfo(
         name=name,

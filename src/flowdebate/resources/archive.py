@@ -70,7 +70,7 @@ class PersonaRecord(WireModel):
 
 
 class VerdictOutcome(WireModel):
-    """Outcome that became known after a debate: the author of the right proposal or, if unknown, of a wrong one."""
+    """Outcome known after a debate: the author of the right proposal or, if that is unknown, of a wrong one."""
 
     right: str | None = None
     wrong: str | None = None

@@ -14,7 +14,7 @@ StateT = TypeVar("StateT")
 
 
 class ResourceScope(Protocol):
-    """View of the run for a resource being opened."""
+    """View of the run passed to a resource when it is opened."""
 
     @property
     def saved_states(self) -> dict[str, Any]:

@@ -253,7 +253,7 @@ class TaskCollection(Protectable):
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
-        self.reserved.add(task.id)  # only the turn may end its task
+        self.reserved.add(task.id)  # only the turn itself may end the task
         self._emit((("added", added), ("claimed", task)))
         return task
 
@@ -328,7 +328,7 @@ class TaskCollection(Protectable):
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
-        """List the tasks with this status, this assignee (None means any) and all `labels`, in creation order."""
+        """List the tasks with the given status and assignee (None means any) and all `labels`, in creation order."""
         self._check_status(status)
         labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES

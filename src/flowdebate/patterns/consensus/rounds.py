@@ -348,7 +348,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
         return None
     if state.stop_reason is None or state.early_end is not None:
         return state.early_end
-    # `terminate_when` does not set an early end: the loop calls it and stores the reason in the state
+    # `terminate_when` leaves `early_end` unset: the loop evaluates it and stores the reason in the state
     reason = "terminate_when" if state.stop_reason == "predicate" else state.stop_reason
     return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
@@ -429,7 +429,7 @@ async def count_poll(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 async def count_votes(judge: Block[Any, Any] | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Count the ballots, have `tie_break` resolve a tie if there is one, and determine the outcome."""
+    """Count the ballots, let `tie_break` resolve any tie, and determine the outcome."""
     ctx.scope.handle.deadline = None
     enter(ConsensusStage.VOTE_AGGREGATION, ctx)
     state: ConsensusState = ctx.scope.handle.state

@@ -364,7 +364,7 @@ class ConsensusOutput(PatternOutput):
     final_proposals: list[Proposal]
     """Proposals put to the vote, in declared order."""
     ballots: list[Ballot]
-    """Ballots, in the declared order of the voters."""
+    """Ballots, in the voters' declared order."""
     tally: Tally | None = None
     early_end: EarlyEnd | None = None
     """Reason for ending the rounds before `max_rounds`, or None if they were not ended early."""

@@ -35,7 +35,7 @@ MAX_REASON_LENGTH = 1_000
 
 
 class CouncilInput(PatternInput):
-    """Input to a council, and to each member for its opinion."""
+    """Input to a council, and to each member's block in the opinion phase."""
 
     question: str
 
@@ -102,7 +102,7 @@ class CouncilRank(WireModel):
     skipped.
     """
     tied: bool = False
-    """True if other answers share the rank."""
+    """True if the answer is tied with others."""
     mean_rank: float
     """Mean of the answer's ranks in all reviews."""
     borda: Annotated[int, Field(ge=0)]
@@ -153,7 +153,7 @@ class CouncilState(PatternState):
 
     @property
     def members_heard(self) -> list[str]:
-        """Names of the members with a non-empty answer."""
+        """Names of the members who gave a non-empty answer."""
         return [name for name, text in self.spoken.items() if text]
 
 
@@ -199,7 +199,7 @@ class CouncilOutput(PatternOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewRequest:
-    """Input to a member's block for its review. The block returns a ranking (see `answer_schema()`)."""
+    """Input to a member's block in the review phase. The block returns a ranking (see `answer_schema()`)."""
 
     kind: ClassVar[str] = "review"
     question: str

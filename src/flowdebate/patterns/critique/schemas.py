@@ -139,7 +139,7 @@ class RevisionRequest(CritiqueInput):
 
     kind: ClassVar[str] = "revise"
     is_complete: ClassVar[bool] = True
-    """True because the input contains everything a human needs; no transcript is shown with it."""
+    """True, since the input is self-contained; no transcript is shown to a human along with it."""
     claims: list[Claim]
     """The upheld claims."""
 
@@ -236,7 +236,7 @@ class ClaimsRequest:
 
     kind: ClassVar[str] = "criticize"
     is_complete: ClassVar[bool] = True
-    """True because the input contains everything a human needs; no transcript is shown with it."""
+    """True, since the input is self-contained; no transcript is shown to a human along with it."""
     question: str
     answer: str
 
@@ -265,7 +265,7 @@ class RulingsRequest:
 
     kind: ClassVar[str] = "rule"
     is_complete: ClassVar[bool] = True
-    """True because the input contains everything a human needs; no transcript is shown with it."""
+    """True, since the input is self-contained; no transcript is shown to a human along with it."""
     question: str
     answer: str
     claims: tuple[Claim, ...]

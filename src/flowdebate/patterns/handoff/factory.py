@@ -116,13 +116,13 @@ class SpeakerTemplate(Template):
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
     """Sentence added to the first turn, when nobody has spoken yet."""
     opening: str = part("your opinion of the proposition")
-    """First task in the first turn."""
+    """First part of the task in the opening turn."""
     opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
-    """Second task in the first turn."""
+    """Second part of the task in the opening turn."""
     reply: str = part("your answer to the strongest points against your view, not only the latest")
-    """First task once others have spoken."""
+    """First part of the task once others have spoken."""
     reply_reason: str = part("a reason or evidence that nobody has given yet")
-    """Second task once others have spoken."""
+    """Second part of the task once others have spoken."""
     text: str = part(
         "Give {what}, then {reason}. End with a line that says only {choices}.", uses(*_TURN, *_SAY, "choices")
     )

@@ -63,7 +63,7 @@ _Id = Annotated[
 
 
 class ReviewInput(PatternInput):
-    """Input to a review, and to each reviewer for its findings."""
+    """Input to a review, and to each reviewer's block in the first phase."""
 
     question: str
 
@@ -385,9 +385,9 @@ class ReviewRawOutput(PatternOutput):
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the supporters and opponents of each finding.
+        """Return each reviewer's opinions on each finding, and whether the finding was confirmed or refuted.
 
-        For authors, the opinions both before and after a defense are included.
+        If an author defended or withdrew a finding, the opinions before and after that are both included.
         """
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
         courses: list[tuple[dict[str, list[str | None]], str | None]] = []

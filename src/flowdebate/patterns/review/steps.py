@@ -208,7 +208,7 @@ class ReviewerTurn(Block[Any, None]):
         if self._phase == "defend":
             answers_by_finding = {
                 answer.finding: answer for answer in reversed(read[0].answers)
-            }  # the first answer counts
+            }  # if a finding is answered more than once, the first answer counts
             heard = (answers_by_finding[finding.id] for finding in findings if finding.id in answers_by_finding)
             return [
                 Defence(finding=answer.finding, agent_name=name, stands=answer.stands, reason=clean_text(answer.reason))
@@ -405,7 +405,7 @@ def check_reviewers(
 
 
 def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
-    """Create the tap between examining and answering, so that each phase has a separate time limit."""
+    """Create the tap that separates examining from answering, giving each phase its own time limit."""
 
     @handler(name=f"{loop.name}-open-defence")
     def open_(_: object, ctx: Context) -> None:
