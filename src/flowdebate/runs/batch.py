@@ -180,7 +180,7 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """Counts for a batch, either so far or at its end."""
+    """Counts for a batch, whether it is still running or finished."""
 
     total: int | None
     """Number of questions; None if it is not known in advance."""
@@ -206,7 +206,7 @@ class BatchSummary:
 
     @property
     def failed(self) -> int:
-        """Runs that ended with an error."""
+        """Number of runs that ended with an error."""
         return sum(self.failures.values())
 
     @property
@@ -425,7 +425,7 @@ class Batch(Generic[OutT, RawT]):
     # Stored runs
 
     async def _read_stored(self) -> None:
-        """Read the stored runs and, if all questions are known, check them before any call.
+        """Read the stored runs; if all questions are known in advance, check the runs before any call is made.
 
         Raises RunChanged if a stored run was started with a different question, seed or header.
         """

@@ -121,7 +121,7 @@ class SequencerView:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Scope:
-    """Open resources, state and default models shared by the blocks at one path of a pipeline."""
+    """Scope shared by the blocks at one path of a pipeline: open resources, state and default models."""
 
     handles: Mapping[str, Any]
     opened: Mapping[Resource, Any]

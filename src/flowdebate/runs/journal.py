@@ -38,9 +38,9 @@ OnUncertain: TypeAlias = Literal["retry", "raise"]
 """Policy for a call that was started but has no recorded result when the run is resumed."""
 
 UNANSWERED = "#unanswered:"
-"""Part of a key that marks a role's fatal failure; the block's name follows it."""
+"""Key segment that marks a role's fatal failure, followed by the block's name."""
 DECISION = "#decision"
-"""Suffix of the keys of decisions, which are made by code without side effects."""
+"""Key suffix for decisions, which are made by code without side effects."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -221,7 +221,7 @@ class Journal:
             _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
 
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
-        """Return the recorded result of `call`, or execute it.
+        """Return the recorded result of `call`; execute `call` if none is recorded.
 
         Raises NotRecordable unless the result is JSON or of the type `returns`. With `failures`, an exception is
         recorded as well, and raised again on replay.

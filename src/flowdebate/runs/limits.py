@@ -61,7 +61,7 @@ counts.
 class Limits:
     """Limits on a run; None means no limit.
 
-    Each request counts, even if it fails or is repeated, and its estimated usage is reserved before it is sent. A limit
+    Each request counts, even if it fails or is a retry, and its estimated usage is reserved before it is sent. A limit
     can thus only be exceeded by calls in flight that use more than they reserved, never by a new call. When a debate
     reaches a limit, it ends with its partial output, and `result.status` is "limit". Other blocks raise LimitReached.
 
@@ -391,7 +391,8 @@ class Account:
                 cancelled = await wait_uncancelled(writing)
                 if writing.result():
                     self._known, self._owed = used, self._owed.plus(owed, -1)
-                    if cancelled is not None and more is not None:  # the request will not be sent
+                    # the caller was cancelled, so the request will not be sent
+                    if cancelled is not None and more is not None:
                         self._owed = self._owed.plus(more, -1)
                     more = None
                 if cancelled is not None:

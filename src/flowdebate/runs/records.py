@@ -1,4 +1,4 @@
-"""Records of a run: its events, its model calls in progress, and its resources' states."""
+"""Records of a run: its events, its model calls in progress, and the states of its resources."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ HandleT = TypeVar("HandleT")
 
 
 class RunView(InNotebooks, Generic[RawT_co]):
-    """Read access to a run, whether in progress or finished."""
+    """Read-only view of a run, whether in progress or finished."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -133,7 +133,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def pending(self) -> tuple[HumanRequest, ...]:
-        """Open requests from a suspended run (status "awaiting"), to be answered with `submit_answer`."""
+        """Pending requests from a suspended run (status "awaiting"), to be answered with `submit_answer`."""
         return () if self._run.journal is None else self._run.journal.pending
 
     @property
@@ -149,7 +149,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def tasks(self) -> TaskCollection:
-        """Audit trail: the outermost pattern's `TaskCollection`, or the last one if there are several.
+        """Audit trail: the `TaskCollection` of the outermost pattern; the last one opened if there are several.
 
         Raises LookupError if no block has an audit trail. `task_collections` contains all of them.
         """
@@ -158,7 +158,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
-        """Transcript so far: the outermost pattern's or, if there are several, the last one.
+        """Transcript so far of the outermost pattern; the last one opened if there are several.
 
         Raises LookupError if there is none.
         """

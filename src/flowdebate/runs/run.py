@@ -136,7 +136,7 @@ class Run:
     """A run, created by `Block.run`, and available to blocks as `ctx.run`."""
 
     is_replay: ClassVar[bool] = False
-    """True if the run merely replays a journal, without calling models or humans."""
+    """True if the run merely replays a journal, without asking any models or humans."""
 
     run_id: str
     session: Session

@@ -201,7 +201,7 @@ class ActiveRuns:
             self._notify_change()
         finally:
             self._starting[owner] -= 1
-            self._take_turns()  # after a failure, the next run may start
+            self._take_turns()  # if this run failed to start, the next one may start
         try:
             await handle.started()
             stored = await self._store.run(handle.run_id)

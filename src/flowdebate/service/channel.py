@@ -221,7 +221,7 @@ class Channel:
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:
-        """Yield the run's updates until it ends, starting at its beginning or after the mark `after`."""
+        """Yield the run's updates from its beginning, or after the mark `after`, until the run ends."""
         self.readers += 1
         try:
             while self._may_be_replayed(after):

@@ -1,4 +1,4 @@
-"""Service restricted to one of several users: it shows only the runs labelled with the user's name."""
+"""Service restricted to one of several users: it shows only the runs labeled with the user's name."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def _of_owner(
 
 
 class OwnedService:
-    """Runs in `service` that belong to `owner`; no operation finds other owners' runs.
+    """View of `service` limited to `owner`'s runs; no operation finds other owners' runs.
 
-    The class has the methods of `Service`. Callers cannot set the label `owner`, which always names this owner.
+    The class has the same methods as `Service`. Callers cannot set the label `owner`, which always names this owner.
     """
 
     def __init__(self, service: Service, owner: str) -> None:

@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive for runs with these labels: their owner's archive or, without an owner, the shared one."""
+    """Return the archive for runs with these labels: their owner's or, if they name no owner, the shared one."""
     if OWNER not in labels:
         return stored_archive(store)
     # Names in a store must be short and printable, but user names may be neither.

@@ -86,19 +86,19 @@ _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 class Service(Readership):
     """Starts, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
-    `patterns` are the application's own, by name; unless `plans` is False, the built-in ones, described by plans, can
-    be started as well. Runs are kept in `store` (by default, FLOWDEBATE_STORE or the user's data directory). `model` is
-    the default model of runs, and `limits` are upper bounds for every run. `budget` limits the calls, tokens and cost
-    of all runs together, counted in the store (by default, the workers' budget); `owner_budget` limits each owner's
+    `patterns` are the application's own, by name; unless `plans` is False, the built-in patterns can also be started,
+    from plans. Runs are kept in `store` (by default, FLOWDEBATE_STORE or the user's data directory). `model` is the
+    default model of runs, and `limits` are upper bounds for every run. `budget` (by default, the workers' budget)
+    limits the calls, tokens and cost of all runs together, as counted in the store; `owner_budget` limits each owner's
     runs (by the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and at most
     `owner_concurrency` per owner; `max_queued` more may wait for their turn. With `workers`, runs of the patterns known
     to the workers are executed by worker processes. Runs in other processes are followed through their journals, which
     are read every `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed
     by `recover()` in the next one; with `keep_days`, `recover()` also deletes runs that have not changed for that many
     days, now and every hour. `observe` traces the runs executed by this process; workers have their own observers.
-    `allow_models` lists the models, or patterns such as "openai/*", allowed in options and stored plans (empty: only
-    the configured models). None allows all models, except in an HTTP or MCP server, where it allows only the configured
-    ones. A `Plan` created by this program may name any model.
+    `allow_models` lists the models, or patterns such as "openai/*", allowed in options and stored plans; an empty list
+    allows only the configured models. None allows all models, except in an HTTP or MCP server, where it allows only the
+    configured ones. A `Plan` created by this program may name any model.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use the service as an async
     context manager, or call `close`.
@@ -564,7 +564,7 @@ class Service(Readership):
         ]
 
     def archive(self) -> StoredArchive:
-        """Return the archive of debates without an owner."""
+        """Return the shared archive, of debates that have no owner."""
         return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:
@@ -776,7 +776,7 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the runs listed on a page, keyed by run id; "" for a run without one."""
+        """Return the notes on the runs listed on a page, keyed by run id; "" for a run without notes."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(
@@ -820,11 +820,11 @@ class Service(Readership):
     ) -> RunState:
         """Start a new run from the steps of an earlier one; models are called only for steps that differ.
 
-        `edits` replaces answers by path, and `at` repeats all calls from that path on. `options` changes options of the
-        run's plan; `pattern`, a registered pattern or a Plan, replaces the run's pattern. Workers execute the fork if
-        they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and RunExists if `fork_id` is
-        taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if the pattern is changed as
-        well.
+        `edits` replaces answers, keyed by path; all calls from the path `at` on are repeated. `options` changes options
+        of the run's plan; `pattern`, a registered pattern or a Plan, replaces the run's pattern. Workers execute the
+        fork if they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and RunExists if
+        `fork_id` is taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if the pattern
+        is changed as well.
         """
         stored = await self.store.run(run_id)
         options = options or {}

@@ -302,7 +302,7 @@ class Worker:
                 self._places.notify_all()
 
     async def _resume(self, run_id: str, history: History, delivered: DeliveredRun) -> str:
-        """Resume the run and return its final status; repeat while the store is unreachable."""
+        """Resume the run and return its final status, retrying while the store is unreachable."""
         pause, away = 0.1, False
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -311,7 +311,7 @@ class Worker:
                     await self._store.release(run_id)
                 return await self._once(run_id, history, delivered, failed=away)
             except RunConflict:
-                return "elsewhere"  # the process executing the run has a different delivery
+                return "elsewhere"  # another process is executing the run under a different delivery
             except StoreError as error:
                 if type(error) is not StoreError or not tries_left:
                     raise

@@ -38,7 +38,7 @@ class Continuation:
     """Continuation of a finished run."""
 
     held: Annotated[int, Field(ge=1, le=_MAX_EARLIER_ROUNDS)]
-    """Number of rounds so far."""
+    """Number of rounds before the continuation."""
     rounds: Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()
@@ -171,7 +171,8 @@ class ForkJournal(Journal):
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
         """Return the parent's step as a step of the fork; None if the step has to be executed."""
         row = self._parent.rows.get(key)
-        if row is None or row.body is None or UNANSWERED in key:  # a fork calls the role again
+        # the fork calls a role again if the call failed in the parent
+        if row is None or row.body is None or UNANSWERED in key:
             return None
         if key in self._parent.edits:
             return replace(row, request=request, body=edited_body(row, self._parent.edits[key]))

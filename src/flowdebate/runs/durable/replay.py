@@ -155,7 +155,7 @@ class Follower:
         calls = _calls_of(handle, run)
         if stored.status in _ENDED:
             events.append(_finish(stored, run, handle.events))
-        if not stored.owned:  # an owned run continues beyond the end of its journal
+        if not stored.owned:  # an owned run is still being executed, so it continues beyond the end of its journal
             self.close()
         return News(anew=anew, events=events, calls=calls)
 
