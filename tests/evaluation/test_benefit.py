@@ -46,7 +46,7 @@ def item(debate: float, **baselines: float) -> BenefitItem:
 def items(
     both_right: int, better: int, worse: int, neither: int, baseline: BaselineName = "single"
 ) -> list[BenefitItem]:
-    """Create items, given how many were answered correctly by both, only the debate, only the baseline, or nobody."""
+    """Create items from how many were answered correctly by both, only the debate, only the baseline, and neither."""
     cells = ((1.0, 1.0, both_right), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
     return [item(debate, **{baseline: credit}) for debate, credit, times in cells for _ in range(times)]
 
@@ -201,7 +201,7 @@ def test_undecided_gains_after_many_questions_are_reported_as_open() -> None:
 
 
 def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[BenefitItem]:
-    """Create items from the credits of the debate, one call, and the drafts."""
+    """Create items from the credits given to the debate, to one call, and to the drafts."""
     return [item(d, single=s, drafts=v) for (d, s, v), times in cells.items() for _ in range(times)]
 
 
@@ -289,7 +289,7 @@ def test_report_adds_up_and_is_independent_of_item_order(drawn: list[tuple[float
 
 
 def round_sums(report: BenefitReport) -> str:
-    """Return a report with sums rounded, because their last digits vary."""
+    """Return a report with its sums rounded, since their last digits vary."""
     return (
         report.model_dump_json(round_trip=True)
         if not report.n

@@ -42,7 +42,7 @@ def method_answer(right: float, *, calls: int = 5, tokens: int = 100) -> MethodA
 
 
 def compared_item(right: float, baseline: float, cluster: str | None = None) -> BenefitItem:
-    """Create a question that the debate and self-consistency have answered."""
+    """Create a question answered by both the debate and self-consistency."""
     baselines: Any = {"self_consistency": method_answer(baseline)}
     return BenefitItem(truth="y", debate=method_answer(right), baselines=baselines, cluster=cluster)
 
@@ -53,7 +53,7 @@ def failed() -> BenefitItem:
 
 
 def ballot(order: str, winner: str, **more: Any) -> JudgeBallot:
-    """Create a ballot on one-letter sides."""
+    """Create a ballot on sides with one-letter names."""
     return JudgeBallot(order=list(order), winner=winner, **more)
 
 

@@ -23,7 +23,7 @@ SIDES = ("yes", "no", "both")
 
 
 def ballot(order: str, winner: str | None, **more: object) -> JudgeBallot:
-    """Create a ballot on one-letter sides."""
+    """Create a ballot on sides with one-letter names."""
     return JudgeBallot.model_validate({"order": list(order), "winner": winner, **more})
 
 

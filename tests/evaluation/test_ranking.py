@@ -173,7 +173,7 @@ def random_games(seed: int) -> list[Game]:
 
 
 def find_infinite(tables: range) -> list[int]:
-    """Find tables with a strength or an effect too large for a sample of this size."""
+    """Find tables in which a strength or an effect is too large for a sample of this size."""
     problems = []
     for seed in tables:
         for order in (False, True):

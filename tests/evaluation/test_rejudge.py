@@ -1,4 +1,4 @@
-"""Rejudging of finished debates."""
+"""Rejudging finished debates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def debate_output(*stances: str) -> ArguedDebate:
 
 
 class Judge:
-    """A judge that favors the last side it reads and counts its calls."""
+    """A judge that counts its calls and favors the last side that it reads."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -352,7 +352,7 @@ async def test_failed_debates_count_as_wrong_and_help_no_baseline(tmp_path: Path
 
 
 def made_up(wins: Sequence[tuple[bool, bool]], *, clusters: int | None = None) -> tuple[Study, list[StudyAnswer]]:
-    """Create a study whose answers are given as pairs: whether the debate was right, and whether the vote was."""
+    """Create a study from pairs of results: whether the debate was right, and whether the vote was."""
     rows = [{"question": str(n), "choices": ["yes", "no"], "truth": "yes"} for n in range(len(wins))]
     experiment = study(rows, cluster=(lambda row: int(row["question"]) % clusters) if clusters else None)
     answers = [

@@ -33,7 +33,7 @@ def fixed(arm: Arm) -> dict[str, Any]:
 
 
 def check_figures(expected_figures: dict[str, Any], report: StudyReport) -> None:
-    """Check every figure on the page to 1e-9."""
+    """Check every figure on the page to within 1e-9."""
 
     def near(values: Any) -> Any:
         return pytest.approx([-1 if value is None else value for value in values], abs=1e-9)

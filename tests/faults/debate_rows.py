@@ -1,4 +1,4 @@
-"""Faults in a whole debate with two sides and one round, whose server plays every role."""
+"""Faults in a whole debate with two sides and one round, in which one server plays every role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECISION = {"nextSpeakers": ["tenant", "owner"], "briefing": None, "newAngle": N
 
 @dataclass(frozen=True, kw_only=True)
 class DebateFault:
-    """A failure of a role, with the outcome of the debate.
+    """The failure of a role, and its effect on the debate.
 
     The n-th handler gets the role's n-th request.
     """

@@ -53,7 +53,7 @@ class Fault:
     """
 
     id: str
-    """The row number in the catalogue of faults, with a suffix for variants."""
+    """The row number in the catalog of faults, with a suffix for variants."""
     title: str
     description: str
     """A description of the fault."""
@@ -81,7 +81,7 @@ class Fault:
     """A function that wraps the model."""
     messages: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
     tools: bool = False
-    """Whether a tool `lookup` is offered."""
+    """True if a tool `lookup` is offered."""
     max_tokens: int | None = None
     timeout: float = 20
     """Deadline in seconds. Rows that end at the deadline set `error` accordingly."""

@@ -1,4 +1,4 @@
-"""Faults outside the catalogue that have occurred on real servers."""
+"""Faults that are not in the catalog but have occurred on real servers."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def model_word(model: str) -> str:
 
 
 def sample(schema: Any, model: str, root: Any = None) -> Any:
-    """Return a value that fits a JSON Schema and has the model's word in its texts."""
+    """Return a value that fits a JSON Schema and whose texts contain the model's word."""
     root = schema if root is None else root
     schema = _target(schema, root)
     if "enum" in schema or "const" in schema:

@@ -34,8 +34,8 @@ _ANTHROPIC = [fault for fault in FAULTS if fault.id not in _OPENAI_S]
 pytestmark = [pytest.mark.anyio, pytest.mark.fault]
 
 
-def catalogue_number(fault: Fault) -> str:
-    """Return the number that all variants of a fault share."""
+def catalog_number(fault: Fault) -> str:
+    """Return the number common to all variants of a fault."""
     return fault.id.partition("-")[0]
 
 
@@ -53,12 +53,12 @@ async def _import_first() -> None:
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
-@pytest.mark.parametrize("fault", slow_but_first(FAULTS, catalogue_number), ids=str)
+@pytest.mark.parametrize("fault", slow_but_first(FAULTS, catalog_number), ids=str)
 async def test_each_fault_has_the_documented_outcome(fault: Fault, transport: Transport) -> None:
     await play(fault, transport)
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
-@pytest.mark.parametrize("fault", slow_but_first(_ANTHROPIC, catalogue_number), ids=str)
+@pytest.mark.parametrize("fault", slow_but_first(_ANTHROPIC, catalog_number), ids=str)
 async def test_each_fault_has_the_same_outcome_over_the_anthropic_api(fault: Fault) -> None:
     await play(fault, "aiohttp", AnthropicModel)

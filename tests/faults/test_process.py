@@ -1,4 +1,4 @@
-"""Faults in the process of a run: double cancellation, clock jumps, and exhausted descriptors."""
+"""Faults in the process that executes a run: double cancellation, clock jumps, and exhausted descriptors."""
 
 from __future__ import annotations
 

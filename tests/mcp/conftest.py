@@ -66,7 +66,7 @@ def cached_schemas() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Server with a separate folder, and the clients connected to it."""
+    """Server with its own folder, and the clients connected to it."""
 
     folder: Path
     model: StageModel

@@ -1,4 +1,4 @@
-"""Memory of consensus debates across runs, through MCP."""
+"""Consensus debates that remember earlier runs, through MCP."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ histories = st.lists(positions, max_size=12)
 
 
 def flip_kinds(*answers: str | None) -> list[FlipKind]:
-    """Return the kinds of flips by an agent with these answers, one per round."""
+    """Return the kinds of flips by an agent that gives these answers, one per round."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     return [flip.kind for flip in flips(history)]
 

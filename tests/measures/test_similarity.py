@@ -18,7 +18,7 @@ some_texts = st.lists(texts, max_size=6)
 
 @pytest.fixture(scope="module", autouse=True)
 def _load_libraries() -> None:
-    """Import libraries and load weights before Hypothesis measures the time of a test."""
+    """Import libraries and load weights before Hypothesis times a test."""
     for measure in MEASURES.values():
         measure(["rents", "caps"])
 

@@ -25,7 +25,7 @@ Greeter: TypeAlias = "Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awa
 
 
 def completion(content: Json = "fine", *, finish: Json = "stop", **message: Json) -> dict[str, Json]:
-    """Return a chat completion with a known usage."""
+    """Return a chat completion with known usage."""
     return {
         "id": "c1",
         "object": "chat.completion",
@@ -122,13 +122,13 @@ class Exchange:
         self.close = True
 
     def reset(self) -> None:
-        """Break off the connection, so that the client sees a reset."""
+        """Abort the connection so that the client sees a reset."""
         break_off(self.writer)
         self.close = True
 
 
 def break_off(writer: asyncio.StreamWriter) -> None:
-    """Break off a connection, so that the client sees a reset."""
+    """Abort a connection so that the client sees a reset."""
     linger = struct.pack("ii", 1, 0)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

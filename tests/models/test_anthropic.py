@@ -58,7 +58,7 @@ SONNET = "anthropic/claude-sonnet-4-6"
 
 
 class Verdict(BaseModel):
-    """Answer of a judge, with a bound that the API does not support."""
+    """A judge's answer, with a bound that the API does not support."""
 
     reasoning: str
     score: float = Field(ge=0, le=100)

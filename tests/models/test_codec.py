@@ -1,4 +1,4 @@
-"""Round trips of the JSON for model calls."""
+"""Model calls and their answers survive a round trip through JSON."""
 
 from __future__ import annotations
 

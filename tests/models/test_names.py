@@ -1,4 +1,4 @@
-"""Matching of names in answers, such as the candidate that a voter chooses."""
+"""Matching names in answers, such as the candidate that a voter chooses."""
 
 from __future__ import annotations
 

@@ -342,7 +342,7 @@ async def test_an_application_error_is_replayed_as_its_base_class(path: Path) ->
 
 
 class Aliased(BaseModel):
-    """Schema whose JSON names differ from its field names, and which rejects other fields."""
+    """Schema that rejects unknown fields and whose JSON names differ from its field names."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=True)
 

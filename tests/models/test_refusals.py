@@ -686,7 +686,7 @@ async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.
 
 @dataclass(frozen=True)
 class Piece:
-    """An optional part of a request, recognized by its body."""
+    """An optional part of a request, recognized in the request's body."""
 
     name: str
     matches: Callable[[Body], bool]

@@ -1,4 +1,4 @@
-"""Event streams and bodies passed to openai, with any chunk boundaries and with a limit on their size."""
+"""Event streams and bodies passed to openai, however they are split into chunks, with a limit on their size."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_compared_texts_cannot_add_a_line_to_the_judge_prompt(attack: Attack) ->
 
 
 def unframed_lines(text: str) -> list[str]:
-    """Return the lines of a judge's prompt outside frames, without the text after labels."""
+    """Return the lines of a judge's prompt that lie outside frames, without the text after labels."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:

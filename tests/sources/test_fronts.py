@@ -46,7 +46,7 @@ OUTPUTS: dict[str, Any] = {"critique": {"claims": []}}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a folder of notes with secrets among them, and change the working directory to it."""
+    """Create a folder that contains both notes and secrets, and make it the working directory."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "report.md").write_text(REPORT)
     (tmp_path / "notes" / ".env").write_text("TOKEN=canary-env")

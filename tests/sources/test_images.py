@@ -120,7 +120,7 @@ def test_all_speakers_in_a_pattern_see_the_image(pattern: str, chart: Path) -> N
 
 
 def requests_of(pattern: Any, question: str) -> list[Any]:
-    """Run a pattern until it reaches its limit, and return the first requests."""
+    """Run a pattern until it reaches its limit, and return the requests made so far."""
     requests: list[Any] = []
 
     def answer(request: Any) -> Any:
