@@ -65,7 +65,7 @@ class RunList(BaseModel):
 
 
 class Speaker(BaseModel):
-    """A speaker of a run."""
+    """A speaker in a run."""
 
     name: str
     about: str = Field(description="The position or role; empty if none.")
@@ -166,7 +166,7 @@ def next_of(status: str) -> str:
 
 
 def make_list(page: RunPage) -> RunList:
-    """Build a page of runs as a tool's result."""
+    """Build a page of runs as a tool result."""
     return RunList(runs=[RunSummary(**_summary(run)) for run in page.runs], next=page.next)
 
 
@@ -288,7 +288,7 @@ def sentence_of(error: BaseException) -> str | None:
 
 
 def unknown_arguments(names: Sequence[str], arguments: Iterable[str]) -> str:
-    """Describe a tool's unknown arguments, with suggestions and the valid ones.
+    """Describe unknown arguments of a tool, suggesting similar names and listing the valid ones.
 
     >>> unknown_arguments(["modles"], ["question", "models"])
     'unknown argument `modles`. Did you mean `models`? Valid arguments: question, models.'

@@ -310,7 +310,7 @@ _RUN = "flowdebate://runs/"
 
 
 def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
-    """Register the runs' resources."""
+    """Register the resources of each run."""
 
     @server.resource(
         f"{_RUN}{{run_id}}",

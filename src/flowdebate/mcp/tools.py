@@ -184,7 +184,7 @@ def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]
 
 
 def start_tools() -> dict[str, StartTool]:
-    """Return the patterns' own tools besides `start_debate`, keyed by pattern."""
+    """Return the start tools of individual patterns, other than `start_debate`, keyed by pattern."""
     tools = {name: info.load_page().start_tool for name, info in PATTERNS.items()}
     return {name: tool for name, tool in tools.items() if tool is not None}
 
@@ -554,7 +554,7 @@ def make_form(request: PendingInput) -> type[Form]:
     definitions, required = schema.get("$defs", {}), schema.get("required", ())
     fields: dict[str, Any] = {}
     for number, (name, part) in enumerate(schema.get("properties", {}).items()):
-        # the protocol's forms have fields only for text, numbers and switches
+        # the protocol's forms support only text, numbers and booleans
         kind, nullable = _kind_of(part, definitions)
         described_by, typed_as = part.get("description"), kind_of(part, definitions)
         description = f"{described_by} ({typed_as})" if described_by else typed_as

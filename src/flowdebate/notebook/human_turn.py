@@ -72,7 +72,7 @@ class HumanTurn:
         self._watch = None if self._store is None else self._loop.create_task(self._poll())
 
     def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the widget for display in a notebook, or a sentence if widgets cannot be shown."""
+        """Return the widget for display in a notebook, or a message if widgets cannot be shown."""
         data, metadata = self.widget._repr_mimebundle_(**options)
         return {**data, "text/plain": repr(self), "text/html": f"<p>{escape(_STATIC)}</p>"}, metadata
 

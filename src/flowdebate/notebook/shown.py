@@ -1,4 +1,4 @@
-"""A run in a single notebook output: its live page at first, then its report."""
+"""Display of a run in a single notebook output: first its live page, then its report."""
 
 from __future__ import annotations
 

@@ -230,7 +230,9 @@ _MAX_WAITING = 500
 per process.
 """
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
-"""Time limit in seconds for a request's head, and for its body: the largest body takes a minute at 200 kbit/s."""
+"""Time limit in seconds for receiving a request's head, and for receiving its body: the largest body takes a minute at
+200 kbit/s.
+"""
 _MAX_HEADERS_SIZE = 32_768
 """Maximum length of the headers in bytes, twice h11's default: browsers send the cookies of every server on
 this host.

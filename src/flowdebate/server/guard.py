@@ -224,7 +224,7 @@ class Guard:
             max_age=SESSION,
             path=root,
             httponly=True,
-            samesite="lax",  # a link in an email may open a page, but other sites cannot act with the cookie
+            samesite="lax",  # a link in an email may open a page, but other sites cannot use the cookie otherwise
             # Over plain HTTP, for example on this machine, browsers would not send a secure cookie back.
             secure=scope["scheme"] == "https",
         )

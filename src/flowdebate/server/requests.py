@@ -102,7 +102,7 @@ def _unknown_field(name: str, names: Sequence[str]) -> PydanticCustomError:
 
 
 class _Body(BaseModel):
-    """Base class for request bodies, with camelCase names and no unknown fields."""
+    """Base class for request bodies: fields have camelCase names, and unknown fields are rejected."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, strict=True)
 
@@ -163,7 +163,7 @@ class AnswerBody(_Body):
 
 
 class LinkAnswerBody(_Body):
-    """A human's answer through a link, which determines the run and the request."""
+    """A human's answer, submitted through a link that determines the run and the request."""
 
     answer: Data = Field(description="Text, or JSON that matches the request's schema.")
     place: _Place | None = Field(

@@ -65,7 +65,7 @@ class _CamelCaseModel(BaseModel):
 
 
 class ProposedSides(_CamelCaseModel):
-    """Sides of a question."""
+    """Sides proposed for a question."""
 
     sides: list[Side] = Field(
         description="The sides, in the form of the `debaters` option of a request to start a run."

@@ -169,7 +169,7 @@ class Readers:
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
     ) -> EventStream:
-        """Respond with a stream of runs, each starting after its mark; raise 429 for a run with too many readers."""
+        """Stream several runs, each starting after its mark; raise 429 if a run has too many readers."""
         leave = self._count(marks.keys())
         frames = _Frames(marks, texts=texts, several=several)
         return EventStream(self._chunks(service, frames), ended=leave)

@@ -119,7 +119,7 @@ async def call(run_id: str, place: str, service: ServiceOf) -> Response:
 
 
 class TaskBoard(BaseModel):
-    """Tasks of a collection, in the order in which they were added."""
+    """Tasks in a collection, in the order they were added."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     collection_id: str

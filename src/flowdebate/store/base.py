@@ -90,7 +90,7 @@ class StepRow:
     seq: int | None = None
     """Position of the step among the run's finished steps, starting at 1; None while the step is open."""
     at: float | None = None
-    """Time at which the step was finished, in seconds since the epoch; None while it is open."""
+    """Time when the step finished, in seconds since the epoch; None while it is open."""
     body: str | None = None
     """Recorded result as JSON text; None while the step is open."""
 
@@ -150,7 +150,7 @@ class Store(Protocol):
         """Record that an attempt at the step `key` is beginning; return the attempt's number, starting at 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Record the result of the step `key`, with or without a previous `intend`; an existing result is kept."""
+        """Record the result of the step `key`, with or without an earlier `intend`; an existing result is kept."""
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
         """Record how the latest attempt at the step `key` failed; the step stays open."""
@@ -162,7 +162,7 @@ class Store(Protocol):
         """Read a run; raise RunNotFound if the id is unknown."""
 
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
-        """Read the run's finished steps after number `after`, in order, and then its open steps, sorted by key.
+        """Read the run's finished steps numbered above `after`, in order, followed by its open steps, sorted by key.
 
         Raises RunNotFound.
         """
@@ -277,7 +277,7 @@ NEWEST_SEARCHED = 10_000
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
-    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError."""
+    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError if invalid."""
     check_count("Store.runs", minimum=0, maximum=_MAX_INT64, optional=True, limit=limit)
     match before:
         case None:

@@ -1,4 +1,4 @@
-"""Store selection: opens a store by path, address or name."""
+"""Store selection: opening a store by path, address or name."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ _FEW = 6
 """Maximum number of choices shown as a list; longer lists become a drop-down."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Maximum depth of schema levels shown as fields. Schemas may be recursive, so deeper levels are entered as JSON."""
+"""Maximum number of schema levels shown as fields. Schemas may be recursive, so deeper levels are entered as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 

@@ -20,7 +20,7 @@ _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotRow:
-    """A share that is drawn on its own line."""
+    """A share drawn on its own line."""
 
     figure: FigureRow
     y: float

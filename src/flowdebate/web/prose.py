@@ -223,7 +223,7 @@ class _Writer:
         self.inside: Span | None = None
 
     def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
-        """Render a block's tokens; if `directed`, each part gets the writing direction of its own text."""
+        """Render a block's tokens; with `directed`, each part gets the writing direction of its own text."""
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):

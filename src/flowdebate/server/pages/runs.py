@@ -199,9 +199,9 @@ async def _public(
 
 
 def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
-    """Build a run's contributions and result, without the record of its calls.
+    """Build a run's sheet of contributions and result, without the record of its calls.
 
-    Public pages also omit failures, because error messages may contain server addresses.
+    Public pages also omit the error messages of failures, which may contain server addresses.
     """
     document = details.document
     if document is None:

@@ -103,8 +103,8 @@ class AgUi:
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
         """Emit the last events of a finished or suspended run, closing open items and reporting the outcome.
 
-        Runs ended by limits or cancellation have the outcome "cancelled"; a failure is a RUN_ERROR with the error class
-        as its code.
+        Runs ended by limits or cancellation have the outcome "cancelled"; a failure is reported as a RUN_ERROR with the
+        error class as its code.
         """
         yield from self._close_all()
         match details.status:

@@ -149,7 +149,7 @@ class _ResponseFormat(BaseModel):
 
 
 class _Request(BaseModel):
-    """Base class for requests for chat completions and for responses."""
+    """Base class for chat completion and response requests."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     model: str

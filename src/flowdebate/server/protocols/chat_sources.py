@@ -65,7 +65,7 @@ class Source(ABC):
         """Return the closing information about the answer."""
 
     def usage(self) -> dict[str, Any]:
-        """Return the known token counts for all calls."""
+        """Return the sum of all calls' known token counts."""
         prompt_tokens, answered = self._counts["prompt_tokens"], self._counts["completion_tokens"]
         return {
             "prompt_tokens": prompt_tokens,

@@ -241,7 +241,7 @@ class _Completion(_Answer):
         return JSONData(answer, headers=_incomplete(end))
 
     def _reason(self, end: End) -> str:
-        """Return the finish reason, which is "tool_calls" for the arguments of a forced tool."""
+        """Return the finish reason; it is "tool_calls" if the answer consists of a forced tool's arguments."""
         reason = end.finish_reason
         return reason if reason != "stop" or self.body.forced_tool is None else "tool_calls"
 
@@ -338,7 +338,7 @@ class _Response(_Answer):
         return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
 
     def _object(self, end: End | None = None, text: str | None = None) -> dict[str, Any]:
-        """Build the response object; without `end`, it is in progress."""
+        """Build the response object; its status is "in_progress" unless there is an `end`."""
         status, extension = "in_progress", {}
         if end is not None:
             status = "completed" if end.finish_reason == "stop" else "incomplete"

@@ -44,7 +44,7 @@ SELECT set_config('search_path', quote_ident(%(schema)s), false),
 
 
 class Address:
-    """Address of a database; `name` shows it without user and password.
+    """Address of a database; `name` shows it without the user and password.
 
     `timeout` is the time limit per statement in seconds, and `schema` is the schema containing the tables. Raises
     ConfigurationError if the address is invalid or psycopg is not installed.

@@ -170,7 +170,7 @@ def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the INSERT columns to fill from the header."""
+    """Return the values of the INSERT parameters taken from the header."""
     return {
         "run": header.run_id,
         "block": header.block,

@@ -122,7 +122,7 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
 def build_query(
     parts: str | None = None, since: float | None = None, /, **filters: Unpack[RunFilter]
 ) -> tuple[str, dict[str, Any]]:
-    """Build the statement for listing runs, in the order of the trigram index if there are `parts`.
+    """Build the statement for listing runs; with `parts`, it starts from the trigram index.
 
     Runs created before `since` are excluded.
     """

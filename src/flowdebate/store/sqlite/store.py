@@ -194,7 +194,7 @@ class SqliteStore(Store):
             return number
 
         def work(connection: sqlite3.Connection) -> int:
-            """Handle finished steps, and this owner's runs that are not tracked yet."""
+            """Handle the rare cases: a finished step, or one of this owner's runs that is not tracked yet."""
             self._check_ownership(connection, run_id)
             if not self._open_steps.has_run(run_id):
                 self._track(connection, run_id, self._ensure_owner().id)

@@ -139,7 +139,7 @@ class Writer:
         if not self._run_inline(jobs):
             self._submit_all(jobs)
             return
-        # Another process is writing: let the thread wait for it instead of the event loop, for as long as the store's
+        # Another process is writing: let the thread, not the event loop, wait for it, for as long as the store's
         # patience allows.
         locked = dict.fromkeys(job for job in jobs if job.error is not None and _is_lock(job.error))
         self._submit_all(locked)
