@@ -44,7 +44,7 @@ _COMMANDS = {
     "serve": _Entry("flowdebate.cli.serving:serve", "Start the web app and the HTTP API."),
     "mcp": _Entry("flowdebate.cli.serving:mcp", "Offer debates to an MCP host, such as an editor or a chat app."),
     "models": _Entry("flowdebate.cli.models:models", "Show which models would be used, and check what they can do."),
-    "batch": _Entry("flowdebate.cli.batch:batch", "Run a pattern on each question of a file.", hidden=True),
+    "batch": _Entry("flowdebate.cli.batch:batch", "Run a pattern on each question in a file.", hidden=True),
     "demo": _Entry("flowdebate.cli.demo:demo", "Play a recorded debate, without a model or a key.", hidden=True),
     "show": _SHOW._replace(hidden=True),
     "export": _EXPORT._replace(hidden=True),
@@ -55,7 +55,7 @@ _OF_RUNS = {
     "list": _Entry(f"{_RUNS}:runs", "List stored runs, newest first (the default)."),
     "show": _SHOW,
     "watch": _Entry("flowdebate.cli.stored.watch:watch", "Watch a run that another process is executing."),
-    "answer": _Entry("flowdebate.cli.stored.resume:answer", "Answer a run's question to a human, and resume it."),
+    "answer": _Entry("flowdebate.cli.stored.resume:answer", "Answer a question that a run asked a human, and resume it."),
     "fork": _Entry(
         "flowdebate.cli.stored.resume:fork", "Run a stored run again with changes; you only pay for what differs."
     ),
@@ -66,14 +66,14 @@ _OF_RUNS = {
     "export": _EXPORT,
     "import": _IMPORT,
     "delete": _Entry(f"{_RUNS}:delete", "Delete runs."),
-    "archive": _Entry(f"{_RUNS}:archive", "Show and correct what consensus debates remember."),
+    "archive": _Entry(f"{_RUNS}:archive", "Show and correct the archive of consensus debates."),
     "queue": _Entry("flowdebate.cli.serving:queue", "Show the queue of your workers; submit, resume or cancel runs."),
 }
 _OF_EVAL = {
     "benefit": _Entry(
         "flowdebate.cli.benefit:benefit", "Measure whether debates help, on questions with known answers."
     ),
-    "study": _Entry("flowdebate.cli.study:study", "Compare several designs of a debate with baselines."),
+    "study": _Entry("flowdebate.cli.study:study", "Compare several debate designs with baselines."),
     "critic": _Entry("flowdebate.cli.critics:critic", "Check on labeled answers whether critiques help."),
     "audit": _Entry("flowdebate.cli.ballots:audit", "Audit judges for bias and consistency."),
     "leaderboard": _Entry("flowdebate.cli.ballots:leaderboard", "Rank models and judges by stored debates."),

@@ -268,7 +268,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Show progress on `stream` (stderr): as a bar in a color terminal, and as lines everywhere else."""
+    """Show progress on `stream`, normally stderr: as a bar in a color terminal, and as lines everywhere else."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console

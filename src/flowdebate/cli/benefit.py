@@ -320,7 +320,7 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 
 
 class EvaluationPlans(Plans):
-    """Plans for debates on a data set, with baselines; `rows` are the original rows.
+    """Plans for debates on the questions of a data set, and for baselines; `rows` are the original rows.
 
     The positions are those of the named debaters, or else the row's choices. Choices are shuffled among the debaters
     because data sets often list the correct one first. If `baselines` is None, every baseline that can differ from the

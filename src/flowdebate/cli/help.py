@@ -33,7 +33,7 @@ _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
 """Commands that `flowdebate --help` lists after the patterns; the list has at most twelve entries in total."""
 _DEFAULT_OF_RUNS = "list"
 _FORMS = 2
-"""Usage examples at the top of a command's help."""
+"""Number of usage examples at the top of a command's help."""
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 usage "
@@ -155,7 +155,7 @@ _DOCUMENTATION = {
 
 
 class Group(TyperGroup):
-    """Command group described by one sentence per command; its help begins with the two most common forms of usage."""
+    """Command group whose help begins with the two most common forms of usage, and gives one sentence per command."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         with explain_error(ctx, args, self.get_params(ctx)):
@@ -184,7 +184,7 @@ class Group(TyperGroup):
         _write({"Commands": rows}, formatter)
 
     def listed(self, ctx: Context) -> Iterable[str]:
-        """Return the command names in help order."""
+        """Return the command names in the order of the help page."""
         return self.list_commands(ctx)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:

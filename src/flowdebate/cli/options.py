@@ -192,8 +192,8 @@ def check_named(option: str, name: str | None, *, resume: bool) -> None:
 def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Build a command from a function whose parameters are `Annotated[kind, Option(...)]`.
 
-    Positional parameters become arguments. `shared` lists the options common to all patterns, passed to the function
-    as parameters of the same name or as `**given`. Values are validated by their types before the function is called.
+    Positional parameters become arguments. `shared` lists the options common to all patterns, passed to the function as
+    parameters of the same name or as `**given`. Values are validated against their types before the function is called.
     Library errors and warnings become messages on stderr.
     """
 

@@ -43,11 +43,11 @@ class FakeAnswer:
     """Answer from a framework's fake model, to be converted to the framework's own type."""
 
     pieces: tuple[str, ...] = ()
-    """The answer's text, split into the chunks of a stream."""
+    """The answer's text, split into chunks for streaming."""
     data: Mapping[str, Any] | None = None
     """Structured answer, used in place of text."""
     usage: tuple[int, int] | None = None
-    """Tokens in the prompt and in the answer; None for a model without usage reports."""
+    """Tokens in the prompt and in the answer; None for a model that does not report usage."""
 
     @property
     def text(self) -> str:

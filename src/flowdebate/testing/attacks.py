@@ -28,7 +28,7 @@ AttackKind: TypeAlias = Literal[
 """Kind of impersonation.
 
 An attack imitates lines of the transcript, an order, an authority, the model's control tokens, an answer or a tool
-result, a field to fill in, a link or an element, a terminal command, unusual characters, or a majority opinion.
+result, a field to fill in, a link or an HTML element, a terminal command, unusual characters, or a majority opinion.
 """
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance", "material"]

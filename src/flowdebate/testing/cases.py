@@ -139,8 +139,8 @@ class Answers:
     verdict: object = None
     """Answer to requests for a judge's verdict, also used to derive a score for each side."""
     deliverable: object = None
-    """Answer to all other requests, which come from a synthesizer with a schema. An audience votes for one side after
-    another.
+    """Answer to all other requests, which come from a synthesizer with a schema. The members of an audience vote for
+    the sides in turn.
     """
 
     def model(self) -> FunctionModel:
@@ -156,7 +156,7 @@ class Answers:
         return FunctionModel(answer, name="answers")
 
     def _replies_to(self, request: ModelRequest) -> tuple[str, Sequence[Any]]:
-        """Return the role behind the request, and its replies.
+        """Return the role that a request is for, and that role's replies.
 
         The answer schema determines the role, because blocks may have any name.
         """

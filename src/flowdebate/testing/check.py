@@ -60,7 +60,7 @@ PROMISES: Mapping[str, Callable[[Any], Iterator[str]]] = {
 
 # Too unusual to appear in a prompt by chance: if it does, the pattern put it there.
 _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]} before the winter?"
-# Maximum number of examples tried to find a smaller one; each takes several runs.
+# Maximum number of examples to run in search of a smaller failing one; each takes several runs.
 _SHRINKING = 100
 # Maximum number of locations in the application's code at which to cancel runs of the first example.
 _PLACES = 20
@@ -127,7 +127,7 @@ class Finding:
     broken: PromiseBroken | None = None
     """Smallest failure; None if no promise was broken."""
     shrunk: int = 0
-    """Number of further examples tried to find a smaller failure."""
+    """Number of further examples run in search of a smaller failure."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
     """Total duration of all examples so far, in seconds."""
@@ -189,8 +189,8 @@ def _draw(check: _Check) -> None:
         questions=options.get("questions"),
         texts=[*options.get("texts", ()), *words],
     )
-    # Failures are reported as this library's error, with an example to paste; a database would make checks depend on
-    # earlier ones.
+    # Failures are raised as this library's own error, with an example to paste. A database of examples would make
+    # checks depend on earlier ones.
     quiet = settings(
         max_examples=options.get("max_examples", 100),
         phases=[Phase.generate, *([Phase.shrink] if check.max_shrinks else [])],
@@ -229,7 +229,7 @@ class _Check:
     seed: int
     options: CheckOptions
     max_shrinks: int
-    """Maximum number of examples tried to find a smaller failure."""
+    """Maximum number of examples to run in search of a smaller failure."""
     finding: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
     """Number of waits in the first example, keyed by location in the application's code."""
@@ -251,7 +251,7 @@ class _Check:
         pattern = self.make()
         broken: tuple[Callable[..., Iterator[str]], str] | None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FlowDebateWarning)  # only recorded behavior counts
+            warnings.simplefilter("ignore", FlowDebateWarning)  # warnings do not matter here, only recorded behavior
             try:
                 broken = run_in_time(lambda: self._first_problem(pattern, example), self.clock)
             except RunHangs as hang:
@@ -318,7 +318,7 @@ class _Check:
             return run
 
         elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
-        # The words differ from the first run's, to detect an answer stored without its question.
+        # Asking a different question reveals an answer that was stored without its question.
         other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
@@ -482,7 +482,7 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """Collect the `terminate_when` of each pattern among the parts; return None for a pattern without one."""
+    """Collect the `terminate_when` of each pattern among the parts, with None for a pattern that has none."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, RoundCondition)]
 

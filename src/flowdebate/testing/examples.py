@@ -120,8 +120,8 @@ class ExampleModel:
         fields = (request.output_schema or {}).get("properties", {})
         if request.choices or fields.keys() & {"winner", "scores"}:
             # The favorite is identified by its stance, or by its arguments if the prompt has no stances, regardless of
-            # its position and name in the judge view. A judge that prefers a position would break the promise that a
-            # verdict does not depend on the order.
+            # its slot and name in the judge view. A judge that prefers a slot would break the promise that a verdict
+            # does not depend on the order.
             favour = sum(self._example.choices)
             tied = favour % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))
             with suppress(MalformedResponse):  # another block's answer may have a field of the same name

@@ -41,7 +41,7 @@ class Played:
     error: Exception | None
     model: ExampleModel
     stances: frozenset[str]
-    """A debate's stances; empty if unknown, and for other patterns."""
+    """A debate's stances; empty if they are unknown, and for other patterns."""
     hangs: str | None = None
     """Description of a run cancelled because it exceeded its time limit."""
 
@@ -93,7 +93,7 @@ class Runs:
     at_once: Played
     """Repetition of `first` immediately after it."""
     other: Played
-    """Run before `first` with a different question, a different seed, and no model failures."""
+    """The run before `first`, with a different question, a different seed, and no model failures."""
     later: Played
     """Repetition of `other` after `first`."""
     changed: Played | None
@@ -107,7 +107,7 @@ class Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """Run that was cancelled but did not end."""
+    """A run that was cancelled but did not end."""
 
     place: Wait | None
     """Location in the application's code where the run was waiting; None if it was waiting in the library's code."""
@@ -213,7 +213,7 @@ def records_contributions(run: Played) -> Problems:
 def tasks_match_the_transcript(run: Played) -> Problems:
     """Check that every turn has a task, and that no task is left open.
 
-    Each task was either completed by its speaker with the turn's text, or has failed or been cancelled.
+    Each task was completed by its speaker with the turn's text, failed, or was cancelled.
     """
     if run.raw is None:
         return
@@ -270,7 +270,7 @@ def has_no_empty_arguments(run: Played) -> Problems:
 
 
 def winner_is_among_the_positions(run: Played) -> Problems:
-    """Check that the winner is a stance in the debate, or an agent with a proposal, or that there is none."""
+    """Check that the winner is a stance in the debate, or an agent with a proposal, or that nobody won."""
     if isinstance(run.raw, DebateRawOutput):
         verdict = run.raw.verdict
         winner = None if verdict is None else verdict.unknown_winner or verdict.winner
@@ -283,7 +283,7 @@ def winner_is_among_the_positions(run: Played) -> Problems:
 
 
 def reports_failures(run: Played) -> Problems:
-    """Check that every tolerated provider failure is an event, is in `losses`, and affects the run's status."""
+    """Check that every tolerated provider failure is reported by an event and in `losses`, and affects the status."""
     if run.raw is None:
         return
     losses, failures = list(run.raw.losses), run.events(RoleFailed)
@@ -332,7 +332,7 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield the events with a counterpart in the raw output, for all patterns, with both field names."""
+    """Yield every pattern's events with a counterpart in the raw output, each with the names of both fields."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -388,7 +388,7 @@ def _compare(first: Played, again: Played) -> str | None:
 def keeps_question_verbatim(runs: Runs) -> Problems:
     """Check that the raw output and the prompts contain the question verbatim.
 
-    A block whose prompts show one question has to show every question.
+    A block that shows the question in the prompts of one run must show it in those of every run.
     """
     for run in (runs.first, runs.other):
         if run.raw is not None and run.raw.subject != clean_text(run.example.question):
@@ -467,7 +467,7 @@ def gives_every_side_a_turn(seen: Coverage) -> Problems:
 def terminate_when_can_fire(seen: Coverage) -> Problems:
     """Check that a `terminate_when` ends at least one run before its last round.
 
-    Examples do not know what triggers it; `texts=["…"]` adds text for models to say.
+    Generated examples cannot know what triggers it; use `texts=["…"]` to add text for models to say.
     """
     if seen.has_predicate and seen.evaluated and not seen.fired:
         yield f"terminate_when was evaluated in {seen.evaluated} runs but was never true"
@@ -510,7 +510,7 @@ _TELLING = 12
 _BEFORE = 40
 # Phases whose turns are ballots, which transcripts do not contain.
 _BALLOTS = ("poll", "vote")
-# Losses that are not failures; other promises check them.
+# Losses that are not failures, and are covered by other promises.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
 # Measured fields, whose values vary between runs.
 _TIMES = frozenset({"seconds", "at"})
@@ -522,7 +522,7 @@ def _count_rounds(raw: object) -> int | None:
 
 
 def _find_blocks_showing(run: Played) -> set[str]:
-    """Return the names of blocks with the question in their prompts."""
+    """Return the names of blocks whose prompts contain the question."""
     text = clean_text(run.example.question)
     # A question that looks like a line of the prompt appears there in escaped form.
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}

@@ -107,7 +107,7 @@ def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, object]) -> None:
-    """Check that each call raises exactly `expected`, with the run "r" in the message."""
+    """Check that each call raises exactly `expected`, with a message that mentions the run "r"."""
     for call in calls:
         try:
             await call
@@ -149,7 +149,7 @@ class StoreConformance:
 
     Each call to `make()` returns a new store object: for the same location within a test, and for a new, empty location
     in the next test. `shared` is True if several objects can use one location; otherwise tests that need two objects
-    are skipped. `take_within` is the maximum number of seconds until a run can be taken after its owner ends.
+    are skipped. `take_within` is the maximum number of seconds before a run can be taken once its owner has ended.
     `examples` is the number of random sequences. Needs `flowdebate[testing]`.
     """
 
@@ -190,7 +190,7 @@ class StoreConformance:
 
     @_promise
     async def test_finished_run_has_outcome_and_no_owner(self, store: Store) -> None:
-        """Check that a finished run cannot be written until it is taken, and that it can then be finished again."""
+        """Check that a finished run cannot be written to until it is taken, and that it can then be finished again."""
         outcome = {"output": {"text": "ü\x00\ud800"}, "seconds": 1.5, "error": None}
         await store.create(header("r"))
         await store.finish("r", "interrupted", outcome)
@@ -220,7 +220,7 @@ class StoreConformance:
 
     @_promise
     async def test_release_changes_only_the_owner(self, store: Store) -> None:
-        """Check that releasing a run changes only its owner, and that the run cannot be written until it is taken."""
+        """Check that releasing a run changes only its owner, and that nobody can write to it until it is taken."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "{}", 1.0)
         await store.intend("r", "open", "call", None)
@@ -363,7 +363,7 @@ class StoreConformance:
 
     @_promise
     async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
-        """Check that no ID, key, hash, body, failure, label, question or document is changed or confused."""
+        """Check that no ID, key, hash, body, failure, label, question or document is changed or mixed up."""
         for text in TRICKY_TEXTS:
             await store.create(header(text, block=text, question=text, labels={text: text}, plan={text: text}))
             await store.intend(text, text, "call", text)
@@ -475,7 +475,7 @@ class StoreConformance:
 
     @_promise
     async def test_pages_add_up_to_the_list(self, store: Store) -> None:
-        """Check pages with every filter and of any size, even for runs with equal times or unusual IDs."""
+        """Check pages of any size, with every filter, and even for runs with equal times or unusual IDs."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -589,7 +589,7 @@ class StoreConformance:
         assert await store.documents("d") == {"z": "other"}
 
     def test_concurrent_changes_to_one_document(self, make: MakeStore) -> None:
-        """Check that concurrent changes are never lost if each one is repeated after being refused."""
+        """Check that concurrent changes are never lost if each refused change is retried."""
 
         async def add_one(store: Store) -> None:
             old = (await store.documents("c"))["n"]

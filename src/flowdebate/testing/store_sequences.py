@@ -28,7 +28,7 @@ from flowdebate.testing.store import TRICKY_TEXTS, header
 
 T = TypeVar("T")
 _TEXTS = st.sampled_from(TRICKY_TEXTS) | st.text(max_size=8)
-# Few values, so that random operations collide on a step or find a document with the expected text.
+# Only a few values, so that random operations collide on a step or find a document with the expected text.
 _KEYS = st.sampled_from(("a", "b", "\x00", "\ud800"))
 _BODIES = st.sampled_from("xyz")
 _KINDS = st.sampled_from(("call", "effect", "loss", "human"))
@@ -193,7 +193,7 @@ class _StoreMachine(RuleBasedStateMachine):
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Make a write; check that the owner gets the same result as the MemoryStore, and that others are refused."""
+        """Perform a write; check that the owner gets the MemoryStore's result, and that others are refused."""
         if self.owners.get(run_id) is self.at(which):
             return self.call_both(which, call)
         # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes should

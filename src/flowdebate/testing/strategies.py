@@ -138,7 +138,7 @@ def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Per
 
 
 def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Phase]]:
-    """Draw a debate's phases for this number of `members`: one round each, some of them cross-examinations."""
+    """Draw a debate's phases for a given number of `members`: one round each, some of them cross-examinations."""
     order = st.none() | st.sampled_from(TURN_ORDERS)
     places = st.lists(st.integers(1, members), max_size=members, unique=True)
     phase = st.builds(
@@ -185,7 +185,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw debate transcripts: rounds ascend, and each speaker in `roster` (None for any) keeps one stance.
+    """Draw debate transcripts with ascending rounds, and one stance per speaker in `roster` (None for any).
 
     A round has at most `max_turns` turns, and may be empty.
     """
@@ -304,7 +304,7 @@ def debates(  # noqa: C901 - an option a step
 
     `fixed` contains options of `debate()` shared by all debates; the others are drawn, including custom blocks in any
     role. `moderated` says whether there is a moderator (None allows both). With an `output_schema`, the model's answers
-    to the synthesizer are drawn from `deliverables` (by default, instances of the type; a JSON Schema has no default).
+    for the synthesizer are drawn from `deliverables` (by default, instances of the type; a JSON Schema has no default).
 
     A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does. It never exceeds its
     `max_rounds`, but may warn.

@@ -158,7 +158,7 @@ class Document(InNotebooks, WireModel):
     cost: float | None = None
     """Cost at configured or known prices; omitted if no prices are available."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the price list and its date; omitted if unknown."""
+    """Currency of `cost`, and the price list with its date; omitted if unknown."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None

@@ -45,7 +45,7 @@ class AllowedModels:
     """Models that a service allows its callers to use."""
 
     patterns: tuple[str, ...] = ()
-    """Patterns of allowed names, such as "openai/*"; if empty, only the configured models are allowed."""
+    """Name patterns for allowed models, such as "openai/*"; if empty, only the configured models are allowed."""
     service_model: str | None = None
     """The service's own model."""
     providers: bool = False
@@ -87,8 +87,8 @@ class AllowedModels:
     def check(self, options: PlanOptions, *more_models: str) -> None:
         """Raise ConfigurationError if the options or `more_models` include a model that is not allowed."""
         if options.base_url is not None and not self.patterns:
-            return  # if there are no providers, the names refer to models on that server
-        at_address = options.base_url is not None  # if so, names do not include a provider
+            return  # without name patterns, any model at the base URL is allowed
+        at_address = options.base_url is not None  # model names at a base URL do not include a provider
         allowed = [*self.patterns] if at_address else self.names
         for name, models in {**options.reached("model"), "": more_models}.items():
             for model in models:
@@ -254,7 +254,7 @@ _CURRENT_MODEL: ContextVar[Model] = ContextVar("asked")
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """Create a function that returns recorded models; all answers go into one file under the `first` model's name."""
+    """Create a function that returns recording models; all answers go to one file under the `first` model's name."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -400,7 +400,7 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MAX_NAMED = 8
-"""Maximum number of sources, and of omitted files, named on one line."""
+"""Maximum number of sources, and of omitted files, listed on one line."""
 
 
 def sources_lines(plan: Plan) -> list[str]:

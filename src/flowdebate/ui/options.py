@@ -218,7 +218,7 @@ class Option:
     repeated: bool = False
     """True for a repeatable option whose type is not a list; `read` receives all of its values."""
     read: Callable[[Any], Any] | None = None
-    """Function that converts a command-line value to plan file form."""
+    """Function that converts a command-line value to the form used in plan files."""
     on: bool = False
     """Default value of a flag."""
 
@@ -227,7 +227,7 @@ def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Opt
     """Create an optional field for front ends; further arguments become fields of its `Option`.
 
     For example, `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
-    only by its field. Its flag, its key in a plan file, its validation, and its entries in the help, the form, and the
+    only in its field. Its flag, its key in a plan file, its validation, and its entries in the help, the form, and the
     HTTP and MCP arguments are all derived from it.
     """
     field: Any = Field(default=None)
@@ -244,7 +244,7 @@ def option_of(model: type[BaseModel], name: str) -> Option:
 
 
 class RosterEntry(BaseModel):
-    """Entry for a speaker in a file."""
+    """Entry for a speaker in a plan file."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
@@ -394,9 +394,9 @@ class PlanOptions(BaseModel):
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
     SUBJECT: ClassVar[str] = ""
-    """Name of the subject's field."""
+    """Name of the field that contains the subject."""
     ROSTER: ClassVar[str] = "debaters"
-    """Name of the speakers' field."""
+    """Name of the field that lists the speakers."""
     LENGTH: ClassVar[str] = "max_rounds"
     """Name of the field that limits the length."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()

@@ -41,7 +41,7 @@ class StartTool:
 
 
 class PatternPage(ABC):
-    """Page of a pattern, referenced by its registry entry; plans and builds the pattern, and presents its runs."""
+    """A pattern's page, referenced by its registry entry; it plans and builds the pattern, and presents its runs."""
 
     options: ClassVar[type[PlanOptions]]
     """Options of the pattern, used for plan file keys, flags, form fields, and HTTP and MCP arguments."""
@@ -136,7 +136,7 @@ class PatternPage(ABC):
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the front ends' defaults; plans include them so that everyone can see them."""
+        """Return the defaults that front ends add to every plan, so that everyone can see them."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
@@ -156,7 +156,7 @@ class PatternPage(ABC):
     def check(self, plan: Plan) -> None:
         """Raise ConfigurationError if the pattern rejects the options; called once, before the first model call."""
         with warnings.catch_warnings():
-            # ignored here because it is issued again when the pattern is built for its run
+            # ignore warnings here, because they are issued again when the pattern is built for its run
             warnings.simplefilter("ignore")
             self.build_at_depth(plan)
 
@@ -171,7 +171,7 @@ class PatternPage(ABC):
         return self.default_length if length_given is None else length_given
 
     def turns(self, plan: Plan) -> int:
-        """Estimate a run's number of turns, assuming one turn per speaker and round."""
+        """Estimate a run's number of turns, assuming one turn per speaker in each round."""
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:

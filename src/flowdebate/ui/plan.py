@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources, and the omitted files of folders."""
+        """The sources, and the files omitted from folders."""
         declared = self.options.sources
         return tuple(
             source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
@@ -526,7 +526,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
         raise misuse("--base-url", None, f"--base-url must be given again: {secret}.")
     if run.header.foreign and not to_ask:
         keys = info.load_page().options
-        # The plan may name any file on this machine, and showing the run would reveal its contents.
+        # The plan may name any file on this machine, and showing the run would reveal the file's contents.
         unread = keys.read({}, file=options).reached("file")
         options = {key: value for key, value in options.items() if key not in unread}
     location = location or ("options" if changes else None)
@@ -592,7 +592,8 @@ def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]
     info, options, _ = _read_stored(run)
     read = info.load_page().options.read(values, file=options)
     reached = {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
-    # An agent's program runs with the user's permissions, and seats can name models in many ways.
+    # An agent's program runs with the user's permissions. All strings are searched, because seats can name models in
+    # many ways.
     programs = sorted({name for text in _texts_in([options, run.header.model]) for name in _AGENT.findall(text)})
     return reached | ({"--model": programs} if programs else {})
 
@@ -612,7 +613,7 @@ def _texts_in(value: object) -> Iterator[str]:
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
     """Return the pattern of a run that has a plan, or None if another program or version started the run."""
     plan = run.header.plan or {}
-    # For a worker run, "pattern" contains a name chosen by the application.
+    # For a run executed by workers, "pattern" contains a name chosen by the application.
     name = None if "workers" in plan else plan.get("pattern")
     return find_pattern(name) if isinstance(name, str) else None
 

@@ -141,7 +141,7 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """Label of the fact with the actual result."""
+    """Label of the fact that states the actual result."""
     winner: str | None = None
     """Name of the winning speaker, if there is one."""
     ballots: Ballots | None = None

@@ -32,7 +32,7 @@ class Opened:
     """Path of the speaking block."""
     at: float
     turn: TurnStarted | None
-    """Turn of the utterance; None outside of turns, as for a synthesizer."""
+    """Turn to which the utterance belongs; None outside of turns, as for a synthesizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

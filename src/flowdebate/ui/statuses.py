@@ -22,7 +22,9 @@ State: TypeAlias = Literal[
     "rejected",
     "dead_letter",
 ]
-"""A stored run's status as shown to users: `StoredStatus`, or "left_behind" for a running run whose process is gone."""
+"""A stored run's status as shown to users: `StoredStatus`, or "left_behind" if the process of an unfinished
+run died.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,6 @@ def csv_line(texts: Iterable[str]) -> str:
     '"a\rb",\'=1\n'
     """
     text = io.StringIO(newline="")
-    # quotes cells that contain either character
+    # the writer quotes cells that contain a carriage return or a newline
     csv.writer(text, lineterminator="\r\n").writerow(map(safe_cell, texts))
     return text.getvalue().removesuffix("\r\n") + "\n"

@@ -53,7 +53,7 @@ def resume(  # noqa: PLR0913 - the options of the command
     quiet: opt.Quiet = False,
     **values: object,
 ) -> None:
-    """Resume a run after an interruption, a crash, a failure or a limit.
+    """Resume a run that was interrupted, crashed, failed or reached a limit.
 
     No recorded call is paid for twice. The run is shown from its beginning, and its limits apply to the whole run.
     """
@@ -145,7 +145,7 @@ def _confirm(run: StoredRun, values: Mapping[str, Any]) -> bool:
 # answer
 
 _MAX_LENGTH = 4_000_000
-"""Maximum number of characters read from stdin; more than any valid answer contains."""
+"""Maximum number of characters read from stdin; no valid answer is longer."""
 
 
 @opt.command()
@@ -164,7 +164,7 @@ def answer(
     store: opt.StoreName = None,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Answer a run's questions to a human, and resume it. Only the first answer to a request counts."""
+    """Answer the questions that a run asked a human, and resume it. Only the first answer to a request counts."""
     from flowdebate.service.runs import find_run, opened, short_id
 
     if text is not None and data is not None:
@@ -214,7 +214,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
 # fork
 
 _MEGABYTES = 4
-"""Maximum size of an answer file in megabytes; larger than any valid answer."""
+"""Maximum size of an answer file in megabytes; no valid answer is larger."""
 
 
 @opt.command("base_url", "seed", "max_calls", "max_tokens", "max_seconds", "price")

@@ -65,7 +65,7 @@ def prepare_streams() -> None:
         sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - open to the end
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
-        if stream is None:  # closed by the parent (`>&-`, a service manager)
+        if stream is None:  # closed by the parent process, such as a shell (`>&-`) or a service manager
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
         elif isinstance(stream, TextIOWrapper):
             # Text from models may contain characters that some console encodings (LANG=C, cp1252) do not support.
@@ -322,7 +322,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph, with the option's command-line name and advice on the input."""
+    """Render `error` as one paragraph, naming options by their flags and adding advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:

@@ -35,8 +35,8 @@ class SimDebater:
     - `name_bias`: conformity towards positions whose supporters have one of `names` in their tags; None for no bias.
     - `follows`: the majority position (the latest of several with equal support), or the last position.
 
-    The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; among
-    the proposals with its position, it votes for the alphabetically first. Its answers depend only on its seed and the
+    The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; it
+    votes for the alphabetically first proposal that states its position. Its answers depend only on its seed and the
     prompt, not on earlier requests.
 
     >>> from flowdebate import generator

@@ -1,6 +1,6 @@
 """Simulated judge with known biases, for testing schedules without a model.
 
-Using numpy, it draws a million ballots at a time.
+With numpy, it can draw a million ballots at a time.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SimView:
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """Index of each slot's label in alphabetical order."""
+        """Alphabetical rank of each slot's label, starting at 0."""
         names = sorted(side.called for side in self.sides)
         return tuple(names.index(side.called) for side in self.sides)
 
@@ -253,7 +253,7 @@ class SimJudge:
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """Return the logarithms of `shares()`; among sentences to quote, only quality counts."""
+        """Return the logarithms of `shares()`; when choosing a sentence to quote, only quality counts."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -422,7 +422,7 @@ class Decided(NamedTuple):
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
-    """Return a schedule's views as side numbers [views, sides].
+    """Return a schedule's views as an array of side numbers [views, sides].
 
     >>> orders_of("cyclic", 3).tolist()
     [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
@@ -457,7 +457,7 @@ def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
 
 
 def is_right(decided: Decided, best: ArrayLike) -> Floats:
-    """Compute the credit for each item's verdict: 1 or 0, or the right side's share of a tie."""
+    """Compute the credit for each item's verdict: 1 or 0, or the correct side's share of a tie."""
     import numpy as np
 
     leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]
