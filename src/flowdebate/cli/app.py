@@ -55,7 +55,9 @@ _OF_RUNS = {
     "list": _Entry(f"{_RUNS}:runs", "List stored runs, newest first (the default)."),
     "show": _SHOW,
     "watch": _Entry("flowdebate.cli.stored.watch:watch", "Watch a run that another process is executing."),
-    "answer": _Entry("flowdebate.cli.stored.resume:answer", "Answer a question that a run asked a human, and resume it."),
+    "answer": _Entry(
+        "flowdebate.cli.stored.resume:answer", "Answer a question that a run asked a human, and resume it."
+    ),
     "fork": _Entry(
         "flowdebate.cli.stored.resume:fork", "Run a stored run again with changes; you only pay for what differs."
     ),

@@ -50,7 +50,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     pattern: opt.Pattern = None,
     text: opt.Search = None,
     limit: Annotated[Count | None, Option(metavar="N", help="Only the newest N runs.")] = None,
-    rejudge: Annotated[bool, Option(help="Judge the stored debates again, without arguing again.")] = False,
+    rejudge: Annotated[bool, Option(help="Judge the stored debates again, but keep their arguments.")] = False,
     schedule: Annotated[
         Text | None,
         Option(
@@ -301,7 +301,7 @@ def leaderboard(
     *,
     data: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help='Rank by the ballots in this file: .csv, .jsonl or .parquet; "-": stdin.'),
+        Option(metavar="FILE", help='Rank by the ballots in this file: .csv, .jsonl or .parquet; "-" is stdin.'),
     ] = None,
     prior: Annotated[
         _Prior | None,

@@ -43,7 +43,10 @@ def batch(  # noqa: PLR0913 - the options of the command
     pattern: Annotated[str, Option(metavar="PATTERN", help=f"{', '.join(PATTERNS)}.")] = DEFAULT,
     out: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help='Write each result to this .jsonl or .csv file when it is done; "-" is stdout.'),
+        Option(
+            metavar="FILE",
+            help='Write each result to this .jsonl or .csv file as soon as its run is done; "-" is stdout.',
+        ),
     ] = None,
     max_concurrency: opt.Concurrency = 8,
     name: opt.BatchName = None,

@@ -69,7 +69,9 @@ def benefit(  # noqa: PLR0913 - the options of the command
     ] = None,
     equal: Annotated[
         Equal | None,
-        Option(help="Budget that self-consistency and a revision share with the debate; cost needs --price."),
+        Option(
+            help="Resource of which self-consistency and a revision may use as much as the debate; cost needs --price."
+        ),
     ] = None,
     min_gain: Annotated[
         _Gain, Option(metavar="SHARE", help="The smallest gain in accuracy that is worth the cost.")
@@ -92,7 +94,8 @@ def benefit(  # noqa: PLR0913 - the options of the command
     ] = None,
     labels: Annotated[bool, Option(help="Show the sides to the judge as A, B, … instead of by their stances.")] = False,
     out: Annotated[
-        FilePath | None, Option(metavar="FILE", help="Write each debate to this file when it is done: .jsonl or .csv.")
+        FilePath | None,
+        Option(metavar="FILE", help="Write each debate to this file as soon as it is done: .jsonl or .csv."),
     ] = None,
     max_concurrency: opt.Concurrency = 8,
     name: opt.BatchName = None,

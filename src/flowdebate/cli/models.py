@@ -25,7 +25,7 @@ def models(
     ] = "list",
     specs: Annotated[
         list[ModelName] | None,
-        Option(metavar="SPEC", help="check: models to check. Default: the model of runs without --model."),
+        Option(metavar="SPEC", help="check: models to check. Default: the model that runs use without --model."),
     ] = None,
     *,
     quick: Annotated[bool, Option(help="check: ask for one word only, and show how long it took.")] = False,

@@ -22,14 +22,14 @@ from flowdebate.ui.statuses import State
 
 File: TypeAlias = Annotated[
     FilePath | None,
-    Option(metavar="FILE", help="Plan file with these options, as TOML or JSON; options given here win."),
+    Option(metavar="FILE", help="Plan file with these options, as TOML or JSON; options given here take precedence."),
 ]
 StoreName: TypeAlias = Annotated[
     str | None,
     Option(
         panel="Storage",
         metavar="WHERE",
-        help="Store of the runs: a file, or postgresql://… Default: FLOWDEBATE_STORE, else one in your data directory.",
+        help="Store for runs: a file, or postgresql://… Default: FLOWDEBATE_STORE, else one in your data directory.",
     ),
 ]
 NoStore: TypeAlias = Annotated[bool, Option(panel="Storage", help="Do not store the run.")]
@@ -40,15 +40,15 @@ Resume: TypeAlias = Annotated[
     bool,
     Option(
         panel="Storage",
-        help="If there is a run with this id, continue it, or wait for the process that executes it.",
+        help="If there is a run with this id, continue it, or wait for the process that is executing it.",
     ),
 ]
 FORM = Option(
     panel="Output", flag="--format", help="Print only the result, in a format for other tools; json is JSON Lines."
 )
 MEASURED = {
-    "demo": Option(panel="Output", help="Show a recorded review of the local model, without any model or key."),
-    "page": Option(panel="Output", help="With --demo: show it on a page in a browser."),
+    "demo": Option(panel="Output", help="Show a recorded review by the local model; no model or key is needed."),
+    "page": Option(panel="Output", help="With --demo: show it in a browser."),
     "benchmark": Option(
         panel="Output",
         help="Review changes with planted faults, and count how many are found. The argument is then a file of "
@@ -60,7 +60,7 @@ PULL_REQUEST = {
     "pr": (
         Count,
         Option(
-            help="Review the pull request with this number on GitHub, in GITHUB_REPOSITORY, with GITHUB_TOKEN.",
+            help="Review the GitHub pull request with this number in GITHUB_REPOSITORY, using GITHUB_TOKEN.",
             panel="Sides",
             metavar="N",
         ),
@@ -79,7 +79,7 @@ PULL_REQUEST = {
     "post": (
         bool,
         Option(
-            help="Post the review on the pull request: one comment, with notes on lines, that later runs update.",
+            help="Post the review on the pull request: one comment with notes on lines, updated by later runs.",
             panel="Output",
         ),
         False,

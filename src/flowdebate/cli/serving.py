@@ -82,8 +82,8 @@ AllowSources: TypeAlias = Annotated[
     list[FilePath] | None,
     Option(
         metavar="FOLDER",
-        help="Folder from which requests may name files and folders as sources; repeat for each. Default: none, so "
-        "that requests must contain the texts themselves.",
+        help="Folder from which requests may name files and folders as sources; repeat for each. Default: none; "
+        "requests must contain the texts themselves.",
     ),
 ]
 
@@ -144,7 +144,11 @@ def serve(  # noqa: PLR0913 - the options of the command
     store: opt.StoreName = None,
     keep_days: Annotated[
         opt.Days | None,
-        Option(panel="Storage", metavar="DAYS", help="Delete runs unchanged for this many days; checked every hour."),
+        Option(
+            panel="Storage",
+            metavar="DAYS",
+            help="Delete runs that have not changed for this many days; checked every hour.",
+        ),
     ] = None,
     **values: object,
 ) -> None:
@@ -448,14 +452,12 @@ def queue(  # noqa: PLR0913 - the options of the command
     run_id: Annotated[
         Text | None, Option(metavar="ID", help="submit: id of the run, so that the command can be repeated safely.")
     ] = None,
-    priority: Annotated[
-        int, Option(metavar="N", help="submit: 0 to 100; runs with lower values are executed first.")
-    ] = 0,
+    priority: Annotated[int, Option(metavar="N", help="submit: priority from 0 to 100; lower numbers go first.")] = 0,
     status: opt.Status = None,
     pattern: opt.Pattern = None,
     text: opt.Search = None,
     label: opt.Labels = None,
-    retry_dead_letter: Annotated[bool, Option(help="resume: also runs given up after repeated crashes.")] = False,
+    retry_dead_letter: Annotated[bool, Option(help="resume: include runs given up after repeated crashes.")] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Show the queue of your workers, submit a run, or resume or cancel matching runs.

@@ -48,7 +48,8 @@ def compare(  # noqa: PLR0913 - the options of the command
     *,
     question: Annotated[Text | None, Option(metavar="TEXT", help="The question that the texts answer.")] = None,
     reference: Annotated[
-        FilePath | None, Option(metavar="FILE", help="File with a reference answer; rows have a column for it.")
+        FilePath | None,
+        Option(metavar="FILE", help="File with a reference answer; a file of rows has a column for it."),
     ] = None,
     model: Annotated[
         list[ModelName] | None, Option(metavar="SPEC", help="Model that judges; repeat for several.")
@@ -62,7 +63,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     ] = "all",
     side: Annotated[
         list[Text] | None,
-        Option(metavar="COLUMN", help="Column of a system; repeat for each. Default: all other columns."),
+        Option(metavar="COLUMN", help="Column with a system's texts; repeat for each. Default: all other columns."),
     ] = None,
     truth: Annotated[
         Text | None,
@@ -71,7 +72,7 @@ def compare(  # noqa: PLR0913 - the options of the command
         ),
     ] = None,
     limit: opt.FirstOnly = None,
-    seed: Annotated[int, Option(help="Seed of the orders; another seed asks again.")] = 0,
+    seed: Annotated[int, Option(help="Seed for the orders; a different seed calls the judges again.")] = 0,
     max_concurrency: opt.Concurrency = 8,
     store: opt.StoreName = None,
     form: Annotated[

@@ -97,8 +97,8 @@ _register_folder(
     output="CritiqueOutput",
     events="AnswerGiven ClaimsMade ClaimsRuled AnswerDecided",
     subject="question",
-    help="Check an answer; a judge verifies what a critic claims. Without an answer, an author writes one. Claims that "
-    "hold by a quote lead to a revision.",
+    help="Check an answer; a judge verifies what a critic claims. Without an answer, an author writes one. Claims "
+    "supported by a quote lead to a revision.",
     listed=True,
 )
 _register_folder(
@@ -106,7 +106,7 @@ _register_folder(
     output="ReviewRawOutput",
     subject="question",
     events="FindingsReported FindingsExamined FindingsDecided",
-    help="Review a change or a text; several reviewers must agree. Each finds on its own, then confirms or "
+    help="Review a change or a text; several reviewers must agree. Each reports findings on its own, then confirms or "
     "refutes what the others found, without names; a rule decides.",
     listed=True,
 )

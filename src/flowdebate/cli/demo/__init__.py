@@ -48,7 +48,7 @@ def demo(
         float | None,
         Option(metavar="N", help="Speed, in multiples of reading speed. Default: 1; no delays in a pipe."),
     ] = None,
-    page: Annotated[bool, Option(help="Play it on a page in a browser.")] = False,
+    page: Annotated[bool, Option(help="Play it in a browser.")] = False,
 ) -> None:
     """Play a recorded debate by the local model; no model, key or network is needed."""
     check_number(COMMAND, {"--speed": speed}, above=0, maximum=1_000, optional=True)

@@ -157,7 +157,7 @@ def answer(
         str | None, Option(flag="--json", metavar="DATA", help="The answer as JSON, if it has fields.")
     ] = None,
     place: Annotated[
-        str | None, Option(metavar="PLACE", help="Which request to answer, if the run is waiting for several.")
+        str | None, Option(metavar="PLACE", help="Which request to answer, if the run is waiting for several answers.")
     ] = None,
     later: Annotated[bool, Option(help="Only record the answer; resume the run later.")] = False,
     trust_plan: opt.TrustPlan = False,
@@ -227,7 +227,7 @@ def fork(  # noqa: PLR0913 - the options of the command
         Option(
             panel="Answers",
             metavar="PLACE",
-            help="Ask again from this answer on, even if the request is the same. With --say: the answer to replace.",
+            help="Call models again from this answer on, even for equal requests. With --say: the answer to replace.",
         ),
     ] = None,
     say: Annotated[
@@ -240,7 +240,7 @@ def fork(  # noqa: PLR0913 - the options of the command
     ] = None,
     model: opt.Models = None,
     max_rounds: Annotated[
-        Count | None, Option(panel="Rounds", metavar="N", help="Another maximum number of rounds, or of turns.")
+        Count | None, Option(panel="Rounds", metavar="N", help="New maximum number of rounds or turns.")
     ] = None,
     more_rounds: Annotated[
         Count | None,
@@ -249,7 +249,9 @@ def fork(  # noqa: PLR0913 - the options of the command
     ask: Annotated[
         Text | None,
         Option(
-            panel="Rounds", metavar="QUESTION", help="Continue a finished debate; its debaters answer this question."
+            panel="Rounds",
+            metavar="QUESTION",
+            help="Continue a finished debate; its debaters then answer this question.",
         ),
     ] = None,
     setting: Annotated[

@@ -52,7 +52,7 @@ def runs(  # noqa: PLR0913 - the options of the command
     ] = None,
     limit: Annotated[Count, Option(metavar="N", help="Maximum number of rows in the list.")] = _MAX_RUNS,
     before: Annotated[
-        Text | None, Option(metavar="RUN", help="Only runs after this one in the list: the next page.")
+        Text | None, Option(metavar="RUN", help="Only runs that come after this one in the list, as on the next page.")
     ] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -126,7 +126,7 @@ def show(
     last: Annotated[bool, Option(help="The newest run.")] = False,
     page: Annotated[bool, Option(help="Show the page of the run instead of its steps.")] = False,
     note: Annotated[
-        str | None, Option(metavar="TEXT", help='Write this note on the run first; "" deletes the note.')
+        str | None, Option(metavar="TEXT", help='First add this note to the run; "" deletes the note.')
     ] = None,
     store: opt.StoreName = None,
     as_json: opt.Json = False,
@@ -159,7 +159,9 @@ def show(
 def delete(
     runs: opt.RunNames = None,
     *,
-    older_than: Annotated[opt.Days | None, Option(metavar="DAYS", help="Runs unchanged for this many days.")] = None,
+    older_than: Annotated[
+        opt.Days | None, Option(metavar="DAYS", help="Runs that have not changed for this many days.")
+    ] = None,
     status: opt.Status = None,
     label: opt.Labels = None,
     yes: Annotated[bool, Option(flag="--yes -y", help="Do not ask for confirmation.")] = False,
@@ -284,7 +286,7 @@ def report(
 
 @opt.command()
 def verify(
-    file: Annotated[str, Option(help='A report in HTML, or a file that export wrote; "-" is stdin.')],
+    file: Annotated[str, Option(help='An HTML report, or a file written by export; "-" is stdin.')],
     *,
     as_json: opt.Json = False,
 ) -> None:
@@ -319,7 +321,7 @@ def verify(
 def export(
     runs: opt.RunNames = None,
     *,
-    everything: Annotated[bool, Option(flag="--all", help="All runs of the store.")] = False,
+    everything: Annotated[bool, Option(flag="--all", help="All runs in the store.")] = False,
     out: Annotated[Path | None, Option(flag="--out -o", metavar="FILE", help="A new file. Default: stdout.")] = None,
     store: opt.StoreName = None,
 ) -> None:
@@ -353,7 +355,7 @@ def export(
 
 @opt.command()
 def import_(
-    file: Annotated[str, Option(help='File that export wrote; "-" is stdin.')],
+    file: Annotated[str, Option(help='File written by export; "-" is stdin.')],
     *,
     store: opt.StoreName = None,
 ) -> None:
@@ -371,7 +373,7 @@ def import_(
 
 @opt.command()
 def render(
-    file: Annotated[str, Option(help='A document of --json, or a bare raw output; "-" is stdin.')],
+    file: Annotated[str, Option(help='A document written by --json, or a bare raw output; "-" is stdin.')],
     *,
     markdown: opt.Markdown = None,
 ) -> None:
@@ -467,7 +469,7 @@ def share(  # noqa: PLR0913 - the options of the command
     *,
     last: Annotated[bool, Option(help="The newest run.")] = False,
     vote: Annotated[
-        bool, Option(help="Make a link for blind votes: without names, and with the verdict after the vote.")
+        bool, Option(help="Make a link for blind votes, which hides names, and shows the verdict only after the vote.")
     ] = False,
     days: Annotated[int, Option(metavar="DAYS", help="Days until the link expires.")] = 30,
     listed: Annotated[bool, Option(flag="--list", help="List the public links of the run instead.")] = False,
@@ -477,7 +479,7 @@ def share(  # noqa: PLR0913 - the options of the command
     ] = "http://127.0.0.1:8377",
     token_file: Annotated[
         FilePath | None,
-        Option(metavar="FILE", help="File with the token of your server. Default: the token in your data directory."),
+        Option(metavar="FILE", help="File with your server's token. Default: the token in your data directory."),
     ] = None,
     store: opt.StoreName = None,
 ) -> None:

@@ -102,7 +102,7 @@ class ConsensusPlanOptions(PlanOptions):
         "Similarity at which the rounds end early. Default: 0.85.", panel="Rounds", metavar="SHARE|off", read=or_off
     )
     confidence: Share | None = option(
-        "Poll the agents after each round; end the rounds at a consensus this confident.",
+        "Poll the agents after each round; end the rounds once the consensus is this confident.",
         panel="Rounds",
         metavar="SHARE",
     )
@@ -124,10 +124,13 @@ class ConsensusPlanOptions(PlanOptions):
         on=True,
     )
     turn_timeout: SecondsOrOff | None = option(
-        "Maximum time for one answer, waiting included. Default: 90.", panel="Limits", metavar="S|off", read=or_off
+        "Maximum number of seconds for one answer, including waiting. Default: 90.",
+        panel="Limits",
+        metavar="S|off",
+        read=or_off,
     )
     quorum: Quorum | None = option(
-        "Fewest agents that must make a proposal if the run continues without the others. Default: 1.",
+        "Minimum number of agents that must make a proposal for the run to continue without the others. Default: 1.",
         panel="Model",
         metavar="N",
     )

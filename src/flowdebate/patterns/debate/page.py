@@ -165,7 +165,7 @@ class DebatePlanOptions(OutputOptions):
         "What the rounds are for: a list of phases, each a table with a name.", panel="Rounds", flag=""
     )
     continuation: ContinuationEntry | None = option(
-        "Of a fork: go on with the finished debate, for some `rounds` more (1), with a question to `ask`.",
+        "For a fork: continue the finished debate for more `rounds` (1 by default), with a question to `ask`.",
         panel="Rounds",
         flag="",
     )
@@ -196,9 +196,12 @@ class DebatePlanOptions(OutputOptions):
     suspend: Flag | None = option(
         "Let humans answer later with flowdebate runs answer. Default: on without a terminal.", panel="Sides"
     )
-    baselines: _Baselines | None = option("Also answer without a debate: once, and by vote.", panel="Output")
+    baselines: _Baselines | None = option(
+        "Also answer without a debate: with a single call, and by vote.", panel="Output"
+    )
     equal: Equal | None = option(
-        "With baselines: the budget that self-consistency shares with the debate. Default: tokens.", panel="Output"
+        "With baselines: the resource of which self-consistency may use as much as the debate. Default: tokens.",
+        panel="Output",
     )
     answer_form: Answer | None = option(
         "Form of the judge's answers. Letters count by their probabilities, which the model must report. Default: "

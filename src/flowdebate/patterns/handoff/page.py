@@ -75,7 +75,7 @@ class HandoffPlanOptions(PlanOptions):
     )
     max_turns: Count | None = option("Number of turns. Default: 10.", panel="Rounds")
     transition: TransitionForm | None = option(
-        "How a model names the next speaker: in JSON, by a tool call, in its last line. Default: structured.",
+        "How a model names the next speaker: in JSON, by a tool call, or in its last line. Default: structured.",
         panel="Rounds",
     )
     on_invalid: OnInvalid | None = option(

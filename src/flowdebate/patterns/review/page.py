@@ -63,8 +63,8 @@ class ReviewPlanOptions(PlanOptions):
         read=partial(read_by_seat, flag="--focus", word="TEXT"),
     )
     gate: Text | None = option(
-        'Rule on the findings, such as "no confirmed blocker" or "no confirmed major or worse": exit code 4 if it does '
-        "not hold. Default: advice only.",
+        'Rule for the findings, such as "no confirmed blocker" or "no confirmed major or worse"; exit code 4 if it is '
+        "broken. Default: advice only.",
         panel="Judge",
         metavar="RULE",
     )
