@@ -120,7 +120,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 ) -> Sequencer[Any, Any, CouncilOutput]:
     """Build a council, whose members review each other's answers: `await pattern.run("Ship today?")`.
 
-    All members answer at the same time, and then rank each other's answers, which are identified only by letters. The
+    All members answer at the same time, then rank each other's answers, which are identified only by letters. The
     chair reads the answers, reviews and ranking, and writes the final answer. A council of N members makes 2N + 1
     calls. `result.raw` is the `CouncilOutput`.
 

@@ -90,7 +90,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     collection_id: str | None = None,
     failures: FailurePolicy | None = None,
 ) -> Sequencer[Any, ReviewRawOutput, ReviewRawOutput]:
-    """Build a review, in which reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
+    """Build a review whose reviewers find, confirm and refute faults: `await pattern.run("What is wrong?")`.
 
     All reviewers read the `sources` simultaneously. Findings about the same fault are merged. Then each reviewer
     confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
