@@ -50,7 +50,7 @@ class RunFinished(BaseEvent):
     run_id: str
     """ID of the run."""
     status: RunStatus
-    """Status at the end of the run; "awaiting" means that it is suspended until a human answers."""
+    """Status at the end of the run; "awaiting" means that the run is suspended until a human answers."""
     usage: Usage
     """Usage across all calls."""
     seconds: float

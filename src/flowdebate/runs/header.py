@@ -220,7 +220,7 @@ def _unusable(store: Store, header: RunHeader, field: str, got: object, problem:
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:
-    """Return the session at the start of a run as JSON data, or the names of its parts that are not JSON."""
+    """Return the session at the start of a run as JSON data, or the names of any parts that are not JSON."""
     if not (session.state or session.history or session.resources):
         return None
     try:

@@ -248,7 +248,7 @@ class Journal:
         return value
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        """Return the recorded decision `key`, or record the result of `call`, which has no side effects.
+        """Return the recorded decision `key`; if there is none, record the result of `call`, which has no side effects.
 
         If a complete run is merely being read, nothing is recorded.
         """

@@ -94,7 +94,7 @@ def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> st
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
-    """Read a stored answer; return it along with whether the run was suspended to wait for it."""
+    """Read a stored answer; return it, and whether the run was suspended to wait for it."""
     stored = json.loads(body)
     return stored["answer"], stored["parked"]
 

@@ -564,7 +564,7 @@ class Service(Readership):
         ]
 
     def archive(self) -> StoredArchive:
-        """Return the shared archive, of debates that have no owner."""
+        """Return the shared archive: the debates that have no owner."""
         return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:
@@ -597,7 +597,7 @@ class Service(Readership):
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """Return the names of blocks played by humans in a run, according to its pattern and earlier requests."""
+        """Return the names of the blocks played by humans in a run, based on its pattern and its earlier requests."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:

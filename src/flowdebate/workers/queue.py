@@ -186,15 +186,13 @@ class History:
     """Outcomes of a run's earlier deliveries, stored in the attributes of each delivery."""
 
     deaths: int = 0
-    """Number of consecutive workers that died while executing the run, without recording a step."""
+    """Number of workers that died while executing the run, since it last recorded a step."""
     deaths_alone: int = 0
     """Number of workers counted in `deaths` that were executing nothing else, so that only this run can have killed
     them.
     """
     outages: int = 0
-    """Number of consecutive times that the run was delayed because its provider was unavailable and no step was
-    recorded.
-    """
+    """Number of delays since the run last recorded a step, each due to an outage of its provider."""
     since: int = 0
     """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
@@ -244,7 +242,7 @@ DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
 
 
 class RunQueue:
-    """Queue `name` of runs for workers of `version`; DBOS's tables are in `schema`, created on first use.
+    """Run queue `name`, for workers of `version`; DBOS's tables are in `schema`, and are created on first use.
 
     A delivery is a workflow whose only argument is a run id. The workflow's id consists of the run id and a number,
     since a run may be delivered again; at most one of a run's deliveries is waiting at any time. All methods block, and
