@@ -1,4 +1,4 @@
-"""Endpoints for signed links, each of which lets a person answer one run's requests, or lets anyone read the run."""
+"""Endpoints for signed links, which only let a person answer one run's requests, or let anyone read the run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link for someone without a token to answer one request, or all of a role's, or to read the run."""
+    """Create a link for answering one request or all of a role's requests, or for reading the run, without a token."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at

@@ -123,7 +123,7 @@ async def verify_report(
     """Verify a report by replaying its journal; no model is called, and nothing is stored.
 
     Whatever the report contains, no file is read and no connection is made. If its run has no plan, pass the pattern as
-    `block` and the model as `model`. If `html` is not a report, raises BadFile with `source` as the file's name.
+    `block` and the model as `model`. Raises BadFile, with `source` as the file's name, if `html` is not a report.
     """
     from flowdebate import __version__
 

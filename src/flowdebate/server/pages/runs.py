@@ -215,7 +215,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce each of the document's failures to its kind, in the line above the answers as well."""
+    """Reduce each of the document's failures to its kind, including in the line above the answers."""
     line = document.raw.incomplete
     if line is None:
         return document

@@ -371,7 +371,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has since changed the file; then jobs end and no more begin."""
+        """Raise StoreError if another version has since changed the file, so that no job continues to use it."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows
