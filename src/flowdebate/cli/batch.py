@@ -1,4 +1,4 @@
-"""`flowdebate batch`: run one pattern on many questions, with progress on stderr and clean interruption."""
+"""`flowdebate batch`: run one pattern on many questions, showing progress on stderr; it can be interrupted cleanly."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Show:
         stream = sys.stderr if on_stderr else sys.stdout
         if on_stderr and (self.quiet or not stream.isatty()):
             for line in filter(None, self.head if self.form is not None and not self.quiet else ()):
-                print_message(line)  # anyone reading a log needs to know which data was sent to whom
+                print_message(line)  # anyone reading a log needs to know which data was sent to which provider
             return View()
         from flowdebate.cli.terminal.page import LivePage
 

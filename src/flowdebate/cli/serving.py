@@ -199,7 +199,7 @@ def serve(  # noqa: PLR0913 - the options of the command
         from flowdebate.server import create_app
         from flowdebate.server.app import serve as serve_app
 
-        # In the form browsers send in the Host header: IPv6 in brackets, and never the wildcard address.
+        # Written as browsers send it in the Host header: IPv6 in brackets, and never the wildcard address.
         own_hosts = () if address in _ANYWHERE else (f"[{address}]" if ":" in address else address,)
         application = create_app(
             _make_service(app, store, values, allow_model, recover=not read_only),
@@ -318,7 +318,7 @@ def _check_token(token_file: str | None, *, new: bool) -> None:
 
 @contextmanager
 def _stdout_protected() -> Iterator[None]:
-    """Redirect stdout to stderr in the `with` block, even for C libraries.
+    """Redirect stdout to stderr in the `with` block, including output from C libraries.
 
     Any line printed by the application would break the protocol.
     """

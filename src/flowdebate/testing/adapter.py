@@ -286,7 +286,7 @@ class AdapterConformance:
             await handle
         assert handle.status == "failed"
         broken, before = False, len(prompts)
-        for _ in range(2):  # in the second pass, everything has already been answered
+        for _ in range(2):  # in the second pass, every request has already been answered
             result = await two.resume(handle.run_id, model=model, store=store)
             assert result.output == "Two."
             assert len(prompts) == before + 1

@@ -90,7 +90,7 @@ class Returns:
         return f"Returns({', '.join(map(repr, self.values))}{', wait=True' if self.wait else ''})"
 
     def _value(self, ctx: Context) -> object:
-        # Selected by round, because one object may serve several debates at once; an opening comes before round 1.
+        # Selected by round, because one object may serve several debates at once. An opening precedes round 1.
         value = self.values[(max(ctx.sequencer.state.round, 1) - 1) % len(self.values)]
         if isinstance(value, BaseException):
             raise value

@@ -220,7 +220,7 @@ class _Drawn:
 
 
 def answer_of(example: Example, request: HumanRequest) -> object:
-    """Return a human's answer, independent of the transcript so far."""
+    """Return a human's answer that does not depend on the transcript so far."""
     if request.problem is not None:  # otherwise, the request would be repeated forever
         problem = f"must have humans with an `ask` function, or humans that accept generated answers: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, problem)

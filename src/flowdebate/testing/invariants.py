@@ -306,7 +306,7 @@ def counts_every_call(run: Played) -> Problems:
     total = reduce(add, (event.usage for event in called), Usage.zero())
     if total != run.view.usage:
         yield f"the run reports {run.view.usage}, but its calls add up to {total}"
-    # Calls to real fallback models fail, and a fork also contains its parent's answers.
+    # Ignore calls to real fallback models, which fail, and answers that a fork has reused from its parent.
     answered = [event for event in called if event.model == run.model.name and event.origin == "asked"]
     if len(answered) != len(run.model.calls):
         yield f"{len(run.model.calls)} requests were made, but {len(answered)} calls were counted"

@@ -376,7 +376,7 @@ def _rosters() -> SearchStrategy[list[Any]]:
 
 @cache
 def _outputs(*, hostile: bool) -> SearchStrategy[list[Any]]:
-    """Draw return values for functions that play a debater or a synthesizer."""
+    """Draw return values for functions that take the place of a debater or a synthesizer."""
     return _some(arguments() | (hostile_values() if hostile else arguments().map(lambda text: {"text": text})))
 
 

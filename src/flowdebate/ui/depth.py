@@ -114,7 +114,7 @@ def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
 
 
 def _speakers_at(page: PatternPage, plan: Plan, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Choose one step's speakers from the speakers for all steps; keep all of them if the user named them."""
+    """Choose one step's speakers from the speakers for all steps; keep all of them if the user named the speakers."""
     if plan.options.ROSTER not in page.options_for(STEPS[-1]):
         return plan.speakers
     names = [entry["name"] for entry in values.get(plan.options.ROSTER, page.default_speakers)]

@@ -86,7 +86,7 @@ class Tokens(WireModel):
         """Read an outcome's token counts; return None if they are missing or unreadable."""
         try:
             return cls.model_validate({name: stored.get(name) for name in cls.model_fields})  # type: ignore[attr-defined]
-        except (AttributeError, ValidationError):  # an imported run may contain anything
+        except (AttributeError, ValidationError):  # an imported run may contain any values
             return None
 
     def lines(self) -> list[str]:
@@ -109,7 +109,7 @@ def read_models(stored: object) -> dict[str, list[str]] | None:
     """Read the models of a run or an outcome, keyed by seat; return None if they are missing or unreadable."""
     try:
         return _MODELS.validate_python(stored)
-    except ValidationError:  # an imported run may contain anything
+    except ValidationError:  # an imported run may contain any values
         return None
 
 

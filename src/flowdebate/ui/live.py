@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum number of characters shown of a tool's arguments and of its result."""
+"""Maximum number of characters to show of a tool's arguments, and of its result."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """Functions that build the sections for pattern-specific events, keyed by event class."""
 
@@ -183,7 +183,7 @@ class Live:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """Turns in progress, each with its text so far."""
+        """Turns in progress, each with the text spoken so far."""
         return self._speech.speaking
 
     @property
@@ -467,7 +467,7 @@ class Together(Live):
     def _answered(self, turn: TurnFinished) -> Iterator[Section]:
         answer = self._answers.pop(turn.block, None)
         del self._awaited[turn.block]  # calls outside of turns do not affect a turn
-        if answer is not None:  # the human already sees what they are typing
+        if answer is not None:  # None for a human, who has already seen what they typed
             if answer.truncated:
                 self._flags[turn.agent_name] = "cut_off"
             yield from self.turn_sections(turn, str(answer.output))

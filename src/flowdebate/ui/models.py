@@ -1,4 +1,4 @@
-"""Models in a plan: creation by name, policies, and lists with prices for front ends."""
+"""Models in a plan: how they are created by name, given policies, and listed with prices in front ends."""
 
 from __future__ import annotations
 

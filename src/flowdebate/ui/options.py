@@ -674,7 +674,7 @@ class PlanOptions(BaseModel):
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Translate option names in errors raised in the `with` block to flags, or to keys and the file they are in.
+        """Translate option names in errors from the `with` block to flags, or to keys in a plan file.
 
         `names` maps the pattern's names to option names where they differ.
         """

@@ -60,7 +60,7 @@ class PatternPage(ABC):
     proposes: ClassVar[bool] = False
     """True if a model proposes the speakers when the subject does not name them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key for a speaker's role, or for a debater's stance."""
+    """Key of the option that describes a speaker: "role", or "stance" for a debater."""
 
     example: ClassVar[str] = "…"
     """Example subject for messages that ask for a subject."""

@@ -145,7 +145,7 @@ class Plan:
 
     @property
     def terminate_when(self) -> Condition | None:
-        """Condition that ends the rounds early; None if not set."""
+        """Condition under which the rounds end early; None if not set."""
         if self.options.terminate_when is None:
             return None
         from flowdebate.stop import parse
@@ -584,8 +584,8 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the URLs, paths and programs in an imported run's plan, keyed by option.
 
-    Options replaced by `values` are left out. The user has to confirm the rest before the run is resumed. Empty for a
-    run started in this store.
+    Options replaced by `values` are left out. The user has to confirm the rest before the run is resumed. For a run
+    started in this store, the result is empty.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}

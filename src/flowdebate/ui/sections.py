@@ -157,7 +157,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A remark by the page on the preceding section."""
+    """A remark by the page about the preceding section."""
 
     text: str
 

@@ -98,7 +98,9 @@ class Speech:
         """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech in `event`; text starts at character `start` of its call, or where earlier text ended."""
+        """Return the speech in `event`; its text starts at character `start`, or where the call's earlier
+        text ended.
+        """
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
@@ -115,7 +117,7 @@ class Speech:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """Turns in progress, each with its text so far."""
+        """Turns in progress, each with the text spoken so far."""
         texts = {id(utterance.turn): utterance.text for utterance in self._open.values()}
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 

@@ -223,14 +223,14 @@ def failure_text(recorded: str) -> str:
     """Describe a failure from its record."""
     try:
         return str(json.loads(recorded)["error"])
-    except (ValueError, KeyError, TypeError):  # an import may contain anything
+    except (ValueError, KeyError, TypeError):  # an imported run may contain any values
         return recorded
 
 
 def _refused(step: StepRow, body: dict[str, Any]) -> list[RefusedAnswer]:
     rows = body.get("attempts") or []
     for failure in reversed(step.failures if step.kind == "call" else ()):
-        with suppress(ValueError, TypeError, AttributeError):  # an import may contain anything
+        with suppress(ValueError, TypeError, AttributeError):  # an imported run may contain any values
             rows = [*json.loads(failure).get("attempts", ()), *rows]
     with suppress(ValueError, TypeError):
         return [RefusedAnswer.of(attempt) for attempt in attempts_of(rows) if attempt.error is not None]
@@ -243,7 +243,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the name of the answering model as requested, not as reported by the server."""
+    """Return the answering model's name as it was requested, not as the server reported it."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])

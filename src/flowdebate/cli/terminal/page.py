@@ -229,7 +229,7 @@ class Page:
         self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
-        """Write `facts`, fitting as many on each line as possible."""
+        """Write `facts`, as many on each line as fit."""
         from rich.cells import cell_len
 
         between = " · " if self.screen.is_utf8 else "; "

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # numpy is an optional dependency
     Integers: TypeAlias = NDArray[int64]
 
 Form = Literal["scores", "winner", "letter", "quote"]
-"""Form of a judge's answer; in a quote, a letter chooses one of a side's sentences."""
+"""Form of a judge's answer. For "quote", a letter chooses one of a side's sentences."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _BY_SIDE = re.compile(r"^Side ([A-Z]):((?:\n(?:- |  [|] ).*|\n\(empty\))*)", re.MULTILINE)
