@@ -98,9 +98,7 @@ class Speech:
         """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech in `event`; its text starts at character `start`, or where the call's earlier
-        text ended.
-        """
+        """Return the speech in `event`; its text starts at character `start`, or where the call left off."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
