@@ -1,9 +1,9 @@
-"""Runs what is written: the Python examples in the README and in docs/, and those in the docstrings of src/.
+"""Tests of everything that the documentation shows: Python examples in the README, docs/ and the docstrings in src/.
 
-In Markdown a fence marked `python` is executed, all of a file in one namespace, in order. What it prints must be what
-its `# =>` comments show. Set-up that readers need not see is a function of `tests/pages/`: `<!--- setup: model --->` in
-`docs/first-debate.md` calls `tests.pages.first_debate.model()` with the page's namespace. A few lines may also
-be an `<!--- invisible-code-block: python` comment.
+In Markdown, the fences marked `python` in a file are executed in order, in one namespace. Their output must match their
+`# =>` comments. Setup that readers need not see is in functions in `tests/pages/`: `<!--- setup: model --->` in
+`docs/first-debate.md` calls `tests.pages.first_debate.model()` with the page's namespace. A few lines can also go into
+an `<!--- invisible-code-block: python` comment.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from sybil import Document, Example
 
 pytest_plugins = ("tests.event_watch", "tests.processes", "tests.profiles")
-os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have one, and pages would be broken there
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it for its workers, which would wrap terminal pages at that width
 
 _SHOWN = re.compile(r"^[ ]*# =>[ ]?(.*)$", re.MULTILINE)
 _run = PythonEvaluator()
 
 
 def _run_and_compare(example: Example) -> str | None:
-    """What is wrong with a fence: its output is not what its `# =>` comments show."""
+    """Run a fence, and return a description of how its output differs from its `# =>` comments; None if it does not."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         _run(example)
@@ -52,13 +52,13 @@ def _run_and_compare(example: Example) -> str | None:
 
 
 class _SetupParser:
-    """Parser of `<!--- setup: NAME --->`, which calls a function of the page's module."""
+    """Parser for `<!--- setup: NAME --->`, which calls a function in the page's module."""
 
     def __init__(self) -> None:
         self._lexer = DirectiveInHTMLCommentLexer("setup")
 
     def __call__(self, document: Document) -> Iterator[Region]:
-        """Find the set-up comments of `document`."""
+        """Yield the setup comments in `document`."""
         for comment in self._lexer(document):
             yield Region(comment.start, comment.end, comment.lexemes["arguments"].strip(), self._call)
 
@@ -69,12 +69,12 @@ class _SetupParser:
 
 
 def _name_module(namespace: dict[str, object]) -> None:
-    namespace["__name__"] = "documentation"  # classes that a page defines ask for the name of their module
+    namespace["__name__"] = "documentation"  # classes defined on a page look up their module by name
     namespace["_began_in"] = Path.cwd()
 
 
 def _return(namespace: dict[str, Any]) -> None:
-    os.chdir(namespace["_began_in"])  # a page may have gone to a folder of its own
+    os.chdir(namespace["_began_in"])  # a page may have changed the working directory
 
 
 _pages = Sybil(
@@ -90,7 +90,7 @@ _pages = Sybil(
 class _Docstrings(PythonDocStringDocument):
     @staticmethod
     def extract_docstrings(python_source_code: str) -> Iterator[tuple[int, int, str]]:
-        """Those of a file with examples; no tree of statements is built for the others."""
+        """Yield the docstrings of a file if it contains examples; parsing all other files would take too long."""
         if ">>>" in python_source_code:
             yield from PythonDocStringDocument.extract_docstrings(python_source_code)
 
@@ -107,20 +107,24 @@ pytest_collect_file = (_pages + _docstrings).pytest()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--part`, for machines that run a share of the slow tests at a time."""
+    """Add `--part`, for machines that run one part of the slow tests at a time."""
     parser.addoption("--part", metavar="K/N", help="run the K-th of N parts of the selected tests")
 
 
 @pytest.fixture
 def no_real_models() -> Iterator[None]:
-    """Examples run without a network."""
+    """Run examples without a network."""
     with forbid_real_models():
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """No garbage is looked for in what is collected, a million objects that stay: it would cost seconds of CPU."""
+    """Disable garbage collection while tests are collected.
+
+    The million objects created by then are kept anyway, and looking for garbage among them would cost seconds of CPU
+    time.
+    """
     gc.disable()
     try:
         return (yield)
@@ -130,7 +134,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the examples of a file together and in their order, whatever shuffles the tests."""
+    """Keep the examples of each file together and in order, even if the tests are shuffled."""
     places = [index for index, item in enumerate(items) if isinstance(item, SybilItem)]
     ordered = sorted(
         (item for item in items if isinstance(item, SybilItem)),

@@ -1,1 +1,1 @@
-"""Numbers of evidence/records/; `python -m evidence` writes the first."""
+"""Figures in evidence/records/. `python -m evidence` writes evidence.md; other modules write the other records."""

@@ -1,4 +1,4 @@
-"""Write evidence/records/evidence.md: `python -m evidence`, and with `--model local` the real part too."""
+"""Write evidence/records/evidence.md: `python -m evidence`, or with `--model local` to query the local models first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evidence.real import real
 
 
 def main() -> None:
-    """Parse, measure, write."""
+    """Query the models if requested, then write the page."""
     parser = argparse.ArgumentParser(prog="python -m evidence", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", choices=["local"], help="ask the local models; goes on where it stopped")
     parser.add_argument("--out", type=Path, default=Path("evidence/records/evidence.md"), help="the page")

@@ -1,4 +1,4 @@
-"""Every figure of evidence/records/study.md from the shipped answers, without a line of this library."""
+"""Derive every figure in evidence/records/study.md from the stored answers, without using this library."""
 
 # ruff: noqa: A001, ANN001, ANN201, B905, C901, D103 - short on purpose: whoever doubts the page reads all of it
 # mypy: ignore-errors
@@ -15,7 +15,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 
 def derive(lines, fixed):
-    """Figures by method, comparison and change, from the lines of an answers file and what was registered."""
+    """Compute the figures of methods, comparisons and changes from an answers file and its registration."""
     last = {(a["design"], a["item"], a.get("repeat", 0)): a for a in map(json.loads, lines)}
     alpha, answers, credits, methods, compared = 1 - fixed["confidence"], {}, {}, {}, {}
     courses, places, leads = defaultdict(list), defaultdict(list), defaultdict(list)
@@ -28,7 +28,7 @@ def derive(lines, fixed):
         scores = {key: credit(a["answer"], items[key]) for key, a in method_answers.items()}
         instead = (
             fmean(scores.values()) if scores and method != owner else 0.0
-        )  # a failed debate is wrong, no baseline is
+        )  # a failed debate counts as wrong, and its missing baselines get their mean
         credits[method] = scores | {key: instead for key, a in items.items() if a.get("problem") and key not in scores}
         if n := len(credits[method]):
             columns = [
@@ -82,12 +82,12 @@ def derive(lines, fixed):
 
 
 def credit(answer, item):
-    """What is undecided is a lot among what it leaves open."""
+    """Return the chance of being right; an undecided answer is a random choice among the options it leaves open."""
     return (item["truth"] in answer) / len(answer) if answer else 1 / len(item["order"])
 
 
 def lead(ballot, side):
-    """The log-odds of a side less those of the other one, without what their lengths explain: up to four times."""
+    """Return how far a side's log-odds are ahead, less what the lengths explain (up to a ratio of 4)."""
     opponent = next(name for name in ballot["order"] if name != side)
     longer = log(max(ballot["lengths"][side], 1) / max(ballot["lengths"][opponent], 1))
     longer = max(-log(4), min(longer, log(4)))
@@ -113,7 +113,7 @@ def newcombe(a, b, alpha):
 
 
 def flips(a, b):
-    sizes, chances = [round(60 * (x - y)) for x, y in zip(a, b)], ones(1)  # exact for any tie of up to six
+    sizes, chances = [round(60 * (x - y)) for x, y in zip(a, b)], ones(1)  # exact for ties of up to six
     for size in filter(None, map(abs, sizes)):
         chances = (append(chances, zeros(2 * size)) + append(zeros(2 * size), chances)) / 2
     totals = arange(len(chances)) - len(chances) // 2

@@ -1,4 +1,4 @@
-"""Escalation against always asking its last step: published judgements of LLMBar, replayed, and a simulated population.
+"""Escalation compared with always running its last step, on replayed judgments from LLMBar and on simulated questions.
 
 `python -m evidence.escalation --llmbar PATH` writes evidence/records/escalation.md. The data stays in the clone.
 """
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 PAGE = Path("evidence/records/escalation.md")
 AGREE = Agreement(agree=lambda pair: pair.first == pair.second != "none")
 PROMPT = 700
-"""Characters of the prompt around a pair of texts."""
+"""Number of characters in the prompt besides the pair of texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A pair of LLMBar: its label, its length, and by judge the text chosen in each order."""
+    """A pair from LLMBar: its label, its length, and the text that each judge chose in each order."""
 
     truth: str
     characters: int
@@ -44,7 +44,7 @@ class Judged:
 
 
 def read_pairs(clone: Path) -> list[Judged]:
-    """Read the judgements of all judges with the prompt Vanilla."""
+    """Read all judges' judgments with the prompt Vanilla."""
     pairs = []
     for part in SETS:
         folders = [clone / f"Dataset/LLMBar/{part}/evaluators/{judge}/Vanilla" for judge in JUDGES]
@@ -62,7 +62,7 @@ def read_pairs(clone: Path) -> list[Judged]:
 
 
 def judge_of(pairs: Sequence[Judged], judge: str, *, order: int, name: str) -> Block[Any, Any]:
-    """A step that answers as the published judge did."""
+    """Create a step that answers as the published judge did."""
 
     def reply(request: ModelRequest) -> ModelResponse:
         pair = pairs[int(str(request.messages[-1]["content"]))]
@@ -74,7 +74,7 @@ def judge_of(pairs: Sequence[Judged], judge: str, *, order: int, name: str) -> B
 
 
 def panel_of(pairs: Sequence[Judged], judges: Sequence[str]) -> Block[Any, Any]:
-    """A step that counts the ballots of several judges in both orders; GPT-4's first ballot decides a tie."""
+    """Create a step that counts the ballots of several judges in both orders; GPT-4's first ballot breaks ties."""
     ballots = {
         f"{judge}-{order}": judge_of(pairs, judge, order=order, name=f"{judge}-{order}")
         for judge in judges
@@ -92,7 +92,7 @@ def panel_of(pairs: Sequence[Judged], judges: Sequence[str]) -> Block[Any, Any]:
 
 
 async def replay(pairs: Sequence[Judged], first: str, second: str, panel: Sequence[str]) -> EscalationReport:
-    """Compare one escalation of published judges with its panel."""
+    """Compare an escalation between published judges with the panel that is its last step."""
     last = panel_of(pairs, panel)
     steps = [judge_of(pairs, first, order=0, name="first"), judge_of(pairs, second, order=0, name="second"), last]
     rows = [{"question": str(number), "truth": pair.truth} for number, pair in enumerate(pairs)]
@@ -108,12 +108,15 @@ REPLAYS = {
 POPULATIONS = {"S1": 0.0, "S2": 0.1, "S3": 0.3}
 QUESTIONS = 1_000
 RIGHT = {"first": (0.80, 0.10), "second": (0.85, 0.10), "debate": (0.90, 0.50)}
-"""The probability of a right answer, and that on a question that misleads."""
+"""Probabilities of a right answer to an ordinary question and to a misleading one."""
 ARGUMENT = "A reason with an example, which is some hundred words long. " * 10
 
 
 async def simulate(misleading: float, questions: int = QUESTIONS) -> EscalationReport:
-    """Compare two answers and a debate with the debate alone, on a population with a share of misleading questions."""
+    """Compare an escalation from two answers to a debate with the debate alone.
+
+    `misleading` is the share of misleading questions.
+    """
     source = Random(f"escalation {misleading}")
     truths = [source.choice(["yes", "no"]) for _ in range(questions)]
     misleads = [source.random() < misleading for _ in range(questions)]
@@ -169,13 +172,17 @@ PREDICTED = {
     "S2": ((72, 72), (85, 85), (-0.3, -0.3), (30, 40)),
     "S3": ((74, 74), (64, 64), (-9, -9), (25, 40)),
 }
-"""Predicted ranges in percent, or points: decided early, right among these, difference, cost; equal ends are one value."""
+"""Predicted ranges of the share decided early, the share of these that are right, the difference and the cost.
+
+The difference is in percentage points, and the others are in percent. If both ends are equal, a single value was
+predicted.
+"""
 
 
 def checked(name: str, report: EscalationReport) -> str:
-    """Write what came of the predictions of one row: the figure, and whether it fits the prediction.
+    """Format the outcome of one row's predictions: each figure, and whether it matches.
 
-    A range has to hold the figure, and an interval of the figure a single value.
+    A range has to contain the figure; for a single value, the figure's interval has to contain the value.
     """
     early = report.steps[1]
     assert early.right is not None
@@ -204,7 +211,7 @@ NAMES = {
 
 
 def row_of(name: str, report: EscalationReport) -> str:
-    """Write one comparison as a row."""
+    """Format one comparison as a table row."""
     early = report.steps[1]
     assert early.right is not None
     assert report.tokens_ratio is not None
@@ -224,7 +231,7 @@ def row_of(name: str, report: EscalationReport) -> str:
 
 
 def share(figure: Figure) -> str:
-    """Write a share with its interval."""
+    """Format a share with its interval."""
     return f"{figure.value:.1%} [{figure.low or 0:.1%}, {figure.high or 0:.1%}]"
 
 
@@ -255,12 +262,12 @@ it was computed, and say what each row is. Brackets contain 95 % intervals.
 
 
 def tabulate(reports: Mapping[str, EscalationReport]) -> str:
-    """Write a table of comparisons."""
+    """Format comparisons as a table."""
     return "\n".join([HEAD, *(row_of(name, report) for name, report in reports.items())])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compute all rows, and write the page."""
+    """Compute all comparisons and write the page."""
     parser = argparse.ArgumentParser(
         prog="python -m evidence.escalation", description=(__doc__ or "").partition("\n")[0]
     )

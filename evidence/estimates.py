@@ -1,4 +1,4 @@
-"""Means with their 95 % intervals, and their notation."""
+"""Means and proportions with 95 % intervals, and their format."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 __all__ = ("Estimate", "bootstrapped", "mean_of", "table", "wilson")
 
 Z = 1.959964
-"""Of 95 %."""
+"""Normal quantile for a 95 % interval."""
 RESAMPLES = 10_000
 
 
 class Estimate(NamedTuple):
-    """A number, its interval, and the items that it comes from."""
+    """A value with its interval and the number of items behind it."""
 
     value: float
     low: float
@@ -23,14 +23,17 @@ class Estimate(NamedTuple):
     n: int
 
     def __format__(self, spec: str) -> str:
-        """With so many decimals ("3", or "+3" for a difference): ".681 [.680, .683]"; "-" for nothing."""
+        """Format as ".681 [.680, .683]", or "-" if there are no items.
+
+        The spec is the number of decimals, such as "3", or "+3" for a difference, which is shown with its sign.
+        """
         if not self.n:
             return "-"
         return f"{_short(self.value, spec)} [{_short(self.low, spec)}, {_short(self.high, spec)}]"
 
 
 def mean_of(values: Any) -> Estimate:
-    """The mean of independent items, by the normal approximation: for thousands of them."""
+    """Estimate the mean of many independent items, using the normal approximation."""
     samples = np.asarray(values, dtype=float)
     half = Z * float(samples.std(ddof=1)) / math.sqrt(samples.size)
     middle = float(samples.mean())
@@ -38,7 +41,7 @@ def mean_of(values: Any) -> Estimate:
 
 
 def bootstrapped(values: Any, *, seed: int = 1) -> Estimate:
-    """The mean of a few independent items, by 10,000 resamples of items."""
+    """Estimate the mean of a few independent items, using 10,000 bootstrap samples."""
     samples = np.asarray(values, dtype=float)
     if not samples.size:
         return Estimate(math.nan, math.nan, math.nan, 0)
@@ -48,7 +51,7 @@ def bootstrapped(values: Any, *, seed: int = 1) -> Estimate:
 
 
 def wilson(wins: int, n: int) -> Estimate:
-    """Wilson's score interval of a proportion (JASA 22, 1927)."""
+    """Compute Wilson's score interval for a proportion (JASA 22, 1927)."""
     share, square = wins / n, Z * Z
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = Z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
@@ -56,13 +59,13 @@ def wilson(wins: int, n: int) -> Estimate:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Rows as Markdown."""
+    """Format rows as a Markdown table."""
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
 
 def _short(value: float, spec: str) -> str:
     decimals = int(spec.lstrip("+") or 3)
     if round(value, decimals) == 0:
-        value = 0.0  # no "-.000"
+        value = 0.0  # avoids "-.000"
     text = f"{value:{'+' if spec.startswith('+') else ''}.{decimals}f}"
     return text.replace("0.", ".", 1) if abs(value) < 1 and text.lstrip("+-").startswith("0.") else text

@@ -1,4 +1,4 @@
-"""Exact part: laws checked over all cases, without a judge."""
+"""Exact part: laws checked for all cases, without a judge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_SIDES = 8
 
 
 def exact() -> str:
-    """The table of laws, with the number of cases checked and of exceptions."""
+    """Return a table of the laws, with the number of cases checked and the number of exceptions."""
     rows = [_latin(), _cancelled(), *(_curtailed(by) for by in ("mean", "vote")), _nine()]
     return table(["law", "cases", "exceptions"], [list(row) for row in rows])
 
@@ -46,7 +46,7 @@ def _latin() -> tuple[str, str, str]:
 
 
 def _cancelled() -> tuple[str, str, str]:
-    """How far the mean log-odds of a biased judge are from those of one without bias, apart from what all sides get."""
+    """Compare the mean log-odds of a biased and an unbiased judge, ignoring what is added to all sides alike."""
     furthest, cases = 0.0, 0
     for schedule, sides in (("swap", 2), *(("cyclic", sides) for sides in range(2, MAX_SIDES + 1))):
         orders = orders_of(schedule, sides)
@@ -61,7 +61,7 @@ def _cancelled() -> tuple[str, str, str]:
 
 
 def _curtailed(by: DecidedBy) -> tuple[str, str, str]:
-    """Every ballot that there can be of 3 sides, and every one that may follow where curtailing stops."""
+    """Try all possible ballots for 3 sides and, wherever curtailing stops, all ballots that could still follow."""
     sides, planned = ("a", "b", "c"), 4
     kinds = [
         JudgeBallot(order=list(sides), scores=dict(zip(sides, shares, strict=True)))

@@ -1,4 +1,4 @@
-"""Pairs of statements of which one is true, from the package textarena (MIT), whose code is not run."""
+"""Pairs of a true and a false statement from the package textarena (MIT), none of whose code is run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple, Protocol
 __all__ = ("PACKAGE", "FactPair", "Pair", "PairFigures", "fact_pairs", "stored_pairs")
 
 PACKAGE = "textarena==0.7.4"
-"""Installed without its dependencies: only one of its data files is read."""
+"""Package to install without its dependencies, since only one of its data files is read."""
 _FIGURES = Path(__file__).with_name("pairs.json")
 SIDES = ("true", "false")
-"""What the two statements are called in results; no judge sees it."""
+"""Names of the two statements in results; no judge sees them."""
 
 
 class Pair(Protocol):
-    """What the tables need to know of a pair."""
+    """Properties of a pair that the tables need."""
 
     @property
     def id(self) -> str: ...
@@ -31,7 +31,7 @@ class Pair(Protocol):
 
 
 class PairFigures(NamedTuple):
-    """The same without the statements."""
+    """Properties of a pair, without its statements."""
 
     id: str
     first_is_true: bool
@@ -40,7 +40,7 @@ class PairFigures(NamedTuple):
 
     @classmethod
     def of(cls, pair: Pair) -> PairFigures:
-        """The figures of a pair."""
+        """Copy the properties of a pair."""
         return cls(pair.id, pair.first_is_true, pair.longer_is_true, pair.length_matched)
 
 
@@ -52,31 +52,34 @@ class FactPair:
     true: str
     false: str
     first_is_true: bool
-    """Whether the package has the true one first: mostly it does, so its order is used for nothing."""
+    """True if the package lists the true statement first; it usually does, so its order is never used."""
 
     def text(self, side: str) -> str:
-        """The statement of a side: "true" or "false"."""
+        """Return the statement of a side, which is "true" or "false"."""
         return self.true if side == "true" else self.false
 
     @property
     def longer_is_true(self) -> float:
-        """1 where the true statement has more characters, 0 where it has fewer, else 0.5."""
+        """1 if the true statement has more characters, 0 if it has fewer, and 0.5 if the lengths are equal."""
         return 0.5 if len(self.true) == len(self.false) else float(len(self.true) > len(self.false))
 
     @property
     def length_matched(self) -> bool:
-        """Whether the longer statement has at most a tenth more characters than the shorter."""
+        """True if the longer statement has at most a tenth more characters than the shorter one."""
         short, long = sorted((len(self.true), len(self.false)))
         return long <= 1.1 * short
 
 
 def stored_pairs() -> list[PairFigures]:
-    """The figures of all pairs, which are in the repository."""
+    """Read the properties of all pairs, which are stored in the repository."""
     return [PairFigures(*row) for row in json.loads(_FIGURES.read_text("utf-8"))]
 
 
 def fact_pairs() -> list[FactPair]:
-    """All pairs, in the order of the file; ModuleNotFoundError without the package, which is found, not imported."""
+    """Read all pairs in the order of the package's file, without importing the package.
+
+    Raises ModuleNotFoundError if the package is not installed.
+    """
     spec = importlib.util.find_spec("textarena")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"the pairs are in another package: pip install --no-deps {PACKAGE}")

@@ -1,4 +1,4 @@
-"""Coverage of the intervals of rankings and content audits with few questions: `python -m evidence.intervals`."""
+"""Coverage of the intervals in rankings and content audits with few questions: `python -m evidence.intervals`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ QUESTIONS = (3, 5, 8, 20)
 
 
 class Coverage(NamedTuple):
-    """Intervals of strengths over simulated tournaments."""
+    """How often, over simulated tournaments, strengths have an interval, and how good these intervals are."""
 
     has: float
     """Share of strengths with an interval."""
     holds: float
-    """Share of these intervals that hold the true strength."""
+    """Share of these intervals that contain the true strength."""
     width: float
     """Median width of these intervals, in log-odds."""
 
@@ -27,7 +27,7 @@ class Coverage(NamedTuple):
 def tournament_games(
     rng: np.random.Generator, strengths: dict[str, float], questions: int, *, mood: float = 1.0, first: float = 0.3
 ) -> list[Game]:
-    """Draw a tournament from both seats, in which each question suits some systems better than others."""
+    """Draw a tournament in which all pairs meet in both orders, and each question suits some systems better."""
     games = []
     for question in range(questions):
         luck = {name: strength + rng.normal(0, mood) for name, strength in strengths.items()}
@@ -38,7 +38,7 @@ def tournament_games(
 
 
 def cover(systems: int, questions: int, *, studies: int, order: bool = True) -> Coverage:
-    """Simulate tournaments of equal systems."""
+    """Measure the coverage in simulated tournaments of equally strong systems."""
     rng, names = np.random.default_rng(1000 * systems + questions), "abcdefgh"[:systems]
     widths, holds = [], 0
     for _ in range(studies):
@@ -52,7 +52,10 @@ def cover(systems: int, questions: int, *, studies: int, order: bool = True) -> 
 def audited_choices(
     rng: np.random.Generator, questions: int, *, length: float = 0.0, mood: float = 1.0, ballots: int = 4
 ) -> list[ContentChoice]:
-    """Draw ballots on three systems whose worth differs by question; `length` is what a unit of length is worth."""
+    """Draw ballots on three systems whose quality varies by question.
+
+    Each unit of a text's length adds `length` to its log-odds.
+    """
     choices = []
     for question in range(questions):
         worth, long, marks = rng.normal(0, mood, 3), rng.normal(0, 1, 3), rng.poisson(2, 3) / 2
@@ -72,7 +75,7 @@ def audited_choices(
 
 
 def alarms(questions: int, *, studies: int, length: float = 0.0) -> dict[str, float]:
-    """Simulate content audits; the share in which the interval of each effect excludes 0."""
+    """Simulate content audits, and return for each effect the share of audits in which its interval excludes 0."""
     rng, counts, audits = np.random.default_rng(questions), dict.fromkeys(("length", "order", "style"), 0), 0
     for _ in range(studies):
         audit = content_audit(audited_choices(rng, questions, length=length))

@@ -1,13 +1,14 @@
-"""The local model as a judge of written debates: better sides known by design, and equal ones.
+"""The local model as a judge of written debates, in which one side is better by design or both are equally good.
 
-Each line of `judge_cases.jsonl` is a debate. In `c…` and `d…` (tuning) and `n…` (new: written before anything was
-measured on them, and nothing was changed afterwards) the better side has facts that bear on the question; the other has
-slogans, anecdotes, irrelevant numbers, a claim that was refuted, or a dodge. Whether the better side speaks first, is
-for the proposal, and has more to say is balanced in all combinations. In `e…` both sides are equally good, and one has
-up to three times as much text: they give the threshold, and the fit of either half of them checks the other half.
+Each line of `judge_cases.jsonl` is a debate. In tuning debates (`c…` and `d…`) and new debates (`n…`, which were
+written before any measurement on them and not changed afterwards), the better side has facts that bear on the question.
+The other side has slogans, anecdotes, irrelevant numbers, a refuted claim, or a dodge. Whether the better side speaks
+first, supports the proposal and has the longer text is balanced over all combinations. In equal debates (`e…`), both
+sides are equally good, and one has up to three times as much text. These debates determine the threshold, and each half
+of them is checked with the fit of the other half.
 
-`case_ballots.jsonl` has a line for each debate and judge; `python -m evidence.judge_cases` asks for those that are
-missing, one after another.
+`case_ballots.jsonl` has a line for each debate and judge. `python -m evidence.judge_cases` requests the missing lines
+one after another.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ JUDGES = {
     "earlier": JudgeOptions(answer_form="letter", quotes=False, template=EARLIER),
     "helps": JudgeOptions(answer_form="letter", quotes=False, template=HELPS),
     "winner": JudgeOptions(answer_form="winner"),
-    "first_round": JudgeOptions(answer_form="letter", quotes=False),  # reads no more of a debate
+    "first_round": JudgeOptions(answer_form="letter", quotes=False),  # reads only the first round
 }
 GROUPS = {"c": "tuning", "d": "tuning", "n": "new", "e": "equal"}
 
@@ -75,69 +76,69 @@ class Case:
 
     id: str
     kind: str
-    """The weakness of the worse side; what both sides have, in an equal one."""
+    """Weakness of the worse side; in an equal debate, what both sides have."""
     question: str
     positions: dict[str, str]
-    """The stance that is "for", and the one that is "against"."""
+    """Stances of the sides "for" and "against"."""
     better: str | None
-    """"for" or "against"; None for neither."""
+    """Better side, "for" or "against"; None in an equal debate."""
     transcript: Sequence[DebateContributionEntry]
 
     @property
     def group(self) -> str:
-        """Which of the three sets it is in."""
+        """Set of the debate: tuning, new or equal."""
         return GROUPS[self.id[0]]
 
     @property
     def stances(self) -> tuple[str, str]:
-        """The better stance, and the other; in an equal debate the first speaker's first."""
+        """Better stance and the other one; in an equal debate, the first speaker's stance and the other one."""
         speaking = list(dict.fromkeys(entry.stance for entry in self.transcript))
         first, second = sorted(speaking, key=lambda stance: stance != self.positions.get(self.better or ""))
         return first, second
 
     @property
     def speaking(self) -> tuple[str, str]:
-        """The stances in the order in which they first speak."""
+        """Stances in the order in which they first speak."""
         first, second = dict.fromkeys(entry.stance for entry in self.transcript)
         return first, second
 
     @property
     def lengths(self) -> dict[str, int]:
-        """The characters of each side."""
+        """Number of characters of each stance."""
         entries = self.transcript
         return {side: sum(len(entry.text) for entry in entries if entry.stance == side) for side in self.stances}
 
     def read_by(self, judge: str) -> Case:
-        """As `judge` reads it."""
+        """Return the debate as read by `judge`, which may see only the first round."""
         first = [entry for entry in self.transcript if entry.round == 1]
         return replace(self, transcript=first) if judge == "first_round" else self
 
     @cached_property
     def ratio(self) -> float:
-        """The logarithm of how many times as long the first of `stances` is."""
+        """Logarithm of the ratio of lengths, the first of `stances` to the second."""
         first, second = self.stances
         return math.log(self.lengths[first] / self.lengths[second])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What one judge has found about one debate."""
+    """A judge's decision on a debate."""
 
     case: str
     judge: str
     winner: str | None = None
     leads: Sequence[float] = ()
-    """By letter: how far the side that speaks first is ahead, when it is shown first and when it is shown second."""
+    """Leads of the side that speaks first when shown first and when shown second, if the judge answers by letter."""
     mass: Sequence[float] = ()
 
 
 def cases() -> list[Case]:
-    """All debates."""
+    """Read all debates."""
     return [read_case(json.loads(line)) for line in CASES.read_text("utf-8").splitlines()]
 
 
 def read_case(row: dict[str, Any]) -> Case:
-    """The debate of a line."""
+    """Build a debate from a line."""
     positions = {side: row[side] for side in ("for", "against")}
     entries = [
         DebateContributionEntry(
@@ -150,12 +151,12 @@ def read_case(row: dict[str, Any]) -> Case:
 
 
 def found_in(path: Path = BALLOTS) -> list[Found]:
-    """What a file has; nothing if it does not exist."""
+    """Read the decisions in a file; return none if it does not exist."""
     return [Found(**json.loads(line)) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
 async def judged(case: Case, judge: str, model: Any) -> Found:
-    """Ask `judge` about `case`, first in the order in which the sides speak."""
+    """Ask `judge` about `case`, showing the sides first in the order in which they speak."""
     transcript, entries = create_debate_transcript(), case.read_by(judge).transcript
 
     @handler(name="cases-transcript", resources={"transcript": transcript})
@@ -179,7 +180,7 @@ async def judged(case: Case, judge: str, model: Any) -> Found:
 
 
 def judging_of(case: Case, row: Found) -> Judging:
-    """The ballots that were cast, as a verdict records them."""
+    """Return the ballots in the form that a verdict records."""
     first, second = case.speaking
     ballots = [
         JudgeBallot(
@@ -197,12 +198,12 @@ def judging_of(case: Case, row: Found) -> Judging:
 
 
 def half_of(case: Case) -> int:
-    """To which half of the equal debates one belongs."""
+    """Return the half, 0 or 1, to which an equal debate belongs."""
     return int(case.id[1:]) % 2
 
 
 def fitted(rows: Sequence[Found], judge: str = "letter", *, half: int | None = None) -> LetterFit:
-    """What `fit_letters` makes of a judge's tuning cases and of the equal ones, or of one half of these."""
+    """Fit a judge's correction to its tuning debates and its equal debates, or to one `half` of the equal ones."""
     by_id = {case.id: case for case in cases()}
     used = []
     for row in rows:
@@ -214,7 +215,7 @@ def fitted(rows: Sequence[Found], judge: str = "letter", *, half: int | None = N
 
 
 def _leads(rows: Sequence[Found], judge: str, group: str) -> list[tuple[Case, float]]:
-    """How far the first of a case's `stances` is ahead, in both orders together."""
+    """Return each case with the lead of the first of its `stances`, averaged over both orders."""
     by_id = {case.id: case.read_by(judge) for case in cases()}
     some = [(by_id[row.case], row) for row in rows if row.judge == judge]
     return [
@@ -225,7 +226,7 @@ def _leads(rows: Sequence[Found], judge: str, group: str) -> list[tuple[Case, fl
 
 
 def tables(table_rows: Sequence[Found]) -> tuple[str, str]:
-    """The words of the question compared, and how the judges do, in Markdown."""
+    """Return two Markdown tables: a comparison of the question's wordings, and the judges' results."""
     slope, min_log_odds = next(iter(FITTED.values()))
     words = []
     for judge, name in (("earlier", "earlier words"), ("helps", "tried"), ("letter", "**in use**")):
@@ -266,7 +267,7 @@ def tables(table_rows: Sequence[Found]) -> tuple[str, str]:
 
 
 def _winners_by_half(rows: Sequence[Found], judge: str) -> str:
-    """How many of each half of the equal debates get a winner by the fit of the other half."""
+    """Count how many equal debates in each half get a winner by the fit of the other half."""
     cells = []
     for half in (0, 1):
         fit = fitted(rows, judge, half=1 - half)

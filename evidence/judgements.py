@@ -1,6 +1,6 @@
-"""Judgements of a local model: which of two statements is true, in three views of each pair.
+"""Judgments of a local model on which of two statements is true, in three views of each pair.
 
-One line of JSON a call is added to `--out`; a call that is there already is not made again.
+Each call appends one line of JSON to `--out`, and existing calls are not repeated.
 
     python -m evidence.judgements
 """
@@ -43,15 +43,18 @@ if TYPE_CHECKING:
 __all__ = ("BALLOTS", "LABELS", "MODELS", "Row", "rows_of", "views_of")
 
 BALLOTS = Path(__file__).with_name("ballots.jsonl")
-"""The answers in the repository: ids and numbers."""
+"""Answers stored in the repository, as ids and numbers."""
 LABELS = ("A", "B")
 VIEWS = ("first", "reverse", "again")
-"""An order, its reverse with the labels exchanged, and the first view once more with another seed."""
+"""Views of a pair: one order, its reverse with the labels exchanged, and the first view again with another seed."""
 SEED = 1
 TEMPERATURE = 0.3
 _BY_LETTER = ", by letter"
 MODELS = ("local", "smollm2", "local, by letter", "smollm2, by letter")
-"""By letter: one token is asked for, and its log-probabilities are the scores; the others write the scores."""
+"""Models and forms of answers.
+
+By letter, one token is requested, and its log-probabilities are the scores. The others write their scores.
+"""
 _OFFICE = (
     f"You judge which of two statements is true. Each is defended under a letter:\n{{positions}}\n\n{HOW_TO_READ}\n\n"
 )
@@ -72,28 +75,28 @@ LETTER = JudgeTemplate(
 
 
 class Row(WireModel):
-    """One call."""
+    """A judge's call."""
 
     id: str
     model: str
     item: str
     view: str
     ballot: JudgeBallot
-    """Of the sides "true" and "false"."""
+    """Ballot on the sides "true" and "false"."""
     seconds: float = 0.0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
 def views_of(pair: FactPair) -> dict[str, JudgeView]:
-    """The three views of a pair: which side stands first, and which is called A, are drawn for each pair."""
+    """Return the three views of a pair, drawing which side comes first and which one is called A."""
     first, reverse = Schedule(kind="swap").views(SIDES, random=Random(f"{SEED}/{pair.id}"), labels=LABELS)
     return {"first": first, "reverse": reverse, "again": first}
 
 
 @lru_cache
 def scored(labels: tuple[str, ...]) -> type[WireModel]:
-    """A judge's answer with scores and nothing else: a small machine spends most of a call on words."""
+    """Create a schema with scores and nothing else, since a small machine spends most of a call on words."""
     points: Any = {label: (Annotated[int, Field(ge=0, le=100)], ...) for label in labels}
     return create_model(
         "ScoredVerdict",
@@ -105,7 +108,7 @@ def scored(labels: tuple[str, ...]) -> type[WireModel]:
 async def judged(
     pair: FactPair, name: str, view: JudgeView, model: Model, *, by_letter: bool
 ) -> tuple[JudgeBallot, dict[str, Any]]:
-    """What the model finds in one view, and what that took."""
+    """Ask the model to judge one view, and return its ballot with the time and tokens it took."""
     template = LETTER if by_letter else SCORES
     called = [view.named(side) for side in view.order]
     entries = [
@@ -152,7 +155,10 @@ def _settings(pair: FactPair, name: str) -> ModelSettings:
 
 
 def _by_letter(ballot: JudgeBallot, logprobs: Mapping[str, float] | None) -> JudgeBallot:
-    """The ballot with the log-odds of its letters, however probable they are, as in the rows that are there."""
+    """Return the ballot with the log-odds of its letters.
+
+    As in the stored rows, letters count even if they are improbable.
+    """
     if logprobs is None:
         return ballot.model_copy(update={"problem": NO_LOGPROBS})
     reading = read_logprobs(logprobs, ballot.labels or {})
@@ -160,7 +166,7 @@ def _by_letter(ballot: JudgeBallot, logprobs: Mapping[str, float] | None) -> Jud
 
 
 def _read(ballot: JudgeBallot, answer: Any) -> JudgeBallot:
-    """The ballot with the points of an answer as shares; no points at all are the same for each."""
+    """Return the ballot with an answer's points as shares; if all points are 0, the shares are equal."""
     labels = ballot.labels or {}
     points = {side: getattr(answer.scores, labels[side]) for side in ballot.order}
     total = sum(points.values())
@@ -171,12 +177,12 @@ def _read(ballot: JudgeBallot, answer: Any) -> JudgeBallot:
 
 
 def rows_of(out: Path) -> list[Row]:
-    """What has been judged so far."""
+    """Read all calls made so far."""
     return [Row.model_validate_json(line) for line in out.read_text().splitlines()] if out.exists() else []
 
 
 def cells(models: Sequence[str], pairs: Sequence[FactPair]) -> Iterator[tuple[str, FactPair, str]]:
-    """All calls, model by model and pair by pair."""
+    """Yield all calls to make, model by model and pair by pair."""
     for model in models:
         for pair in pairs:
             for view in VIEWS:
@@ -184,7 +190,7 @@ def cells(models: Sequence[str], pairs: Sequence[FactPair]) -> Iterator[tuple[st
 
 
 async def measure(models: Sequence[str], pairs: Sequence[FactPair], out: Path) -> None:
-    """Make the calls that `out` does not have."""
+    """Make the calls missing from `out`."""
     done = {row.id for row in rows_of(out)}
     opened = {name: _opened(name) for name in models}
     for model, pair, view in cells(models, pairs):

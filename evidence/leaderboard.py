@@ -1,4 +1,4 @@
-"""Audit of the LLM Debate Benchmark: sides, length, motions and agreement, by the functions of this library."""
+"""Audit of the LLM Debate Benchmark with this library: sides, lengths, motions and agreement between judges."""
 
 # ruff: noqa: E501 - part of what follows is a page
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.audit_report import Figure
 
 _MIN_COMMON = 50
-"""Debates that two judges must both have read to be compared."""
+"""Minimum number of debates read by both judges for a comparison between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Matchup:
     motion: str
     systems: tuple[str, str]
     winner: str | None
-    """Who won both debates together; None for a tie."""
+    """Winner of both debates together; None for a tie."""
     eligible: bool
     debates: tuple[str, ...]
 
 
 def read_matchups(clone: Path) -> tuple[list[Matchup], list[BallotRow]]:
-    """Read all matchups with their ballots, and the words of both sides from the transcripts."""
+    """Read all matchups with their ballots, and count the words of both sides in the transcripts."""
     matchups, ballots = [], []
     for path in sorted(clone.glob("reports/debate_matchup_judgments/*/*.md")):
         head, *debates = re.split(r"^## Debate [AB]$", path.read_text("utf-8"), flags=re.MULTILINE)
@@ -84,7 +84,7 @@ def _find(pattern: str, text: str) -> str:
 
 
 def _words(path: Path) -> list[float] | None:
-    """Count the words of both sides; None without a transcript."""
+    """Count the words of both sides; return None if there is no transcript."""
     if not path.exists():
         return None
     words = Counter[str]()
@@ -96,7 +96,7 @@ def _words(path: Path) -> list[float] | None:
 
 
 def debate_table(clone: Path) -> str:
-    """Tabulate how often each judge is for PRO."""
+    """Tabulate how often each judge votes for PRO."""
     _, ballots = read_matchups(clone)
     lines = ["| judge | debates | for PRO |", "| --- | --- | --- |"]
     file = BallotFile(ballots)
@@ -118,30 +118,30 @@ def _share(value: float, n: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """How much more often one judge is for PRO than another, on the debates that both read."""
+    """How much more often one judge votes for PRO than another, in debates that both have read."""
 
     one: str
     other: str
     debates: int
     difference: float
     p: float
-    """Adjusted by Holm's method for the number of pairs."""
+    """P-value, adjusted for the number of pairs by Holm's method."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardAudit:
-    """What decides ballots besides the debaters, and how far judges agree."""
+    """Influences on ballots besides the debaters, and agreement between judges."""
 
     spearman: float
     listed: int
     spearman_of_all: float
     listed_of_all: int
-    """With a weak prior, which ranks all systems."""
+    """Number of systems compared if a weak prior makes it possible to rank all of them."""
     ranking: Ranking
     agreement: tuple[str, str, float, float, int]
-    """The two judges with most ballots, their agreement, kappa and debates."""
+    """The two judges with the most ballots, their share of agreement, kappa, and the number of debates."""
     same_side: tuple[float, int]
-    """The share of matchups in which one side won both debates, and their number."""
+    """Share of matchups in which the same side won both debates, and the number of matchups."""
     preferences: list[Preference]
     content: ContentAudit
     correlation: float
@@ -152,7 +152,7 @@ class LeaderboardAudit:
     motion_sd: float
 
     def markdown(self, commit: str) -> str:
-        """Write the figures as a part of the page."""
+        """Format the figures as a section of the page."""
         one, second, agreed, kappa, debates = self.agreement
         share, matchups = self.same_side
         length, order = self.content.effects.get("length"), self.content.effects.get("order")
@@ -206,7 +206,7 @@ def _effect(figure: Figure | None) -> str:
 
 
 def audit_leaderboard(clone: Path) -> LeaderboardAudit:
-    """Audit the leaderboard of a clone of lechmazur/debate."""
+    """Audit the leaderboard in a clone of lechmazur/debate."""
     matchups, ballots = read_matchups(clone)
     games = [Game(*matchup.systems, _result(matchup), matchup.motion) for matchup in matchups if matchup.eligible]
     ranking = rank_games(games, order=False)
@@ -244,20 +244,20 @@ def _result(matchup: Matchup) -> float:
 
 
 def _agreement(ranking: Ranking, published: Sequence[str]) -> tuple[float, int]:
-    """Correlate a ranking with the published order (Spearman), over the systems that both have."""
+    """Return Spearman's correlation of a ranking with the published order, and the number of systems in both."""
     ranked = [system.name for system in ranking.systems if system.name in published]
     listed = sorted(ranked, key=published.index)
     return correlation([listed.index(name) for name in ranked], [*range(len(ranked))]), len(ranked)
 
 
 def _published_order(clone: Path) -> list[str]:
-    """Read the names of the published leaderboard, the best first."""
+    """Read the names on the published leaderboard, best first."""
     (path,) = clone.glob("reports/debate_leaderboard__*.md")
     return re.findall(r"^\| \d+ \| ([^|]+?) \|", path.read_text("utf-8"), re.MULTILINE)
 
 
 def _pairs(read: dict[str, dict[str, float]]) -> list[tuple[str, str, list[str]]]:
-    """Pair judges with enough debates in common, those with most ballots first."""
+    """Pair judges that have enough debates in common, starting with those that have the most ballots."""
     judges = sorted(read, key=lambda judge: -len(read[judge]))
     common = [
         (one, second, [debate for debate in read[one] if debate in read[second]])
@@ -279,7 +279,10 @@ def _preferences(read: dict[str, dict[str, float]], motion_of: dict[str, str]) -
 
 
 def _correlation(ballots: Sequence[BallotRow], read: dict[str, dict[str, float]]) -> float:
-    """Correlate two judges' ballots, less the chance that the debaters' strengths give PRO; the mean over pairs."""
+    """Return the mean correlation of two judges' ballots, adjusted for the debaters' strengths.
+
+    The adjustment subtracts PRO's chance of winning, as given by the strengths.
+    """
     strengths = rank_games(BallotFile(ballots).games, prior=2)
     chance = {
         ballot.item: strengths.chance(ballot.systems[0], ballot.systems[1], first=True)
@@ -295,7 +298,10 @@ def _correlation(ballots: Sequence[BallotRow], read: dict[str, dict[str, float]]
 
 
 def _motions(sides: dict[str, float], motion_of: dict[str, str]) -> tuple[int, float, float]:
-    """Test by permutation whether motions differ in their shares for PRO, and by how much in log-odds."""
+    """Test by permutation whether the share for PRO differs between motions.
+
+    Returns the number of motions, the p-value, and the standard deviation between motions in log-odds.
+    """
     results = {debate: float(share > 0.5) for debate, share in sides.items() if share != 0.5}
     sizes = Counter(motion_of[debate] for debate in results)
     debates = [debate for debate in results if sizes[motion_of[debate]] >= 4]

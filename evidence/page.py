@@ -1,4 +1,4 @@
-"""Page evidence/records/evidence.md, with three kinds of evidence."""
+"""Content of evidence/records/evidence.md, with four kinds of evidence."""
 
 # ruff: noqa: E501 - what follows is a page, with tables
 
@@ -226,7 +226,7 @@ These models are small. They show that a bias can be detected and reduced, not t
 
 
 def page(real: str, *, published: str = "", scale: float = 1.0) -> str:
-    """The whole page, with the `published` part as it is; `scale` is for tests, which have less time."""
+    """Return the whole page, with the `published` part unchanged; tests use a smaller `scale`."""
     tables, estimates = simulated.schedules(scale)
     parts = {
         "schedules": tables,
@@ -249,7 +249,7 @@ def page(real: str, *, published: str = "", scale: float = 1.0) -> str:
 
 
 def written() -> str:
-    """The section on written debates, from the ballots in the repository."""
+    """Return the section on written debates, derived from the ballots in the repository."""
     rows = found_in()
     slope, threshold = next(iter(FITTED.values()))
     words, judges = tables(rows)
@@ -257,21 +257,21 @@ def written() -> str:
 
 
 def stored_published(file: Path) -> str:
-    """The published part of the page as it is, with its marks; `python -m evidence.published` writes it."""
+    """Return the published part of the existing page, which `python -m evidence.published` writes, with its markers."""
     text = file.read_text("utf-8") if file.exists() else ""
     part = text.partition(PUBLISHED_BEGIN)[2].partition(PUBLISHED_END)[0]
     return f"{PUBLISHED_BEGIN}{part or chr(10)}{PUBLISHED_END}\n"
 
 
 def stored_real(file: Path) -> str:
-    """The real part of the page as it is."""
+    """Return the real part of the existing page."""
     text = file.read_text("utf-8") if file.exists() else ""
     _, _, after = text.partition(f"{BEGIN}\n")
     return after.partition(f"\n{END}")[0] or "Nothing has been judged yet."
 
 
 def merged(derived: str, stored: str) -> str:
-    """The real part with the sections that were `derived` from ballots, and those of other models as they are `stored`."""
+    """Return the real part: the sections `derived` from ballots, and the `stored` sections of all other models."""
     new, old = _sections(derived), _sections(stored)
     if not new:
         return stored
@@ -280,5 +280,5 @@ def merged(derived: str, stored: str) -> str:
 
 
 def _sections(real: str) -> dict[str, str]:
-    """The sections of the real part, by their headings."""
+    """Return the sections of the real part by heading."""
     return {text.partition("\n")[0]: text for text in real.split("\n\n### ")[1:]}

@@ -1,7 +1,8 @@
-"""Published judgements, replayed: tables from clones of LLMBar, JudgeBench and the LLM Debate Benchmark.
+"""Published judgments, replayed: tables from clones of LLMBar, JudgeBench and the LLM Debate Benchmark.
 
-`python -m evidence.published --llmbar PATH --judgebench PATH --debate PATH` writes the first section of evidence/records/evidence.md and
-the figures of evidence/records/leaderboard.md. The data stays in the clones: only figures are written, with the commit they came from.
+`python -m evidence.published --llmbar PATH --judgebench PATH --debate PATH` writes the first section of
+evidence/records/evidence.md and the figures in evidence/records/leaderboard.md. The data stays in the clones: only
+figures are written, with the commits from which they come.
 """
 
 # ruff: noqa: E501 - part of what follows is a page
@@ -42,16 +43,16 @@ O1_MINI = "outputs/dataset=judgebench,response_model=gpt-4o-2024-05-13,judge_nam
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two texts, with the text that a judge chose in each order."""
+    """Two texts, and the one that a judge chose in each order."""
 
     truth: str
     one_first: str | None
-    """Its choice, "1" or "2", where text 1 was read first; None for neither."""
+    """The judge's choice, "1" or "2", when it read text 1 first; None if it chose neither."""
     two_first: str | None
 
 
 async def replay(pairs: Sequence[Pair]) -> ComparisonTable:
-    """Compare all pairs with a judge that answers as the published one did."""
+    """Compare all pairs using a judge that answers as the published one did."""
 
     def answer(request: ModelRequest) -> dict[str, Any]:
         prompt = str(request.messages[-1]["content"])
@@ -71,7 +72,7 @@ async def replay(pairs: Sequence[Pair]) -> ComparisonTable:
 
 
 def llmbar_pairs(clone: Path, part: str, judge: str, prompt: str) -> list[Pair]:
-    """Read the judgements of one set, judge and prompt."""
+    """Read the judgments for one set, judge and prompt."""
     pairs = []
     for pair in json.loads(
         (clone / f"Dataset/LLMBar/{part}/evaluators/{judge}/{prompt}/result.json").read_text("utf-8")
@@ -82,7 +83,7 @@ def llmbar_pairs(clone: Path, part: str, judge: str, prompt: str) -> list[Pair]:
 
 
 def prompts_of(clone: Path) -> list[str]:
-    """List the prompts that all judges were asked with."""
+    """List the prompts that were used with all judges."""
     prompt_sets = [
         {path.name for path in (clone / f"Dataset/LLMBar/{SETS[0]}/evaluators/{judge}").iterdir()} for judge in JUDGES
     ]
@@ -90,7 +91,11 @@ def prompts_of(clone: Path) -> list[str]:
 
 
 def matches_of(clone: Path) -> tuple[int, int, int]:
-    """Replay all judges, prompts and sets: published figures that are reproduced, all of them, and comparisons."""
+    """Replay all judges, prompts and sets.
+
+    Returns the number of published figures that were reproduced, the number of all figures, and the number of
+    comparisons.
+    """
     equal = figures = comparisons = 0
     for judge in JUDGES:
         for prompt in prompts_of(clone):
@@ -114,7 +119,7 @@ def matches_of(clone: Path) -> tuple[int, int, int]:
 
 
 def llmbar_table(clone: Path) -> str:
-    """Tabulate the judges with the prompt Vanilla, over all sets."""
+    """Tabulate the judges' results with the prompt Vanilla, over all sets."""
     lines = [
         "| judge | pairs | right in one order | decided by both orders | right among decided | first place won |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -126,12 +131,12 @@ def llmbar_table(clone: Path) -> str:
 
 
 def judgebench_pairs(clone: Path) -> dict[str, list[Pair]]:
-    """Read the judgements of o1-mini by category; all pairs together are "all"."""
+    """Read o1-mini's judgments by category, with all pairs under "all"."""
     groups: dict[str, list[Pair]] = {name: [] for name in (*CATEGORIES.values(), "all")}
     for line in (clone / O1_MINI).read_text("utf-8").splitlines():
         pair = json.loads(line)
         one, two = ((judgment or {}).get("decision") for judgment in pair["judgments"])
-        # the second judgment calls the text that it read first A
+        # in the second judgment, A is the text that was read first
         judged_pair = Pair(
             {"A>B": "1", "B>A": "2"}[pair["label"]],
             {"A>B": "1", "B>A": "2"}.get(one or ""),
@@ -144,7 +149,10 @@ def judgebench_pairs(clone: Path) -> dict[str, list[Pair]]:
 
 
 def judgebench_table(clone: Path) -> str:
-    """Tabulate o1-mini by category; the published figure is the share of verdicts, of both orders together, that are right."""
+    """Tabulate o1-mini's results by category.
+
+    The published figure is the share of right verdicts, with both orders combined into one verdict.
+    """
     lines = [
         "| category | right, of both orders together | pairs | right in one order | decided by both orders | right among decided | first place won |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -158,7 +166,7 @@ def judgebench_table(clone: Path) -> str:
 
 
 def row_of(table: ComparisonTable) -> str:
-    """Write the figures of the only judge of a table."""
+    """Format the figures of a table's only judge."""
     judge = table.judges[0]
     assert judge.truth is not None
     first = judge.first_place
@@ -169,12 +177,12 @@ def row_of(table: ComparisonTable) -> str:
 
 
 def with_interval(figure: Figure | None) -> str:
-    """Write a share with its interval."""
+    """Format a share with its interval."""
     return "" if figure is None else f"{figure.value:.1%} [{figure.low or 0:.1%}, {figure.high or 0:.1%}]"
 
 
 def commit_of(clone: Path) -> str:
-    """Read the commit of a clone; a folder without history has none."""
+    """Read the commit of a clone; return "(no commit)" for a folder without history."""
     folder = clone / ".git"
     if not (folder / "HEAD").exists():
         return "(no commit)"
@@ -226,7 +234,7 @@ The audit of this leaderboard is on [a separate page](leaderboard.md).
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Derive the tables, and write them."""
+    """Derive the tables and write them."""
     parser = argparse.ArgumentParser(
         prog="python -m evidence.published", description=(__doc__ or "").partition("\n")[0]
     )
@@ -255,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def write_between(path: Path, section: str) -> None:
-    """Replace what stands between the marks of a page."""
+    """Replace the text between the markers on a page."""
     before, _, rest = path.read_text("utf-8").partition(BEGIN)
     path.write_text(f"{before}{BEGIN}\n\n{section.strip()}\n\n{END}{rest.partition(END)[2]}", "utf-8")
 

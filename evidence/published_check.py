@@ -1,4 +1,4 @@
-"""Tables of published judgements, derived without the library: --llmbar PATH --judgebench PATH --debate PATH."""
+"""Derive tables of published judgments without this library: --llmbar PATH --judgebench PATH --debate PATH."""
 
 # ruff: noqa: E501
 # fmt: off
@@ -17,7 +17,7 @@ RULE = "| --- | --- | --- | --- | --- | --- |"
 
 
 def shown(hits: float, n: int) -> str:
-    """Write a share with Wilson's interval."""
+    """Format a share with Wilson's interval."""
     z, share = 1.959963984540054, hits / max(n, 1)
     middle, scale = share + z * z / (2 * max(n, 1)), 1 + z * z / max(n, 1)
     half = z * math.sqrt(share * (1 - share) / max(n, 1) + (z / (2 * max(n, 1))) ** 2)
@@ -25,7 +25,7 @@ def shown(hits: float, n: int) -> str:
 
 
 def row(pairs: list) -> str:
-    """Count pairs of the right text, and the choice where text 1, and where text 2, was read first."""
+    """Format figures for pairs of the right text, the choice with text 1 first, and the choice with text 2 first."""
     n, decided = len(pairs), [pair for pair in pairs if pair[1] is not None and pair[1] == pair[2]]
     one = sum((a == right) + (b == right) for right, a, b in pairs) / 2 / n
     places = [[choice == first for choice, first in ((a, "1"), (b, "2")) if choice is not None] for _, a, b in pairs]

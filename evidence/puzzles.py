@@ -1,4 +1,4 @@
-"""Logic puzzles of known difficulty: who finished earlier, which notes on the race say in so many steps."""
+"""Logic puzzles of known difficulty: who finished a race earlier, as can be deduced from notes in some steps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 __all__ = ("STEPS", "puzzles")
 
 STEPS = 5
-"""The most steps from the notes to the answer; as many puzzles take one, two, three, …"""
+"""Maximum number of steps from the notes to the answer; every number of steps is equally common."""
 _NAMES = (
     *("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gail", "Hugo", "Ines", "Jan", "Kira", "Leo"),
     *("Mona", "Nils", "Olga", "Paul", "Rosa", "Sven", "Tess", "Uwe", "Vera", "Willa"),
 )
 _BESIDE = 3
-"""Runners who have nothing to do with the answer: the notes put them in an order of their own."""
+"""Number of runners who have nothing to do with the answer; the notes relate them only to each other."""
 
 
 def puzzles(count: int = 250, *, seed: int = 2) -> list[dict[str, Any]]:
-    """Rows of a study: two statements of which one follows from `sources`, and the number of steps that it takes.
+    """Create a study's rows: two statements, the one that follows from `sources`, and the steps that it takes.
 
     >>> first = puzzles(1)[0]
     >>> first["steps"], first["answer"] in first["choices"], "." in first["sources"]["notes"]
@@ -40,7 +40,7 @@ def puzzles(count: int = 250, *, seed: int = 2) -> list[dict[str, Any]]:
             {
                 "id": f"puzzle-{number:03}",
                 "question": "Two people ran the same race. Which of the two statements is true?",
-                "choices": sorted(choices),  # in the order of the alphabet, which knows nothing of the truth
+                "choices": sorted(choices),  # alphabetical order does not reveal the truth
                 "answer": choices[0],
                 "steps": steps,
                 "sources": {"notes": " ".join(notes)},

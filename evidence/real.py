@@ -32,23 +32,26 @@ OVER: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("one order, the mean of both", (("first",), ("reverse",))),
     ("the same order twice", (("first", "again"),)),
 )
-"""What both orders together are compared with. The mean of both is free of luck in which view was drawn first."""
+"""Baselines for both orders together.
+
+The mean of the two single orders does not depend on which view happened to be drawn first.
+"""
 
 
 class Judged(NamedTuple):
-    """A pair, and the ballots of one model by view."""
+    """A pair, and a model's ballots by view."""
 
     pair: Pair
     ballots: Mapping[str, JudgeBallot]
 
     def right(self, views: Iterable[str], by: DecidedBy = "mean") -> float:
-        """1 for the true statement, 0 for the other; 0.5 for neither, and where no ballot could be used."""
+        """Return 1 for the true statement, 0 for the false one, and 0.5 if neither won or no ballot is usable."""
         winner = decide([self.ballots[view] for view in views], sides=SIDES, by=by).winner
         return 0.5 if winner is None else float(winner == "true")
 
 
 def real(rows: Sequence[Row], pairs: Sequence[Pair]) -> str:
-    """The tables, of pairs that a model has judged in all views; rows are a model's calls."""
+    """Return the tables for pairs that a model has judged in all views; each row is one call."""
     parts = [_about(pairs)]
     for model in sorted({row.model for row in rows}, key=MODELS.index):
         items = list(_whole([row for row in rows if row.model == model], pairs))
@@ -109,14 +112,17 @@ def _right(items: Sequence[Judged], views: Sequence[str], by: DecidedBy) -> Esti
 
 
 def _gain(items: Sequence[Judged], baseline: Sequence[Sequence[str]]) -> Estimate:
-    """How much more often both orders together are right than others are, in the mean of these."""
+    """Estimate how much more often both orders together are right than the mean of the baselines."""
     return bootstrapped(
         [item.right(("first", "reverse")) - sum(map(item.right, baseline)) / len(baseline) for item in items]
     )
 
 
 def _found(items: Sequence[Judged]) -> str:
-    """Which slot and which label a single verdict was for, and what the audit says; a repeated view counts once."""
+    """Tabulate the slots and labels that single verdicts favor, and quote the audit's findings.
+
+    A repeated view counts once.
+    """
     lines = []
     for name, is_it in (("the first slot", _first_slot), ("the label A", _label_a)):
         used = [item.ballots["first"] for item in items if item.ballots["first"].winner is not None]

@@ -1,4 +1,4 @@
-"""Simulated judgements by the hundred thousand: share of wins of the best side, by schedule and by kind of bias."""
+"""Hundreds of thousands of simulated judgments: how often the best side wins, by schedule and kind of bias."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 __all__ = ("CHUNK", "WORLDS", "Ballots", "World", "ballots", "right")
 
 CHUNK = 20_000
-"""Items at once: what a cache holds."""
+"""Number of items per chunk; this many fit into a cache."""
 SEED = 1
 _QUALITY, _CONTENT, _ORDER = 101, 102, 103
-"""Seeds of what is no noise of a judge."""
+"""Seeds of all draws except a judge's noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """How good sides are, and how a judge errs: all in units of log-odds."""
+    """Quality of the sides, and errors of the judge, both in units of log-odds."""
 
     sides: int
     quality: float = 1.0
-    """The standard deviation of the quality of one side."""
+    """Standard deviation of one side's quality."""
     noise: float = 0.5
-    """The same of the noise of one side in one ballot."""
+    """Standard deviation of the noise for one side in one ballot."""
     slot: float | tuple[float, ...] = 0.0
     label: float = 0.0
     content: float = 0.0
-    """The standard deviation of what something in the text adds that has nothing to do with quality."""
+    """Standard deviation of what features of the text add, regardless of its quality."""
 
     def judge(self, seed: int = SEED) -> SimJudge:
-        """The judge of this world."""
+        """Create the judge of this world."""
         return SimJudge(slot=self.slot, label=self.label, noise=self.noise, seed=seed)
 
 
@@ -51,27 +51,32 @@ WORLDS = {
     "content": World(sides=2, quality=_HALF, noise=0.5 * _HALF, content=_HALF),
     "both": World(sides=2, quality=_HALF, noise=0.5 * _HALF, slot=1.0, content=_HALF),
 }
-"""`gap` and `content` are said by the difference of two sides: N(0, 1), noise 0.5."""
+"""Simulated worlds by name.
+
+In `gap` and `content`, the difference between the two sides has distribution N(0, 1), with noise of 0.5.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ballots:
-    """Which ballots are cast of each item."""
+    """Ballots to cast on each item."""
 
     schedule: str = "single"
-    """As `as_schedule` takes it; orders that are drawn are drawn for each item anew."""
+    """Schedule in a form accepted by `as_schedule`; random orders are drawn separately for each item."""
     times: int = 1
-    """How often each view is judged."""
+    """Number of times that each view is judged."""
     shuffle: bool = False
-    """Whether the first order is drawn too."""
+    """True if the first order is random as well."""
     labels: str = "none"
-    """ "none"; "kept": each side has one label in all views; "moved": as `Schedule.views` moves them."""
+    """Labels of the sides: "none", "kept" (each side has the same label in all views) or "moved" (as in
+    `Schedule.views`).
+    """
     biased: bool = True
-    """False: the same judge without a preference for slots and labels."""
+    """False to remove the judge's preferences for slots and labels."""
 
 
 def ballots(world: World, cast: Ballots, items: int) -> Iterator[tuple[Any, Any]]:
-    """For each chunk of items the log-odds [items, ballots, sides], and which side is best."""
+    """Yield for each chunk of items the log-odds [items, ballots, sides] and the index of each item's best side."""
     judge = world.judge() if cast.biased else World(sides=world.sides, noise=world.noise).judge()
     for start in range(0, items, CHUNK):
         numbers = np.arange(start, min(start + CHUNK, items))
@@ -86,13 +91,13 @@ def ballots(world: World, cast: Ballots, items: int) -> Iterator[tuple[Any, Any]
 
 
 def right(world: World, cast: Ballots, items: int, *measures: Callable[[Any], Any]) -> list[Any]:
-    """For each way to decide, which makes a `Decided` of log-odds: for each item whether the best side has won."""
+    """Return for each measure, which turns log-odds into a `Decided`, whether the best side won each item."""
     chunks = [[is_right(way(odds), best) for way in measures] for odds, best in ballots(world, cast, items)]
     return [np.concatenate(values) for values in zip(*chunks, strict=True)]
 
 
 def _orders(world: World, cast: Ballots, items: Any) -> Any:
-    """[views, sides], or [items, views, sides] where they are drawn."""
+    """Return the orders as [views, sides], or as [items, views, sides] if they are random."""
     if cast.schedule.startswith("sampled"):
         drawn = int(cast.schedule[8:-1])
         keys = normals(_ORDER, items[:, None, None], np.arange(drawn)[None, :, None], np.arange(world.sides))
@@ -105,7 +110,7 @@ def _orders(world: World, cast: Ballots, items: Any) -> Any:
 
 
 def _called(world: World, cast: Ballots, orders: Any) -> Any:
-    """The number of each side's label in each view; the first side has the first label in the first view."""
+    """Return the number of each side's label in each view; in the first view, the first side has the first label."""
     if cast.labels == "none":
         return None
     views, sides = np.arange(orders.shape[-2])[:, None], np.arange(world.sides)[None, :]

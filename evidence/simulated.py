@@ -14,21 +14,21 @@ __all__ = ("Quote", "content", "curtailing", "labels", "quotes", "schedules")
 
 ITEMS = 400_000
 FEWER = 100_000
-"""For schedules of many calls."""
+"""Number of items for schedules that require many calls."""
 
 
 def by_mean(odds: Any) -> Decided:
-    """What the library does: the mean of shares."""
+    """Decide by the mean of shares, as the library does."""
     return decide_all(shares_of(odds))
 
 
 def by_vote(odds: Any) -> Decided:
-    """Hard votes."""
+    """Decide by hard votes."""
     return decide_all(shares_of(odds), by="vote")
 
 
 def by_odds(odds: Any) -> Decided:
-    """The mean of log-odds, for comparison."""
+    """Decide by the mean of log-odds, for comparison."""
     mean = odds.mean(axis=1)
     return Decided(mean, mean >= mean.max(axis=-1, keepdims=True) - 1e-12)
 
@@ -37,7 +37,7 @@ WAYS = {"mean": by_mean, "vote": by_vote, "odds": by_odds}
 
 
 class Row(NamedTuple):
-    """A line of the table of schedules."""
+    """A row in the table of schedules."""
 
     world: str
     name: str
@@ -73,7 +73,7 @@ ROWS = (
 
 
 def schedules(scale: float = 1.0) -> tuple[str, dict[tuple[str, str, str], Estimate]]:
-    """The table, and its numbers by world, schedule and way to decide."""
+    """Return the table of schedules, and its estimates by world, schedule and way to decide."""
     estimates: dict[tuple[str, str, str], Estimate] = {}
     lines = []
     for world, name, cast, items in ROWS:
@@ -94,7 +94,7 @@ def _calls(cast: Ballots, sides: int) -> int:
 
 
 class Quote(NamedTuple):
-    """A figure that was quoted, and where it should be found."""
+    """A quoted figure, and the row of the table that should reproduce it."""
 
     figure: str
     description: str
@@ -124,7 +124,7 @@ QUOTES = (
 
 
 def quotes(estimates: dict[tuple[str, str, str], Estimate]) -> str:
-    """Table of the quoted figures, and whether they were reproduced."""
+    """Tabulate the quoted figures, and whether they were reproduced."""
     rows = []
     for figure, description, world, row, way in QUOTES:
         measured = estimates[world, row, way]
@@ -141,7 +141,7 @@ def _verdict(figure: str, measured: Estimate) -> str:
 
 
 def labels(scale: float = 1.0) -> str:
-    """Labels that stay with their sides, against labels that are moved on from view to view."""
+    """Compare labels that stay with their sides with labels that rotate from view to view."""
     rows = []
     items = max(1_000, int(ITEMS * scale))
     for name, cast in (
@@ -161,7 +161,7 @@ def labels(scale: float = 1.0) -> str:
 
 
 def content(scale: float = 1.0) -> str:
-    """The negative control: what is in the text moves with its side."""
+    """Measure the negative control, in which a bias from the text moves with its side."""
     rows, items = [], max(1_000, int(ITEMS * scale))
     for world, label in (("content", "text only"), ("both", "text and slot")):
         results = {
@@ -181,7 +181,7 @@ def content(scale: float = 1.0) -> str:
 
 
 def curtailing(scale: float = 1.0) -> str:
-    """How many calls are saved, and that each verdict is the same."""
+    """Measure how many calls curtailing saves, and count the verdicts that it changes."""
     rows, items = [], max(1_000, int(ITEMS * scale / 2))
     panel = World(sides=2, quality=WORLDS["gap"].quality, noise=WORLDS["gap"].noise)
     for name, world, cast, by in (
@@ -202,7 +202,7 @@ def curtailing(scale: float = 1.0) -> str:
 
 
 def _stopped(shares: Any) -> tuple[Any, Any]:
-    """After how many ballots of each item it is settled, and whether it then has the winner that all have."""
+    """Return the number of ballots after which each item is settled, and whether the winner is then the final one."""
     planned = shares.shape[1]
     totals = shares.cumsum(axis=1)
     ordered = np.sort(totals, axis=-1)

@@ -1,4 +1,4 @@
-"""Simulated part with the library itself: debates, judge views and audits of known judges."""
+"""Simulated part that uses the library itself: debates, panels and audits of judges with known properties."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIDES = ("yes", "no")
 
 
 def debates(count: int = 400) -> str:
-    """Whole debates, judged through the prompts that the library renders."""
+    """Hold whole debates, judged through the prompts that the library renders."""
     rows = []
     for name, schedule in (("`sampled(1)`, one order", "sampled(1)"), ("`swap`", "swap")):
         rights = asyncio.run(_debated(schedule, count))
@@ -49,7 +49,7 @@ async def _debated(schedule: str, count: int) -> list[float]:
 
 
 def panels(items: int = 400_000) -> str:
-    """What nine judges are worth whose errors go together."""
+    """Measure how many independent judges a panel with correlated errors is worth."""
     rows = []
     grid = np.arange(items)[:, None], np.zeros(1, dtype=int)
     gap = normals(SEED + 1, *grid, np.zeros(1, dtype=int))
@@ -73,7 +73,7 @@ def panels(items: int = 400_000) -> str:
 
 
 def audits(count: int = 1_000) -> str:
-    """How often the audit finds a judge's preference for a slot, and how often it finds one that is not there."""
+    """Measure how often the audit detects a judge's slot preference, and how often it reports a nonexistent one."""
     rows = []
     for rate, items in ((0.5, 54), (0.6, 210), (0.7, 54), (0.8, 23)):
         detected = sum(_finds(seed, rate, items) for seed in range(count))
@@ -82,7 +82,7 @@ def audits(count: int = 1_000) -> str:
 
 
 def _finds(seed: int, rate: float, items: int) -> bool:
-    """Whether one audit of a judge that finds for the first slot at this rate says so."""
+    """Audit a judge that favors the first slot at this rate, and return whether the audit reports it."""
     spread = (1 + 0.25) ** 0.5
     judge = SimJudge(slot=NormalDist().inv_cdf(rate) * spread, noise=HALF / 2, seed=seed)
     audit = full_audit([[ballot] for ballot in _ballots(judge, seed, items)], resamples=0)
@@ -98,4 +98,5 @@ def _ballots(judge: SimJudge, seed: int, items: int) -> Iterator[JudgeBallot]:
     odds = judge.log_odds_of(quality, orders=orders)[:, 0]
     for order, (yes, no) in zip(orders[:, 0], odds, strict=True):
         presented, winner = [SIDES[side] for side in order], SIDES[0] if yes > no else SIDES[1]
-        yield JudgeBallot.model_construct(order=presented, winner=winner)  # half a million of them
+        # unvalidated, since there are half a million of them
+        yield JudgeBallot.model_construct(order=presented, winner=winner)

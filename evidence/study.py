@@ -1,7 +1,7 @@
-"""The arms of the study: `python -m evidence.study questions` writes their questions, `… page` the record.
+"""The arms of the study: `python -m evidence.study questions` writes their questions, and `… page` writes the record.
 
-`… ask letters 3600` goes on with an arm for an hour, as `make study` does. The facts are in another package, and not
-in this repository; answers, as numbers, are.
+`… ask letters 3600` continues an arm for an hour, as `make study` does. The facts come from another package and are not
+in this repository; the answers are, as numbers.
 """
 
 from __future__ import annotations
@@ -38,44 +38,44 @@ _MINUTE = 60
 
 @dataclass(frozen=True)
 class Arm:
-    """One registered study."""
+    """A registered study."""
 
     name: str
     heading: str
     description: str
-    """What is asked, and of whom."""
+    """The questions, and the models or roles that answer them."""
     methods: str
-    """What its methods have."""
+    """Explanation of the compared methods."""
     ids: Callable[[], Iterable[str]]
     commit: str = ""
-    """The version that was registered, which alone asks; empty for an arm that is stopped."""
+    """Registered version, the only one that may request answers; empty for an arm that was stopped."""
     steps: Callable[[str], int] | None = None
-    """How many steps the answer to a question takes, where that is known."""
+    """Function that returns the number of steps to a question's answer; None if it is unknown."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Options of its file that had another name when it was registered, with that name."""
+    """Former names of options in the arm's file that have been renamed since the registration."""
 
     @property
     def answers(self) -> Path:
-        """The answers so far, as numbers."""
+        """File with the answers so far, as numbers."""
         return _FOLDER / f"{self.name}.answers.jsonl"
 
     @property
     def registration(self) -> Path:
-        """What was fixed before the first one."""
+        """File with everything that was fixed before the first answer."""
         return _FOLDER / f"{self.name}.registration.json"
 
     @property
     def questions(self) -> Path:
-        """Where its file looks for the questions."""
+        """File in which the study file looks for its questions."""
         return _QUESTIONS / f"{self.name}.jsonl"
 
     def read(self, first: int | None = None) -> list[StudyAnswer]:
-        """What the first lines of the answers say (None: all of them); of two answers to one question the later one."""
+        """Read the first lines of the answers (None: all of them), and keep the last answer to each question."""
         lines = self.answers.read_bytes().splitlines()[:first]
         return list({answer.key: answer for answer in map(StudyAnswer.model_validate_json, lines)}.values())
 
     def study(self, answers: Sequence[StudyAnswer]) -> Study:
-        """The study as its file has it, without its texts: positions are "0" and "1", as in the answers."""
+        """Build the study from its file, but without its texts: positions are "0" and "1", as in the answers."""
         study_file = tomllib.loads((_FOLDER / f"{self.name}.toml").read_text("utf-8"))
         truths = {answer.item: answer.truth for answer in answers}
         rows = [
@@ -105,7 +105,7 @@ class Arm:
         return Study(rows=rows, designs=designs, fixed=fixed, **plain)
 
     def _as_registered(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `options` under their names in the version that was registered, of which there are hashes."""
+        """Return `options` under their names in the registered version, because its hashes include the names."""
         return {self.renamed.get(name, name): value for name, value in options.items()}
 
 
@@ -152,9 +152,9 @@ ARMS = {arm.name: arm for arm in (LETTERS, PUZZLES, FACTS)}
 
 
 def write_questions() -> None:
-    """Write the questions of both arms."""
+    """Write the questions about facts and the puzzles."""
     _QUESTIONS.mkdir(exist_ok=True)
-    # in the order of the alphabet, which knows nothing of the truth
+    # alphabetical order does not reveal the truth
     facts = [
         {
             "id": pair.id,
@@ -164,14 +164,14 @@ def write_questions() -> None:
         }
         for pair in fact_pairs()
     ]
-    for arm, rows in ((FACTS, facts), (PUZZLES, puzzles())):  # the facts are those of the letters as well
+    for arm, rows in ((FACTS, facts), (PUZZLES, puzzles())):  # the letters arm uses the same facts
         arm.questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
 
 
 def ask(arm: Arm, seconds: str) -> int:
-    """Go on with an arm for so many seconds, by the version that was registered, and return its exit code.
+    """Continue an arm for this many seconds with the registered version, and return the exit code.
 
-    That version has a working tree and an environment of its own, below build/.
+    The registered version has its own working tree and environment below build/.
     """
     if not arm.commit:
         raise SystemExit(f"{arm.name}: was stopped, and is not asked")
@@ -191,8 +191,8 @@ def ask(arm: Arm, seconds: str) -> int:
 
 
 def under_numbers(answers: Path) -> None:
-    """Put lengths under the numbers of positions, as all else is: the first versions had them under the positions."""
-    with AnswersFile(answers):  # BadFile while a study adds to it
+    """Key lengths by the numbers of positions, like all other data; the first versions used the positions."""
+    with AnswersFile(answers):  # raises BadFile while a study appends to it
         lines = [json.loads(line) for line in answers.read_text("utf-8").splitlines()]
         for ballot in (ballot for line in lines for ballot in line.get("ballots", ())):
             if ballot.get("lengths", {}).keys() - {*ballot["order"]}:
@@ -203,9 +203,9 @@ def under_numbers(answers: Path) -> None:
 
 
 def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registration) -> list[str]:
-    """What is not as it was registered, of what can be seen without the texts and in another version."""
+    """List differences from the registration, as far as they can be detected in another version without the texts."""
     unseen = ["rows:", "designs:", "library:", "models:", "sources:"]
-    unseen += [] if "fixed" in fixed.fixed else ["fixed:"]  # the first versions had no hashes of options
+    unseen += [] if "fixed" in fixed.fixed else ["fixed:"]  # the first versions did not hash options
     changes = [
         difference for difference in fixed.differences(study.registration()) if not difference.startswith(tuple(unseen))
     ]
@@ -214,7 +214,7 @@ def differences(study: Study, answers: Sequence[StudyAnswer], fixed: Registratio
 
 
 def page(first: Mapping[str, int] | None = None) -> str:
-    """Page of the record: each arm from its registration and the first lines of its answers (None: all of them)."""
+    """Return the record: each arm's registration, and its results from the `first` lines (None: all of them)."""
     parts = [part(arm, (first or {}).get(arm.name)) for arm in ARMS.values() if arm.answers.exists()]
     return f"""# A study: does debating help a small model?
 
@@ -237,7 +237,7 @@ cancel out, and only the strength of each preference can decide.
 
 
 def in_short() -> str:
-    """What a reader has to know before the tables."""
+    """Return what readers need to know before the tables."""
     ballots = [
         ballot
         for arm in (LETTERS, PUZZLES)
@@ -267,7 +267,7 @@ def in_short() -> str:
 
 
 def puzzle_shares() -> str:
-    """The primary comparison of the puzzles, in percent."""
+    """Format the primary comparison of the puzzles, in percent."""
     answers = PUZZLES.read()
     primary = study_report(PUZZLES.study(answers), answers).primary
     assert primary is not None
@@ -275,7 +275,7 @@ def puzzle_shares() -> str:
 
 
 def part(arm: Arm, first: int | None = None) -> str:
-    """What has come of one arm."""
+    """Return the section with the results of one arm."""
     lines = len(arm.answers.read_bytes().splitlines()[:first])
     answers, fixed = arm.read(first), Registration.read(arm.registration)
     study = arm.study(answers)
@@ -359,7 +359,7 @@ registration is `{arm.registration.name}`.
 
 
 def renamed_options(arm: Arm, registered: Registration) -> str:
-    """Say which options of an arm's file have been renamed since it was registered, and which names were hashed."""
+    """Return a sentence on options in an arm's file that were renamed since its registration."""
     if not arm.renamed:
         return ""
     names = " and ".join(f"`{before}` is now `{now}`" for now, before in arm.renamed.items())
@@ -369,7 +369,10 @@ Since `{arm.commit}`, options in the study's file have only been renamed: {names
 
 
 def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:
-    """Of judges by letter who decided nothing where their lead was small: how often right they were without that."""
+    """Report how often judges by letter would have been right if any lead, however small, had decided.
+
+    Returns nothing unless this changes a decision.
+    """
     right: dict[str, list[bool]] = {}
     asked_for_more = False
     for answer in answers:
@@ -384,7 +387,7 @@ def any_lead(answers: Iterable[StudyAnswer]) -> list[str]:
 
 
 def shared_arguments(answers: Iterable[StudyAnswer]) -> list[str]:
-    """How many debates the arguments of noise are of, where several answers are about the same ones."""
+    """Warn if several answers of `noise` are about the arguments of the same debate."""
     read = Counter(answer.partner for answer in answers if answer.partner is not None)
     if read.total() == len(read):
         return []
@@ -396,7 +399,7 @@ not independent, so intervals for `noise`, and for comparisons with it, are too 
 
 
 def by_steps(steps: Callable[[str], int], study: Study, answers: Sequence[StudyAnswer]) -> str:
-    """How often the first design is right, by the steps that it takes from the source to the answer."""
+    """Tabulate how often the first design is right, by the number of steps from the source to the answer."""
     right: dict[int, list[float]] = {}
     for answer in answers:
         if answer.design == study.first and (method_answer := answer.answers.get(study.first)) is not None:

@@ -1,4 +1,4 @@
-"""Simulated judges for which balanced orders are not made: all-or-nothing scores, unsteady biases, last words."""
+"""Simulated judges that violate the assumptions of schedules: all-or-nothing scores, unsteady bias, last words."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _QUALITY, _NOISE, _OTHER, _BLUNT = 201, 202, 203, 204
 
 
 class Drawn(NamedTuple):
-    """Two sides in two ballots; the second ballot has the reverse order."""
+    """Random draws for two sides and two ballots, the second of which has the reverse order."""
 
     quality: Any
-    """[items, sides]"""
+    """Quality: [items, sides]."""
     noise: Any
-    """[items, ballots, sides]"""
+    """Noise: [items, ballots, sides]."""
     other: Any
-    """[items, ballots, sides]: draws for whatever else a world has."""
+    """Draws for any other property of a judge: [items, ballots, sides]."""
     first: Any
-    """[ballots, sides]: 1 for the side that is read first."""
+    """1 for the side that is read first, otherwise 0: [ballots, sides]."""
 
 
 class Row(NamedTuple):
-    """A judge: what it adds to the quality of each side in each ballot, and how often it gives everything to one."""
+    """A judge: what it adds to each side's quality in each ballot, and how often its scores are all-or-nothing."""
 
     name: str
     adds: Callable[[Drawn], Any]
@@ -62,7 +62,7 @@ def _last_word(drawn: Drawn) -> Any:
 
 
 def _length_only(drawn: Drawn) -> Any:
-    """The sum is length, which correlates with quality by one half."""
+    """Add what makes quality plus bias equal to length, which has a correlation of one half with quality."""
     quality = drawn.quality[:, None, :]
     return 0.5 * quality + 0.75**0.5 * HALF * drawn.other[:, :1] - quality + drawn.first + drawn.noise
 
@@ -80,7 +80,7 @@ ROWS = (
 
 
 def unkind(scale: float = 1.0) -> str:
-    """How often one order and both are right, with judges that break what schedules assume."""
+    """Tabulate how often one order and both orders are right, with judges that violate the assumptions of schedules."""
     items = max(500, int(ITEMS * scale))
     numbers, ballots, sides = np.arange(items), np.arange(2), np.arange(2)
     grid = numbers[:, None, None], ballots[None, :, None], sides[None, None, :]

@@ -26,7 +26,7 @@ BIAS = 0.7
 """Probability that the side read first wins, whatever it says."""
 
 pattern = create_rejudge(stances=SIDES, judge=JudgeOptions(schedule="swap"))
-"""Block with only the judge, which reads each transcript in both orders."""
+"""Block that consists of only the judge, which reads each transcript in both orders."""
 
 
 def argued(number: int) -> ArguedDebate:

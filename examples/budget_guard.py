@@ -17,7 +17,7 @@ QUESTION = "Should the meeting be a document instead?"
 def budget_is_used_up(ctx: Context) -> bool:
     """Return whether to stop; called once after each round, unless the debate ends anyway."""
     budget = ctx.session.state["budget"]
-    tokens = ctx.usage.total_tokens  # None if the server does not report it: unknown is not 0
+    tokens = ctx.usage.total_tokens  # None if the server does not report usage; unknown is not 0
     too_many_tokens = tokens is not None and tokens > budget["tokens"]
     return bool(ctx.session.state.get("stop_now") or too_many_tokens or ctx.usage.calls >= budget["calls"])
 

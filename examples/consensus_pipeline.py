@@ -1,4 +1,4 @@
-"""Hold a consensus debate with all phases while one agent keeps failing, then another that remembers the first."""
+"""Hold a consensus debate with all phases although one agent keeps failing, then another that remembers it."""
 
 from __future__ import annotations
 

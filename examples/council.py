@@ -1,4 +1,4 @@
-"""Hold a council: three models answer, review each other anonymously, and a chair decides.
+"""Hold a council: three models answer and review each other anonymously, then a chair decides.
 
 Run it with `python examples/council.py`; set FLOWDEBATE_MODEL to choose a model.
 """

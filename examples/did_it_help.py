@@ -1,8 +1,9 @@
 """Find out whether debating helps: questions with known answers are both debated and asked directly.
 
 Run it with `python examples/did_it_help.py`. No model is needed, because the answers are simulated: a direct answer is
-right in 7 of 10 cases, and the judge of a debate in 9 of 10. So the debate beats a single call, but not a vote at equal
-tokens. To evaluate your own case, pass a real model to `main` and put your own data into `QUESTIONS`.
+right in 7 of 10 cases, and the judge of a debate in 9 of 10. So the debate beats a single call, but not a vote among
+direct answers that costs as many tokens. To evaluate your own case, pass a real model to `main` and put your own data
+into `QUESTIONS`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ask one model, then a second one, then a critic, and hold a debate only if the answer is still in doubt.
 
-Run it with `python examples/escalation.py`; set FLOWDEBATE_MODEL to choose a model. Models from two different vendors
+Run it with `python examples/escalation.py`; set FLOWDEBATE_MODEL to choose a model. Two models from different vendors
 work better than one: pass the second one to `main` as `other`.
 """
 

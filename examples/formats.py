@@ -1,6 +1,6 @@
 """Hold an Oxford debate with cross-examination: the side that wins over more of the audience wins.
 
-The debate then continues with a reader's question, which only costs the new calls. `format="oxford"` is one of seven
+The debate then continues with a reader's question, which costs only the new calls. `format="oxford"` is one of seven
 formats; see docs/debate.md.
 """
 
@@ -28,7 +28,7 @@ pattern = debate(
 
 
 async def main(model: Model | str | None = None, store: StoreChoice = "formats.sqlite3") -> DebateRawOutput:
-    """Print the cross-examination, the audience's movement, and the answers to the reader."""
+    """Print the cross-examination, each voter's choice before and after, and the answers to the reader."""
     first = await pattern.run(QUESTION, model=model, store=store, seed=7)
     for asked in first.raw.cross_questions:
         print(f"{asked.question.agent_name} asks: {asked.question.text}")

@@ -1,6 +1,6 @@
 """Give each role its own model, using one mapping from debaters and roles to models.
 
-Run it with `python examples/four_vendors.py`. It assigns the configured models, one vendor after the other.
+Run it with `python examples/four_vendors.py`. By default, it assigns models from the configured vendors in turn.
 """
 
 from __future__ import annotations

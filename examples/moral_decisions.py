@@ -25,7 +25,7 @@ PROPOSITION = (
 
 
 class Speaker(Enum):
-    """Participants of the debate."""
+    """Participants in the debate."""
 
     PROPONENT = "Proponent"
     OPPONENT = "Opponent"

@@ -36,7 +36,7 @@ def main(model: Model | str = "local", *, folder: Path | None = None) -> DebateR
     cassette = ReplayModel(path)
     began = time.perf_counter()
     again = pattern.run_sync(QUESTION, model=cassette, seed=live.seed)
-    cassette.assert_complete()  # checks that every recorded call was replayed
+    cassette.assert_complete()  # every recorded call must have been replayed
     print(f"ReplayModel in {time.perf_counter() - began:.3f} s; the same: {again.raw == live.raw}")
     raw: DebateRawOutput = again.raw
     return raw

@@ -28,7 +28,7 @@ pattern = debate(
 
 
 def guarded(model: Model | str) -> Model:
-    """Wrap a model so that it survives single failures; policies for a single request are innermost."""
+    """Wrap a model so that it survives occasional failures; policies for a single request go innermost."""
     limited = RateLimit(Timeout(model, 60), requests=300, per=60)
     return CircuitBreaker(Retrying(limited, Retry(attempts=3, first_wait=0.2)))
 

@@ -38,7 +38,7 @@ def case_file(question: DebateInput, ctx: Context) -> str:
     return f"{question.question}\n\n{arguments}"
 
 
-# Any block can judge. This one is a model with a custom prompt; it reads the transcript, so it declares it as a
+# Any block can judge. This one is a model with a custom prompt; since it reads the transcript, it declares it as a
 # resource.
 risk_judge = generator(
     name="risk-judge",

@@ -1,4 +1,4 @@
-"""Break each promise shared by all patterns, and check where its test notices: `break_promises.py [WORD …]`.
+"""Break each promise shared by all patterns, and check that its test then fails: `break_promises.py [WORD …]`.
 
 Each promise is broken in a copy of the sources by a single edit, and its test is run on that copy for every pattern.
 The table shows for each pattern whether the test failed, as it must. The exit code is 1 if a test passed although its
@@ -42,7 +42,7 @@ class Break:
     original: str
     becomes: str
     beside: tuple[tuple[str, str, str], ...] = ()
-    """Further edits, because a pattern keeps the promise in another place too, as (file, original, replacement)."""
+    """Further edits, as (file, original, replacement), for patterns that also keep the promise elsewhere."""
     without: tuple[str, ...] = ()
     """Patterns that do not make the promise."""
 

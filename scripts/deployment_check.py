@@ -231,7 +231,7 @@ def healthy(check: Sequence[str], root: Path) -> None:
 
 
 def port_of(server: subprocess.Popen[str]) -> int:
-    """Return the port that the server reports to listen on."""
+    """Return the port on which the server reports that it is listening."""
     output = ""
     for line in server.stderr or ():
         output += line

@@ -1,6 +1,6 @@
-"""Generate what is published about events: `src/flowdebate/events.schema.json`, and a table in `docs/service.md`.
+"""Generate published descriptions of events: `src/flowdebate/events.schema.json` and a table in `docs/service.md`.
 
-make event-schema (python scripts/event_schema.py) writes both, after a change to the events
+`make event-schema` (`python scripts/event_schema.py`) writes both after events have changed.
 """
 
 from __future__ import annotations

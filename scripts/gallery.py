@@ -149,7 +149,7 @@ def in_form(reply: Any, request: ModelRequest) -> Any:  # noqa: ANN401 - any rep
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
     if reply == "the provider is down":
         down = ProviderFailed("the endpoint answered 503", status=503)
-        down.transient = False  # no retry, because it would fail again after a useless wait
+        down.transient = False  # a retry would only add a useless wait before the next failure
         raise down
     if isinstance(reply, tuple):
         return {"response": reply[0], "next_agent_name": reply[1]}

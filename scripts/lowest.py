@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = {"inspect-ai", "langgraph", "litellm", "local-model", "openai-agents", "pydantic-ai"}
-"""Omitted extras: tests without frameworks would not use them, or they need 1.1 GB."""
+"""Extras to omit, because tests without frameworks would not use them or because they need 1.1 GB."""
 TOOLS = {"hypothesis", "pytest"}
 """Test tools; their newest versions run the tests, and `scripts/wheel_check.py --oldest testing` tries the
 oldest ones.

@@ -10,12 +10,12 @@ ARM := letters puzzles
 .PHONY: adapter-table event-schema code-table lock dist first-lines
 
 $(VENV)/.dist: $(VENV)/.dev
-	@echo "Installing what builds and checks packages into $(VENV): 70 MB, once"
+	@echo "Installing the tools that build and check packages into $(VENV): 70 MB, once"
 	$(BIN)/python -m pip install --quiet --group dist
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev $(VENV)/.run
-	@echo "Installing what the benchmarks compare with into $(VENV): 40 MB, once"
+	@echo "Installing the libraries used for comparison in benchmarks into $(VENV): 40 MB, once"
 	$(BIN)/python -m pip install --quiet --group bench
 	@touch $@
 
@@ -26,18 +26,18 @@ $(VENV)/.facts: $(VENV)/.dev $(VENV)/.run
 test-web: $(VENV)/.dev ## test the pages in Chromium, and a client generated from the OpenAPI document
 	@echo "Installing playwright into $(VENV): 190 MB, once"
 	$(BIN)/python -m pip install --quiet --group browser
-	@python3 scripts/chromium install >/dev/null || echo "The tests that need Chromium are skipped"
+	@python3 scripts/chromium install >/dev/null || echo "Tests that need Chromium will be skipped"
 	$(BIN)/python -m pytest tests/browser tests/server/test_generated_client.py
 
 test-notebook: $(VENV)/.dev ## test in a kernel, and in JupyterLab in Chromium
 	@echo "Installing JupyterLab into $(VENV): 350 MB, once"
 	$(BIN)/python -m pip install --quiet --group notebook
-	@python3 scripts/chromium install >/dev/null || echo "The tests that need Chromium are skipped"
+	@python3 scripts/chromium install >/dev/null || echo "Tests that need Chromium will be skipped"
 	$(BIN)/python -m pytest tests/notebook docs/notebooks.md
 
-# Without instructor, which holds openai below what the newest frameworks want.
+# This leaves out instructor, which requires an older openai than the newest frameworks do.
 .venv-newest/.made: pyproject.toml | $(VENV)/.dist
-	@echo "Installing what development takes, and the other frameworks, into .venv-newest: 1.4 GB, once"
+	@echo "Installing the development tools and the other frameworks into .venv-newest: 1.4 GB, once"
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-newest
 	$(UV) pip install --quiet --upgrade --python .venv-newest --group test --group adapters --editable ".[local]"
 	@touch $@
@@ -59,26 +59,26 @@ build/clients/.made:
 		node@24 @anthropic-ai/claude-code@latest @openai/codex@latest @google/gemini-cli@latest opencode-ai@latest
 	@touch $@
 
-# Clients that hold each other's versions of openai: an environment of their own.
+# These clients constrain the version of openai, so they have a separate environment.
 .venv-clients/.made: | $(VENV)/.dist
 	@echo "Installing Python clients of the OpenAI-compatible endpoint into .venv-clients: 300 MB, once"
 	$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv-clients
 	$(UV) pip install --quiet --python .venv-clients openai litellm llm instructor
 	@touch $@
 
-test-clients: $(VENV)/.dev build/clients/.made .venv-clients/.made ## test with real agent CLIs, as seats and as MCP hosts, and with real Python clients
+test-clients: $(VENV)/.dev build/clients/.made .venv-clients/.made ## test with real agent CLIs, as models and as MCP hosts, and with real Python clients
 	FLOWDEBATE_CLIENTS="$(CURDIR)/build/clients/node_modules/.bin" FLOWDEBATE_PYTHON_CLIENTS="$(CURDIR)/.venv-clients/bin/python" \
 		$(BIN)/python -m pytest tests/clients
 
 test-lowest: $(VENV)/.dist ## run the tests with Python 3.11 and the oldest versions that pyproject.toml allows
-	@echo "Installing what development takes into .venv-lowest: 1.2 GB, once"
+	@echo "Installing the development tools into .venv-lowest: 1.2 GB, once"
 	$(UV) venv --quiet --allow-existing --python 3.11 .venv-lowest
 	$(BIN)/python scripts/lowest.py > .venv-lowest/oldest.txt
 	$(UV) pip install --quiet --python .venv-lowest -r .venv-lowest/oldest.txt --group dev --editable .
 	.venv-lowest/bin/python -m pytest $(SUITE)
 
 test-3.%: $(VENV)/.dist ## run the tests with Python 3.12, 3.13 or 3.14, which uv finds or downloads
-	@echo "Installing what development takes into .venv-3.$*: 1.2 GB, once"
+	@echo "Installing the development tools into .venv-3.$*: 1.2 GB, once"
 	$(UV) venv --quiet --allow-existing --python 3.$* .venv-3.$*
 	$(UV) pip install --quiet --python .venv-3.$* --group test --editable ".[local]"
 	.venv-3.$*/bin/python -m pytest $(SUITE)
@@ -101,11 +101,11 @@ workflows: $(BIN)/python ## check the GitHub workflows, the skills, the plugin a
 	$(BIN)/zizmor --offline --quiet .github examples/review
 	$(BIN)/skillsaw lint --strict --config .github/skillsaw.yaml .
 
-bench: $(VENV)/.bench ## run the benchmarks, each against its comparison
+bench: $(VENV)/.bench ## run the benchmarks and print each result beside its comparison
 	$(BIN)/python -m compileall -q src $(VENV)/lib >/dev/null || true
 	$(BIN)/python scripts/benchmarks/run.py
 
-growth: $(VENV)/.dev ## measure how cost grows with turns, runs and debates; fails where it grows faster than it should
+growth: $(VENV)/.dev ## measure how cost grows with turns, runs and debates; fail if it grows faster than it should
 	$(BIN)/python scripts/benchmarks/growth.py
 
 faults: faults-$(OLDEST_OPENAI) faults-newest ## run the table of faults with the oldest and the newest openai
@@ -131,12 +131,12 @@ soak-fleet: $(VENV)/.dev ## run 500 debates on workers while workers, servers, P
 	$(BIN)/python -m tests.soak.fleet --runs $(or $(RUNS),500) --seed $(or $(SEED),1)
 
 soak-attacks: $(VENV)/.dev ## attack every route, page, export and document, as a stranger and as another user
-	@python3 scripts/chromium install >/dev/null || echo "The pages need Chromium, and are skipped"
+	@python3 scripts/chromium install >/dev/null || echo "Tests of pages need Chromium, and will be skipped"
 	$(BIN)/python -m pytest tests/server/test_guard.py tests/server/test_owners.py tests/browser/test_hostile_texts.py
 	$(BIN)/python -m tests.soak.attacks
 	$(BIN)/python -m tests.soak.documents
 
-soak-cancel: $(VENV)/.dev ## cancel 10,000 calls with each transport, and look for what they leave behind
+soak-cancel: $(VENV)/.dev ## cancel 10,000 calls with each transport, and look for leaks
 	$(BIN)/python -m tests.soak.cancel_storm
 
 evidence: $(VENV)/.dev $(if $(MODEL),$(VENV)/.facts) ## write evidence/records/evidence.md (MODEL=local also asks the local models: an hour or two)
@@ -146,7 +146,7 @@ study: $(VENV)/.facts ## continue each arm of the study for an hour and write ev
 	for arm in $(ARM); do nice $(BIN)/python -m evidence.study ask $$arm $(SLICE) || test $$? = 3 || exit; done
 	$(BIN)/python -m evidence.study page
 
-injection: $(VENV)/.run ## measure how often attacks win over the local judge, and write it into evidence/records/injection.md (an hour)
+injection: $(VENV)/.run ## measure how often attacks fool the local judge, and write the results to evidence/records/injection.md (an hour)
 	@mkdir -p build
 	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl
 	$(BIN)/python scripts/benchmarks/injection.py --out build/injection.jsonl --report evidence/records/injection.md

@@ -59,7 +59,7 @@ def said(body: dict[str, Any]) -> str:
 
 
 def value_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """Create a value for a schema that is as simple as those of our verdicts."""
+    """Create a value that fits a schema, provided that the schema is no more complex than those of our verdicts."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]]
     if options := schema.get("anyOf"):

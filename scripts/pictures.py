@@ -299,7 +299,7 @@ _PAGES = {
 
 
 def _shrink(picture: Path) -> None:
-    """Reduce the picture to 256 colors; pages use few."""
+    """Reduce the picture to 256 colors, which suffice because pages use few."""
     small = BytesIO()
     Image.open(picture).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
         small, "PNG", optimize=True

@@ -121,7 +121,7 @@ shutil.rmtree(sys.argv[1], ignore_errors=True)
 
 
 def _keeper(stopping: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    """Start a process that stops the server if this one ends for any reason, which closes its standard input."""
+    """Start a process that stops the server when this one ends, for any reason, and thereby closes its input."""
     command = [sys.executable, "-c", _KEEPER, str(folder), *stopping]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")  # noqa: S603
 

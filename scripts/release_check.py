@@ -18,7 +18,7 @@ def main() -> None:
     wrong = [f"{place} says {value}, not {version}" for place, value in versions().items() if value != version]
     if f"\n## {version}" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
         wrong.append(f"CHANGELOG.md has no heading for {version}")
-    sys.exit("\n".join(wrong) or None)  # None: even an empty string would mean failure
+    sys.exit("\n".join(wrong) or None)  # None means success; even an empty string would mean failure
 
 
 def versions() -> dict[str, str]:

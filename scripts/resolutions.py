@@ -39,7 +39,7 @@ def main() -> None:
             version = newest[python, name][bare(name)]
             if versions[bare(name)] != version:
                 wrong.append(f"{python}: {name} is {versions[bare(name)]}, and {version} without flowdebate")
-    sys.exit("\n".join(wrong) or None)  # None: even an empty string would mean failure
+    sys.exit("\n".join(wrong) or None)  # None means success; even an empty string would mean failure
 
 
 def bare(name: str) -> str:

@@ -1,8 +1,8 @@
 """Check the wheel in dist/: each extra in a separate environment, without anything else from this checkout.
 
-`python scripts/wheel_check.py` checks all extras except the local model's 1.1 GB; arguments select some of them, or
-"core" for no extras. `--readme` runs the first lines of Python in the README, after its first shell command. uv creates
-the environments, so it has to be installed next to the Python that runs this.
+`python scripts/wheel_check.py` checks all extras except the local model, which needs 1.1 GB. Arguments select extras,
+or "core" for none. `--readme` runs the first lines of Python in the README after its first shell command. uv creates
+the environments, so it has to be installed next to the Python that runs this script.
 """
 
 from __future__ import annotations
@@ -190,11 +190,11 @@ for measure in (TfIdf(), Embeddings()):
 """,
     "testing": "from flowdebate.testing.strategies import debates; debates()",
 }
-"""Purpose of each extra, as a program that fails without it."""
+"""Program for each extra that uses it and fails without it."""
 
 
 def first_steps() -> tuple[str, str]:
-    """Return what the README first lets its readers install and run: the extras, and the program."""
+    """Return the extras and the program that the README first tells its readers to install and run."""
     readme = (ROOT / "README.md").read_text("utf-8")
     extras = re.search(r'^pip install "flowdebate\[([\w,-]+)\]"$', readme, re.MULTILINE)
     program = re.search(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)

@@ -71,7 +71,7 @@ def ours() -> Callable[[], object]:
 
 
 def theirs(*, measured: bool) -> Callable[[], object]:
-    """Build aragora's stock arena; `measured` adds event handling and convergence, which flowdebate always has."""
+    """Build aragora's stock arena; `measured` adds event handling and convergence, which flowdebate always includes."""
     from aragora_debate import Agent, Arena, DebateConfig
     from aragora_debate.types import Critique, Vote
 
@@ -132,7 +132,7 @@ def cost() -> None:
 
 
 def waits() -> None:
-    """Measure ten agents with calls of 50 ms: the duration of a run against the sum of each step's longest call."""
+    """Compare the duration of a run of ten agents, whose calls take 50 ms, with the sum of each step's longest call."""
     print_table(
         f"Ten agents at once, {CALL * 1e3:.0f} ms a call: wall time against the critical path",
         ["", "steps", "critical path s", "median s", "ratio"],

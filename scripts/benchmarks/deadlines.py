@@ -1,4 +1,4 @@
-"""Accuracy of call deadlines against servers that drip: 1,000 calls, 50 at a time."""
+"""Accuracy of call deadlines when servers send one byte at a time: 1,000 calls, 50 of them concurrently."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ asyncio.run(main())
 
 
 async def overshoots(model: OpenAIModel, *, streams: bool) -> list[float]:
-    """Measure by how many seconds each call missed its deadline."""
+    """Measure by how many seconds each call overran its deadline."""
 
     async def one() -> float:
         request = ModelRequest(

@@ -1,6 +1,6 @@
-"""Server that never completes an answer: it sends a byte or an event-stream comment every 20 ms, by model name.
+"""Server that never completes an answer, sending a byte or an event-stream comment every 20 ms, depending on the model.
 
-It prints the port that it listens on.
+It prints the port on which it listens.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ PAGE = 20
 
 
 class PausingStore(MemoryStore):
-    """In-memory store that waits as long as a disk would, to measure the cost of waiting alone (caches go cold)."""
+    """In-memory store that waits as long as a disk would, to measure the cost of waiting alone, such as cold caches."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class PausingStore(MemoryStore):
 
 
 def seconds_of_a_commit(store: SqliteStore) -> float:
-    """Measure the duration of a commit without other writes, as each call's share of the loop's wall time."""
+    """Measure how long a commit takes when nothing else is written, as the loop's waiting time per call."""
     loop = flowdebate_loop(store=store)
     loop()
     started, cpu = time.perf_counter(), time.process_time()

@@ -54,7 +54,7 @@ def answer_to(request: ModelRequest, replies: Iterator[str]) -> Reply:
 def pattern(rounds: int = 3, *, moderator: bool = True) -> Sequencer[Any, Any]:
     """Build a debate with three sides, a judge and, by default, a moderator in each round."""
     sides = [Debater(name, stance) for name, stance in SIDES.items()]
-    with warnings.catch_warnings(action="ignore"):  # ignores the warning that eight rounds are too many
+    with warnings.catch_warnings(action="ignore"):  # suppress the warning that eight rounds are too many
         return debate(name="power", debaters=sides, max_rounds=rounds, moderator=moderator, synthesizer=False)
 
 
@@ -305,7 +305,7 @@ def many_at_once() -> None:
 
 
 def held_by_results() -> float:
-    """Measure the bytes that a result holds per call."""
+    """Measure how many bytes of memory a result uses per call."""
     results: list[object] = []
     work = flowdebate_loop(debates=30, look=results.append)
     work()

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _TOO_MUCH = 0.3
 _TIMES = 3
 _SMALLEST = {"ms": 2.0, "MB": 0.5, "KB": 0.0, "µs": 0.0, "calls": 0.0}
-"""Measurements below this are noise, and count as zero."""
+"""Threshold below which measurements are noise and count as zero."""
 _SAID = ("rivers run at night as well and what they give can be stored without a battery so a dam answers " * 50)[
     :4_000
 ]
@@ -161,7 +161,7 @@ async def fork_memory(turns: int) -> float:
 
 
 async def followed(turns: int) -> Callable[[], Awaitable[object]]:
-    """Follow a debate of another process, step by step."""
+    """Follow a debate in another process, step by step."""
     store = await debated(turns)
     run = replace(await store.run("r"), status="running", owned=True, outcome=None)
     steps = await store.steps("r")
@@ -203,7 +203,7 @@ async def opened(turns: int, *, live: bool) -> tuple[float, float]:
 
     async def watch() -> None:
         while True:
-            before = time.thread_time()  # does not count the time of other threads
+            before = time.thread_time()  # excludes the time of other threads
             await asyncio.sleep(0)
             turns_of_loop.append(time.thread_time() - before)
 

@@ -83,7 +83,7 @@ async def bare(url: str, http_client: Any) -> None:  # noqa: ANN401 - one of two
 
 
 def measured(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
-    """Return CPU and wall seconds; no task may remain."""
+    """Return CPU and wall seconds, after checking that no task remains."""
 
     async def watched() -> tuple[float, float]:
         before = asyncio.all_tasks()

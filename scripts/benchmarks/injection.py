@@ -1,4 +1,4 @@
-"""How often an argument that attacks the judge wins on the local model, with each of five ways to present it.
+"""How often an argument that attacks the local model as a judge wins, with each of five transcript formats.
 
 Each debate is judged without and with an attack, with the attacker speaking first and second. Results are appended to
 `--out` as one line of JSON per call, and existing calls are not repeated.
@@ -44,7 +44,7 @@ FITTED = {
     "encode": "forged-entry-plain",
     "delimiter": "forged-entry-markup",
 }
-"""Forged entry for each defense, in the format of its transcript, because an attacker knows that format."""
+"""Forged entry for each defense in the format of its transcript, since an attacker would know that format."""
 TEMPLATES = {attack.id: attack for attack in ATTACKS}
 SETTINGS = ModelSettings(temperature=0, max_tokens=200, extra={"repeat_penalty": 1.0, "seed": 1})
 

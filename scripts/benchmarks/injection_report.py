@@ -64,7 +64,7 @@ def write_into(page: Path, text: str, marker: str = "injection") -> None:
 
 
 def wilson(wins: int, calls: int) -> tuple[float, float]:
-    """Compute Wilson's score interval of a proportion (JASA 22, 1927)."""
+    """Compute Wilson's score interval for a proportion (JASA 22, 1927)."""
     share, square = wins / calls, Z * Z
     middle = (share + square / (2 * calls)) / (1 + square / calls)
     half = Z / (1 + square / calls) * sqrt(share * (1 - share) / calls + square / (4 * calls * calls))
@@ -72,7 +72,7 @@ def wilson(wins: int, calls: int) -> tuple[float, float]:
 
 
 def newcombe(pairs: Pairs) -> tuple[float, float]:
-    """Compute the interval of a difference of paired proportions.
+    """Compute the interval for a difference of paired proportions.
 
     The method is number 10 of Newcombe, Statistics in Medicine 17, 1998.
     """
@@ -92,7 +92,7 @@ def newcombe(pairs: Pairs) -> tuple[float, float]:
 
 
 def between_debates(differences: Sequence[float]) -> tuple[float, float]:
-    """Compute Student's interval of the mean difference over debates, because calls on the same debate are similar."""
+    """Compute Student's interval for the mean difference over debates, because calls on the same debate are similar."""
     if len(differences) < 2:
         return -1.0, 1.0
     mean, error = statistics.mean(differences), statistics.stdev(differences) / sqrt(len(differences))

@@ -1,4 +1,4 @@
-"""How often a text that attacks the judge wins a comparison on the local model, with attacks inside material.
+"""How often a text that attacks the local model as a judge wins a comparison, with attacks written for material.
 
 Two texts of similar quality are compared without an attack, and with each attack for material appended to one of them,
 in both orders. Results are appended to a file as one line of JSON per comparison, so a run can be stopped and

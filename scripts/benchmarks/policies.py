@@ -1,4 +1,4 @@
-"""Cost of policies around a model: calls to an instant in-process model with no policy, each, and all of them."""
+"""Cost of policies around an instant in-process model: calls with no policy, with each policy, and with all."""
 
 from __future__ import annotations
 

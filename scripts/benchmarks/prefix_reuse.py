@@ -1,4 +1,4 @@
-"""Parts of debate prompts that must be computed anew: by turn order in characters, and in tokens of the local model.
+"""Parts of debate prompts that have to be recomputed, in characters by turn order and in the local model's tokens.
 
 `MODEL_FILE=path.gguf` runs it on another model.
 """
@@ -43,7 +43,7 @@ SETTINGS = ModelSettings(max_tokens=60)
 
 
 def stance_first(name: str, stance: str, transcript: Transcript) -> Block[Any, str]:
-    """Put the same words in the order of most prompts: role and round first, then the transcript."""
+    """Arrange the same words as most prompts do: role and round first, then the transcript."""
 
     def system(_: object, ctx: Context) -> str:
         number = ctx.sequencer.state.round

@@ -165,7 +165,7 @@ def _measured(turns: int, readers: int, in_pieces: bool) -> tuple[float, int]:  
 
 def print_pages() -> None:
     """Print the table of pages."""
-    warnings.simplefilter("ignore")  # ignores warnings about the number of rounds
+    warnings.simplefilter("ignore")  # suppress warnings about the number of rounds
     tabs = [(turns, readers, False) for turns, readers in TABS] + [(100, 0, True), (100, 1, True)]
     times = {tab: min(_measured(*tab) for _ in range(2)) for tab in tabs}
     rows = [
