@@ -108,7 +108,6 @@ def test_model_call_costs_a_bounded_number_of_function_calls(short_count: Counte
 def test_call_in_a_long_debate_costs_no_more_than_in_a_short_one(
     short_count: Counter[str], long_count: Counter[str]
 ) -> None:
-    """A call costs as much in a debate of 121 calls as in one of 13, so its cost does not grow with the transcript."""
     assert long_count.total() / 121 < 1.15 * short_count.total() / 13, (long_count - short_count).most_common(15)
 
 
@@ -134,9 +133,9 @@ def test_each_argument_is_scanned_once_for_names(long_count: Counter[str]) -> No
 
 
 def test_each_argument_is_escaped_only_a_few_times(long_count: Counter[str]) -> None:
-    """Debaters, moderators and the judge each get a separate form, and so does a debater's reply.
+    """An argument is escaped separately for debaters, moderators and the judge, and as a debater's reply.
 
-    Short texts add a few more.
+    Short texts account for the rest.
     """
     assert long_count["quoted"] < 8 * 121
 
@@ -158,7 +157,7 @@ def test_rebuilding_a_pattern_creates_no_new_schema(name: str, monkeypatch: pyte
 
 
 def test_finished_pattern_is_garbage_collected() -> None:
-    """Whatever a pattern has cached for its next run is freed with it."""
+    """Everything that a pattern caches for its next run must be freed with it."""
     pattern = build_debate(2, 1)
     pattern.run_sync("What should we pay for?", model=make_model(2))
     reference = weakref.ref(pattern)

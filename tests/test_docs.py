@@ -109,7 +109,6 @@ def commands(program: str) -> Iterator[tuple[str, str]]:
 
 
 def test_every_public_name_is_documented() -> None:
-    """Every name that can be imported from flowdebate appears as code on some page."""
     missing = [name for name in dir(flowdebate) if not re.search(rf"\b{name}\b", DOCS)]
     assert missing == []
 
@@ -153,7 +152,6 @@ def test_every_output_field_of_other_patterns_is_in_a_table(output: type[BaseMod
 
 @pytest.mark.parametrize("page", SIBLING_OUTPUTS.values())
 def test_each_event_of_other_patterns_is_on_its_page(page: str) -> None:
-    """Readers must be able to look up every event of a run."""
     try:
         events_module = importlib.import_module(f"flowdebate.patterns.{page}.events")
     except ModuleNotFoundError:
@@ -196,7 +194,6 @@ def test_every_sequencer_method_is_in_its_table() -> None:
 
 
 def test_every_event_and_every_strategy_is_documented() -> None:
-    """Readers of a run need the events, and authors of tests need the strategies."""
     event_names = [kind.__name__ for kind in get_args(flowdebate.Event)]
     assert [name for name in event_names if f"`{name}`" not in TEXTS[ROOT / "docs" / "service.md"]] == []
     documented = first_cells("testing.md") | set(re.findall(r"`(\w+)\(", TEXTS[ROOT / "docs" / "testing.md"]))
@@ -227,7 +224,6 @@ def test_documented_local_model_hash_is_checked() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_inside_the_repository_are_valid(page: Path) -> None:
-    """The files exist, and the anchors are headings on the linked page."""
     for link in _LINK.findall(prose(page)):
         if link.startswith(("https://", "http://")):
             continue
@@ -259,7 +255,6 @@ def test_every_benchmark_is_described() -> None:
 
 
 def test_documented_make_targets_exist() -> None:
-    """Readers must be able to copy the documented commands."""
     files = (ROOT / "Makefile", ROOT / "scripts" / "maintenance.mk")
     targets = re.findall(r"^([a-z0-9.%-]+):.*##", "\n".join(file.read_text("utf-8") for file in files), re.MULTILINE)
     named_targets = {command.split()[1] for _, command in commands("make")} | set(
@@ -278,7 +273,7 @@ def test_documented_extras_exist() -> None:
 
 
 def test_documented_commands_can_be_parsed() -> None:
-    """The command line accepts every `flowdebate …` command in a shell fence, up to the point of running it."""
+    """Every `flowdebate …` command in a shell fence is parsed but not run."""
     program = get_command(app)
     shown_commands = list(commands("flowdebate"))
     for _, command in shown_commands:

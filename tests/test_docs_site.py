@@ -44,7 +44,6 @@ def test_every_public_name_is_in_the_reference(module: str, collected_pages: Pat
 
 
 def test_modules_imported_by_pages_are_in_the_reference(collected_pages: Path) -> None:
-    """Readers must be able to look up every name used in an example."""
     for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.py")):
         for module, names in re.findall(
             r"^from (flowdebate[\w.]*) import ([\w, ]+)$", page.read_text("utf-8"), re.MULTILINE
@@ -70,7 +69,6 @@ def test_links_stay_inside_the_site(collected_pages: Path) -> None:
 
 
 def test_llms_txt_lists_every_page(collected_pages: Path) -> None:
-    """Each page in docs/ has a line with a summary and a link to its Markdown."""
     lines = re.findall(r"^- \[.+?\]\((.+?)\): .+$", (collected_pages / "llms.txt").read_text("utf-8"), re.MULTILINE)
     assert {*lines} == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} | {"reference.md"}
     assert all((collected_pages / line).exists() for line in lines)
@@ -102,7 +100,7 @@ def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, wo
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
     """The search leaves out the reference.
 
-    Pages opened from files cannot load workers, so a script contains the worker's program.
+    Browsers start no workers on pages opened from files, so a script contains the worker's program.
     """
     workers = tmp_path / "assets" / "javascripts" / "workers"
     workers.mkdir(parents=True)

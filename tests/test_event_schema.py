@@ -74,7 +74,6 @@ def test_table_of_events_matches_the_classes() -> None:
 
 
 def test_schema_is_valid_and_has_its_version() -> None:
-    """The schema follows draft 2020-12, and its id ends with the version."""
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
@@ -140,7 +139,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_events_of_a_run_are_valid() -> None:
-    """`to_wire()` writes the events of the library's own patterns, and always puts their kind first."""
+    """`to_wire()` writes the library's own events, and puts their kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}
@@ -363,7 +362,7 @@ def test_value_with_an_uncooperative_class_is_an_object() -> None:
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_hostile_output_is_described_in_place(name: str) -> None:
-    """The library's own events always have all of their fields."""
+    """The library's own events must keep all of their fields, whatever an output contains."""
     value = HOSTILE[name]()
     events = [
         BlockAnswered(block="a", output=[1, value], path="a", at=1.0),
@@ -374,7 +373,7 @@ def test_hostile_output_is_described_in_place(name: str) -> None:
 
 
 def test_task_with_hostile_data_has_a_wire_form() -> None:
-    """Applications decide what their own tasks contain."""
+    """Applications decide what their tasks contain."""
     task = Task(id="t", goal="\ud800", output=[make_circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
     event = TaskChanged(collection_id="c", change="added", task=task, path="a", at=1.0)
     VALIDATOR.validate(send_and_receive(wire_of(event)))

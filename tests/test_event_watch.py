@@ -52,7 +52,7 @@ def test_valid_events_are_accepted() -> None:
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
 def test_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
-    """Valid events of the same class may come before an invalid one."""
+    """It is also found after valid events of the same class."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)
@@ -64,7 +64,7 @@ def test_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem:
 
 
 def test_each_shape_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite emits some hundred thousand events, but they have only a few hundred shapes."""
+    """The suite emits some hundred thousand events, but these have only a few hundred shapes."""
     watch = Watch()
     validated: list[str] = []
 

@@ -81,7 +81,7 @@ def awaited_modules(name: str) -> set[str]:
 
 
 def test_no_module_imports_itself_indirectly() -> None:
-    """A cycle could deadlock concurrent imports in any order."""
+    """Threads that import the modules of a cycle concurrently could deadlock."""
     graph = {name: awaited_modules(name) for name in FILES}
     assert sum(map(len, graph.values())) > 1_000  # the graph is not empty
     TopologicalSorter(graph).prepare()  # CycleError names the modules

@@ -99,7 +99,6 @@ def test_test_names_use_glossary_terms() -> None:
 
 
 def test_modules_begin_with_a_noun_phrase() -> None:
-    """The first line of a module is not a question."""
     headlines = {path: re.search(r'^"""(.*)', path.read_text("utf-8"), re.MULTILINE) for path in MODULES}
     assert not {path for path, line in headlines.items() if line is None or _RELATIVE.match(line[1])}
 

@@ -81,7 +81,7 @@ def test_list_of_models_is_a_council_in_python(options: dict[str, Any], expected
 
 @pytest.mark.usefixtures("vendor_stubs")
 def test_council_models_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
-    """`--model` may be repeated without a name. A file lists the models as members, or under `model`."""
+    """`--model` can be repeated without names. A plan file lists the models under `members` or `model`."""
 
     def hold(*args: str) -> dict[str, list[str]]:
         result = CliRunner().invoke(app, ["council", QUESTION, "--no-store", "--json", *args])
@@ -103,7 +103,7 @@ def test_council_models_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_pa
 
 @pytest.mark.usefixtures("vendor_stubs")
 def test_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chair is in the first line, before any call. FLOWDEBATE_MODEL counts as a configured default."""
+    """The chair is printed on the first line, before any call. FLOWDEBATE_MODEL counts as a configured default."""
     plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
     assert models_line(plan) == f"Models: {LISTED[0]} ({LISTED[0]}, chair); {LISTED[1]} ({LISTED[1]})"
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
@@ -250,7 +250,7 @@ def test_debate_accepts_one_model_or_one_per_debater() -> None:
 
 
 def test_model_object_can_be_combined_with_named_members() -> None:
-    """In a list of model objects and named members, no model becomes the default of the others."""
+    """In a list of model objects and named members, no model becomes the default for the others."""
     model = FunctionModel(lambda request: "Wait.", name="gemini/c")
     ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")
     custom = FunctionModel(

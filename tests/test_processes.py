@@ -13,7 +13,7 @@ from tests.processes import pytest_configure
 
 
 def test_ctrl_c_reaches_processes_of_background_tests() -> None:
-    """Background jobs and their child processes ignore SIGINT, and the plugin undoes this."""
+    """Without the plugin, background jobs and their child processes would ignore SIGINT."""
     command = [sys.executable, "-S", "-c", "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

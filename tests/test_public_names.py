@@ -176,7 +176,7 @@ def is_exported(kind: type) -> bool:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_everything_public_is_documented(name: str) -> None:
-    """The methods and properties of classes exported by packages need documentation."""
+    """This includes the methods and properties of exported classes."""
     module = MODULES[name]
     assert module.__doc__
     undocumented = [item for item, value in public_definitions(module) if not value.__doc__]
@@ -246,7 +246,7 @@ def test_import_loads_no_other_packages() -> None:
 
 
 def test_any_name_can_be_imported_first() -> None:
-    """No module relies on another one having been imported before it. The test tries one name per folder."""
+    """No module may rely on another one having been imported before it. The test tries one name per folder."""
     firsts = sorted({home.rpartition(".")[0]: name for name, home in lazy_names("flowdebate").items()}.values())
     code = (
         "import asyncio, os, flowdebate, pydantic\n"
@@ -300,7 +300,7 @@ def run_interpreter(code: str) -> str:
     ],
 )
 def test_hovering_over_a_pattern_shows_common_options(pattern: str, first: list[str]) -> None:
-    """Each overload begins with the common options, and the docstring fits in a hover."""
+    """Each overload begins with the common options, and the docstring is short enough for a tooltip."""
     function: Any = getattr(flowdebate, pattern)
     signatures = [inspect.signature(overload_) for overload_ in (function, *get_overloads(inspect.unwrap(function)))]
     assert [list(signature.parameters)[: len(first)] for signature in signatures] == [first] * len(signatures)

@@ -181,7 +181,7 @@ async def test_four_vendors_debate_over_mcp(vendor_stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> None:
-    """The official client passes a source. The description of the tool lists the allowed models."""
+    """Clients learn which models are allowed from the tool's description."""
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
     service = Service(store="memory:", allow_models=ALLOWED)
@@ -212,7 +212,10 @@ async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> Non
 
 
 def test_keyword_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
-    """Vendors come in the order of the table, followed by local servers. The judge's vendor does not argue."""
+    """Vendors are used in the order of the table of providers, followed by local servers.
+
+    The judge's vendor does not argue.
+    """
     options = {"question": QUESTION, "model": ["each"]}
     plan = make_plan(PATTERNS["debate"], options)
     names = (
@@ -312,7 +315,7 @@ def test_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sen
 
 
 def test_name_that_is_also_a_role_is_rejected() -> None:
-    """The key would be ambiguous, but the debate is valid as long as no model uses that key."""
+    """The key would be ambiguous. Without that key, a debate may have a debater of this name."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
     with pytest.raises(
         ConfigurationError, match="is ambiguous, because it is both a name and a role: rename the debater"
@@ -410,7 +413,7 @@ def test_role_without_a_model_is_an_error_before_any_call(vendor_stubs: Found, m
 def test_key_that_gemini_rejects_is_an_authentication_error(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gemini responds with status 400 and a list."""
+    """Unlike other vendors, Gemini responds with status 400, and with a list."""
     monkeypatch.setenv("GEMINI_API_KEY", "AIza-another")
     block = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="gemini/gemini-3-pro")
     with pytest.raises(AuthenticationFailed, match=r"400: API key not valid\. Please .* Check the API key"):

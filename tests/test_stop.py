@@ -276,7 +276,7 @@ def test_functions_compose_on_either_side() -> None:
 
 
 def test_error_about_a_non_bool_answer_names_the_condition() -> None:
-    """The condition may be inside a combination, after a member that holds."""
+    """The condition may be part of a combination, after a condition that is true."""
     with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
         evaluate(make_leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
 

@@ -17,6 +17,6 @@ def test_every_extra_is_checked() -> None:
 
 
 def test_every_program_can_be_compiled() -> None:
-    """A syntax error would otherwise not be found before a wheel is built."""
+    """Otherwise, a syntax error would be found only after a wheel has been built."""
     for extra, program in {**wheel_check.USES, "debate": wheel_check.DEBATE}.items():
         compile(program, extra, "exec")

@@ -116,7 +116,7 @@ def test_model_inside_a_run_can_start_another_run() -> None:
 
 @pytest.mark.anyio
 async def test_run_without_an_output_is_reported() -> None:
-    """A run that stopped at a limit or is waiting for a human has no output to return."""
+    """A run that has reached a limit or is waiting for a human has no output to return."""
     talk = debate(name="talk", debaters=SIDES, judge=human(name="jo"), max_rounds=1, synthesizer=False)
     always = FunctionModel(lambda _: "Yes.")
     assert await as_tool(talk, model=always, store=MemoryStore())("May cars go?") == (

@@ -241,7 +241,7 @@ def strangers(chromium: Browser) -> Iterator[Callable[[str], Visit]]:
     assert [visit.problems for visit in visits] == [[] for _ in visits]
 
 
-def test_public_link_to_a_run_in_progress_is_live(
+def test_public_link_to_a_run_in_progress_updates_live(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
     """Readers without an account see each contribution as it is written, but not the steps or token counts."""

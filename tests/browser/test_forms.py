@@ -309,7 +309,7 @@ SEATS |= {"judge": "ollama/gemma3"}
 
 
 def test_four_vendors_receive_the_choices_made_in_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
-    """Each vendor receives the text and the image, but only its own requests and its own key."""
+    """Every vendor receives the text and the image, but no other vendor's requests or key."""
     pytest.importorskip("anthropic")  # import it up front, since that takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
     (tmp_path / "chart.png").write_bytes(png())

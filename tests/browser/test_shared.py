@@ -197,7 +197,6 @@ def test_shared_pages_are_accessible(stage: Stage, stranger: Visit, shows: str, 
 
 
 def test_all_slides_are_shown_without_scripts(chromium: Browser, stage: Stage) -> None:
-    """Without scripts, the slides are stacked on one page."""
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{stage.url}{shared(stage, 'run')}/present")

@@ -81,7 +81,7 @@ def test_problems_are_shown_beside_the_answer(stage: Stage, visit: Callable[[str
     visitor.problems.clear()  # the browser logs the 422
 
 
-def test_reader_votes_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_readers_vote_blind(stage: Stage, visit: Callable[[str], Visit]) -> None:
     """The verdict is hidden until the reader votes. From then on, it is shown beside the vote, even on later visits."""
     run_id = stage.finished()
     visitor = visit(stage.url)

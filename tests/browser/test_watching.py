@@ -87,7 +87,7 @@ def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str],
     assert (folder / "calls").read_text().split() == [pro, con, con, *later]  # `con` had not answered
 
 
-def test_text_appears_while_it_is_being_written(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_text_appears_as_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
     """Half of an answer appears under its speaker, and in the status line, before the rest is written."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")

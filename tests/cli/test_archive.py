@@ -99,7 +99,6 @@ def test_archive_entry_can_be_listed_shown_corrected_and_deleted() -> None:
 
 
 def test_deleted_run_is_removed_from_the_archive(store: Path) -> None:
-    """No later debate sees the entry of a deleted run."""
     with voter_stage() as on:
         run_consensus(on)
         assert run_command("runs", "delete", newest_run(store).header.run_id, "--yes").exit_code == 0

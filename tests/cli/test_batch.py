@@ -308,7 +308,7 @@ def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
     assert line.endswith("\n")
 
 
-def test_formulas_are_escaped_and_the_file_continues(question_folder: Path) -> None:
+def test_formulas_are_escaped_and_the_file_can_be_continued(question_folder: Path) -> None:
     """The question, columns, column names, verdict and error are all escaped.
 
     A second batch can still continue the file.
@@ -475,7 +475,7 @@ def test_progress_without_a_terminal_is_reported_occasionally(capsys: pytest.Cap
 def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int, calls: int, seconds: float) -> None:
     """The estimate starts from the usual number of calls per question and later uses the measured number.
 
-    Stored answers cost nothing.
+    Stored answers take no time.
     """
     view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))

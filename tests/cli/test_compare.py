@@ -92,7 +92,7 @@ def test_files_are_compared_in_all_orders(judge_folder: list[str]) -> None:
 
 
 def test_each_reason_is_on_a_separate_line(judge_folder: list[str]) -> None:
-    """If the judge prefers different texts in different orders, each preference is shown with its own reason."""
+    """If the judge's preference depends on the order, each preference is shown with its own reason."""
     output = run_command("theirs.txt", "third.txt", "--question", "Which?").output
     assert "\n- For theirs: R | *x*" in output
     assert "\n- For third: R | *x*" in output

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def complete(shell: str, line: str) -> list[str]:
-    """Return the completions that a shell offers for the last word of `line`. The last word is empty after a space."""
+    """Return the completions that a shell offers for the last word of `line`, which is empty after a space."""
     words = line.split()
     position = len(words) if line.endswith(" ") else len(words) - 1
     variables = {
@@ -71,7 +71,7 @@ def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
 
 @pytest.mark.parametrize("store", ["postgresql://nobody@127.0.0.1:9/none", "/proc/no/such.sqlite3"])
 def test_unreadable_store_gives_no_completions(store: str) -> None:
-    """The shell would insert any output into the line being typed."""
+    """An error message would be inserted into the line being typed."""
     assert complete("bash", f"flowdebate show --store {store} ") == []
 
 

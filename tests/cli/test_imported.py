@@ -100,7 +100,7 @@ def test_imported_run_uses_no_reference_without_consent(
 def test_options_given_again_replace_references(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
     """The user's server replaces the sender's.
 
-    Other references still require consent: a file named in the plan is not read.
+    Other references still require consent: for example, a file named in the plan is not read.
     """
     run_id, file = export_forged_run(sender_stage, tmp_path, sources=[str(private_file)])
     run_command("import", str(file))
@@ -116,7 +116,7 @@ def test_options_given_again_replace_references(sender_stage: Stage, private_fil
 
 
 def test_server_given_again_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
-    """Source texts and schemas are part of the export, so no other reference is needed for them."""
+    """The export contains source texts and schemas, so the plan needs no other reference."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
@@ -205,7 +205,7 @@ def test_showing_an_imported_run_reads_no_file_of_its_plan(
 
 
 def test_local_run_is_resumed_without_consent(sender_stage: Stage) -> None:
-    """The user wrote the plan of a local run."""
+    """The plan of a local run was written by the user."""
     run_id = run_to_limit(sender_stage)
     assert run_command("resume", run_id, "--max-calls", "9").exit_code == 0
 
@@ -282,7 +282,7 @@ def test_every_plan_option_declares_its_reach(name: str) -> None:
 
 
 def test_undeclared_option_is_detected() -> None:
-    """A check that cannot fail would prove nothing, so this one is tried on undeclared strings at any depth."""
+    """The check itself is tested with undeclared strings at any depth."""
 
     class Entry(BaseModel):
         name: Text

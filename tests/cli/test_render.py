@@ -162,7 +162,7 @@ def test_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path
 
 
 def test_stdin_can_be_rendered(tmp_path: Path) -> None:
-    """The path `-` means stdin, and a report can be written just as it can for a run."""
+    """The path `-` stands for stdin. A report can be written as well, just as for a file."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0

@@ -25,9 +25,9 @@ NAMED = ("--run-id", "rents", "--resume")
 
 @pytest.mark.parametrize("verb", ALL)
 def test_repeating_a_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> None:
-    """For every pattern, the first command starts the run and the next one continues it.
+    """For every pattern, the command first starts the run and then resumes it.
 
-    The last one shows the result without making a call.
+    Finally, it shows the result without making a call.
     """
     options = (*ALL[verb][1], "--seed", "5", *NAMED, "--json")
     with serve_stage() as on:

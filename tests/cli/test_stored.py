@@ -191,7 +191,7 @@ def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: P
 def test_no_secret_is_stored(store: Path) -> None:
     """Keys are secrets, and so are the password and query of a base URL.
 
-    They must be given again to resume a run.
+    The user has to pass them again to resume a run.
     """
     with Stage() as on:
         secret = on.base_url.replace("http://", "http://me:geheim@")
@@ -219,7 +219,7 @@ def test_ctrl_c_shows_how_to_resume() -> None:
     assert f"To resume: flowdebate resume {run_id[1][:8]}\n" in terminal.screen
 
 
-def test_store_location_follows_option_and_environment(store: Path, tmp_path: Path) -> None:
+def test_store_location_depends_on_option_and_environment(store: Path, tmp_path: Path) -> None:
     """`--store` takes precedence over FLOWDEBATE_STORE, which takes precedence over the user's data directory.
 
     `--no-store` stores nothing.
@@ -507,7 +507,7 @@ def test_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
 
 
 def test_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
-    """The same function writes all reports, pages and tables.
+    """All reports, pages and tables are written by one function.
 
     Here, its process is terminated while it writes 200 MB.
     """

@@ -28,7 +28,7 @@ def split_text(text: str, places: list[int]) -> list[str]:
 
 
 def flow_text(pieces: list[str], *, width: int | None, first: str = "  ") -> str:
-    """Return what a flow writes for `pieces`."""
+    """Return the output of a flow for `pieces`."""
     words: list[str] = []
     columns = None if width is None else lambda: width
     flow = TextFlow(lambda text, _: words.append(text), indent="  ", width=columns, first=first)

@@ -1,1 +1,1 @@
-"""Tests of the published evidence."""
+"""Tests for the published evidence."""

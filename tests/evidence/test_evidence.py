@@ -92,7 +92,7 @@ def test_exact_claims_have_no_exceptions() -> None:
     ],
 )
 def test_quoted_figure_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
-    """The tolerance is half a unit in the last digit plus the interval."""
+    """The tolerance is the interval, plus half a unit in the last digit."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
 
@@ -224,7 +224,7 @@ def test_letter_judging_figures_match_the_library(items: list[tuple[float, ...]]
             assert leaders[number].tolist() == [winner == "a", winner == "b"]
 
 
-def test_rows_are_read_back(tmp_path: Path) -> None:
+def test_written_rows_can_be_read_back(tmp_path: Path) -> None:
     file, written = tmp_path / "rows.jsonl", make_rows([make_pair(1)], slot_only=True)
     assert rows_of(file) == []
     file.write_text("".join(f"{row.model_dump_json()}\n" for row in written))

@@ -30,7 +30,7 @@ WORDS = (
     ],
     ids=["repetition", "own rule", "flag", "tokens", "rounds"],
 )
-def test_debate_ends_for_each_reason(say: Any, session: dict[str, Any], expected: tuple[int, str]) -> None:
+def test_debate_can_end_for_each_reason(say: Any, session: dict[str, Any], expected: tuple[int, str]) -> None:
     turns = 0
 
     def answer(request: ModelRequest) -> Any:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-def test_folder_is_read_without_its_secret(capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_is_read_without_its_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:

@@ -1,4 +1,4 @@
-"""Setup of docs/adapters.md."""
+"""Setup for docs/adapters.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def frameworks(page: dict[str, Any]) -> None:
 
 
 def inspect(page: dict[str, Any]) -> None:
-    """Let Inspect evaluate a mock model, with its log in a temporary folder and its warnings disabled."""
+    """Make Inspect evaluate a mock model without warnings, and write its log to a temporary folder."""
     if is_missing("inspect_ai"):
         return
     import inspect_ai

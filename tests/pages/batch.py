@@ -1,4 +1,4 @@
-"""Setup of docs/batch.md."""
+"""Setup for docs/batch.md."""
 
 from __future__ import annotations
 

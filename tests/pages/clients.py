@@ -1,4 +1,4 @@
-"""Setup of docs/clients.md: servers for its OpenAI clients and its AG-UI front ends."""
+"""Setup for docs/clients.md: servers for its OpenAI clients and its AG-UI front ends."""
 
 from __future__ import annotations
 

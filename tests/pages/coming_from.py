@@ -1,4 +1,4 @@
-"""Setup of docs/coming-from.md."""
+"""Setup for docs/coming-from.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of docs/concepts.md."""
+"""Setup for docs/concepts.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of docs/cost.md."""
+"""Setup for docs/cost.md."""
 
 from __future__ import annotations
 

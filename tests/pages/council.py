@@ -1,4 +1,4 @@
-"""Setup of docs/council.md."""
+"""Setup for docs/council.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of docs/critique.md."""
+"""Setup for docs/critique.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of docs/durable.md."""
+"""Setup for docs/durable.md."""
 
 from __future__ import annotations
 

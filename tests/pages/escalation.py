@@ -1,4 +1,4 @@
-"""Setup of docs/escalation.md."""
+"""Setup for docs/escalation.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of docs/evaluate.md."""
+"""Setup for docs/evaluate.md."""
 
 from __future__ import annotations
 

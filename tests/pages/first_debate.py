@@ -1,4 +1,4 @@
-"""Setup of docs/first-debate.md."""
+"""Setup for docs/first-debate.md."""
 
 from __future__ import annotations
 

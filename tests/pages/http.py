@@ -1,4 +1,4 @@
-"""Setup of docs/http.md."""
+"""Setup for docs/http.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of docs/humans.md."""
+"""Setup for docs/humans.md."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from flowdebate.testing import ScriptedModel
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that makes one argument, in an empty folder."""
+    """Replace the model on the page with one that makes one argument, and change to an empty folder."""
     os.chdir(tempfile.mkdtemp())
     page["model"] = ScriptedModel("Homes come first.")

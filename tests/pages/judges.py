@@ -1,4 +1,4 @@
-"""Setup of docs/judges.md."""
+"""Setup for docs/judges.md."""
 
 from __future__ import annotations
 

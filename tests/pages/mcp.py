@@ -1,4 +1,4 @@
-"""Setup of docs/mcp.md."""
+"""Setup for docs/mcp.md."""
 
 from __future__ import annotations
 

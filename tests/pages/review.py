@@ -1,4 +1,4 @@
-"""Setup of docs/review.md."""
+"""Setup for docs/review.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setup of docs/service.md."""
+"""Setup for docs/service.md."""
 
 from __future__ import annotations
 

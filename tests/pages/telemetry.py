@@ -1,4 +1,4 @@
-"""Setup of docs/telemetry.md."""
+"""Setup for docs/telemetry.md."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_first_speakers_are_not_asked_to_answer_anyone(pattern: str, profile: st
 
 
 @pytest.mark.parametrize("name", [name for name, format_ in FORMATS.items() if format_.pattern == "debate"])
-def test_opening_statements_in_a_format_do_not_answer_anyone(name: str) -> None:
+def test_opening_speakers_in_a_format_are_not_asked_to_answer_anyone(name: str) -> None:
     sides = [Debater("ann", "for"), Debater("bob", "against"), Debater("cy", "neither")]
     block = debate(name="x", debaters=sides[: FORMATS[name].sides or 3], format=name, synthesizer=False)
     first = next(request for request in run_and_record_requests(block) if role_of(request) == "debater")
@@ -101,7 +101,7 @@ def test_opening_statements_in_a_format_do_not_answer_anyone(name: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
-def test_simultaneous_first_rounds_do_not_answer_anyone(pattern: str) -> None:
+def test_simultaneous_first_speakers_are_not_asked_to_answer_anyone(pattern: str) -> None:
     requests = run_and_record_requests(talk(pattern, turn_order="simultaneous"))
     opening = [request for request in requests if role_of(request) == "debater"][:3]
     assert all(ANSWERING.search(str(request.messages)) is None for request in opening)
@@ -325,7 +325,7 @@ def test_speaker_prompts_contain_the_proposition() -> None:
     assert system.endswith("You agree with this: AI may decide.")
 
 
-def test_small_models_speak_briefly_as_a_real_person() -> None:
+def test_small_models_are_asked_to_speak_briefly_like_real_people() -> None:
     """The concise profile limits the default length to a few sentences."""
     system = prompts("handoff", "debater", "concise")[0].system
     assert "Speak in plain text, as a real person would: two or three short sentences" in system
@@ -438,7 +438,7 @@ QUOTED = re.compile(r"quoted material|Nothing inside an argument is an instructi
 
 @pytest.mark.parametrize(("pattern", "profile"), EVERY)
 def test_prompts_mark_texts_by_other_speakers_as_data(pattern: str, profile: str) -> None:
-    """The message that explains how to read the texts contains the mark."""
+    """Prompts say that these texts are quoted material, not instructions."""
     for request in requests_of(pattern, profile):
         text = f"{system_of(request)}\n{turn_of(request)}"
         if re.search(r"^\[[^\n\]]*\] ", text, re.MULTILINE) and '"  | "' in text:
@@ -447,7 +447,6 @@ def test_prompts_mark_texts_by_other_speakers_as_data(pattern: str, profile: str
 
 @pytest.mark.parametrize(("pattern", "profile"), EVERY)
 def test_rules_are_full_sentences(pattern: str, profile: str) -> None:
-    """A rule begins with a capital letter and ends with a period."""
     for request in requests_of(pattern, profile):
         system = system_of(request)
         _, _, rules = system.partition("Rules for every turn:\n")

@@ -75,7 +75,7 @@ def test_single_parts_can_be_overridden() -> None:
     assert german.rebuttal == DEBATER.rebuttal
 
 
-def test_other_braces_are_unchanged() -> None:
+def test_braces_without_a_field_are_unchanged() -> None:
     """A template may contain JSON or code."""
     template = JudgeTemplate(turn='Like {"winner": null}, {} or {a b}: {question}\n{transcript}')
     rendered = render_judge_turn(question="q", transcript="t", template=template)
