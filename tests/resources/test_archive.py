@@ -1,4 +1,4 @@
-"""In-memory archives, which outlive a run."""
+"""Tests for in-memory archives, which outlive individual runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_debates_on_the_same_task_are_always_recalled(task: str) -> None:
     limit=st.integers(0, 7),
 )
 def test_limit_bounds_the_number_of_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
-    """The results are the first of an unlimited recall, without duplicates, and include the same task."""
+    """A limited recall returns the first results of an unlimited one, without duplicates and including equal tasks."""
     archive = Archive()
     for number, task in enumerate(tasks):
         run(archive.past_debates.add(past_debate(number, task, at=number)))
@@ -82,7 +82,7 @@ def test_limit_bounds_the_number_of_recalled_debates(tasks: list[str], query: st
     assert {str(number) for number, task in enumerate(tasks) if task == query} <= set(everything)
 
 
-async def test_existing_debates_are_not_changed() -> None:
+async def test_adding_a_debate_twice_does_not_change_it() -> None:
     archive = Archive()
     await archive.past_debates.add(past_debate(1, "Rents?"))
     await archive.past_debates.add(past_debate(1, "Trams?"))
@@ -130,7 +130,7 @@ async def test_points_match_regardless_of_spelling() -> None:
 
 
 @given(st.lists(st.tuples(ids, st.lists(st.sampled_from("abc"), max_size=4)), max_size=6))
-def test_repeated_points_in_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
+def test_points_repeated_within_a_debate_count_once(reports: list[tuple[str, list[str]]]) -> None:
     archive = Archive()
     counted: dict[str, int] = {}
     debates: set[str] = set()
@@ -155,7 +155,7 @@ async def test_only_agents_with_a_history_have_a_rating() -> None:
 
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, st.floats(-64, 64))), max_size=8))
-def test_rating_changes_add_up_once_per_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
+def test_rating_changes_accumulate_and_count_once_per_debate(reports: list[tuple[str, dict[str, float]]]) -> None:
     archive = Archive()
     elo: dict[str, float] = {}
     debates: set[str] = set()
@@ -185,7 +185,7 @@ def test_positions_keep_their_insertion_order(reports: list[tuple[str, list[tupl
 
 
 async def test_changing_a_result_does_not_change_the_archive() -> None:
-    """A returned list is a copy."""
+    """Returned lists are copies."""
     archive = Archive()
     await archive.positions.add("1", [Position(agent="ann", answer="yes", round=1)])
     positions: Sequence[Position] = await archive.positions.of("ann")
@@ -205,7 +205,9 @@ records = st.builds(
 
 
 @given(st.lists(st.tuples(ids, st.dictionaries(names, records)), max_size=6))
-def test_records_add_up_once_per_debate(reports: list[tuple[str, dict[str, PersonaRecord]]]) -> None:
+def test_persona_records_accumulate_and_count_once_per_debate(
+    reports: list[tuple[str, dict[str, PersonaRecord]]],
+) -> None:
     archive = Archive()
     first: dict[str, dict[str, PersonaRecord]] = {}
     for debate, record_by_name in reports:
@@ -229,8 +231,8 @@ async def test_archives_are_independent() -> None:
 
 
 @pytest.mark.parametrize("patience", [0, -1, True, "10", None, float("nan")])
-def test_patience_must_be_a_number_of_seconds(patience: Any) -> None:
-    """The number limits how long a debate waits for a store and must be positive."""
+def test_patience_must_be_a_positive_number_of_seconds(patience: Any) -> None:
+    """`patience` limits how long a debate waits for a store."""
     with pytest.raises(ConfigurationError) as caught:
         Archive(patience=patience)
     assert (caught.value.location, caught.value.field) == ("Archive", "patience")

@@ -59,7 +59,7 @@ class Watched:
 
 @pytest.fixture
 def work() -> Watched:
-    """Create an empty observed collection."""
+    """Create an empty collection whose events are recorded."""
     return Watched()
 
 
@@ -169,8 +169,7 @@ def test_ids_are_derived_from_the_collection_and_the_order(work: Watched) -> Non
     assert derived == ["work-1", "work-3-2", "work-6-3"]
 
 
-def test_tasks_are_values(work: Watched) -> None:
-    """Tasks and their outcomes are immutable and can be hashed, copied and pickled."""
+def test_tasks_are_immutable_values(work: Watched) -> None:
     facts = {"round": 1}
     task = work.tasks.add_task("argue", metadata=facts)
     facts["round"] = 2
@@ -236,8 +235,8 @@ def test_earliest_task_is_claimed_first(work: Watched) -> None:
     assert [task and task.id for task in claimed] == ["one", "two", "three", None]
 
 
-def test_assigned_tasks_are_only_for_their_assignee(work: Watched) -> None:
-    """Nobody else can claim an assigned task, even by id, but anybody can claim a task without an assignee."""
+def test_assigned_tasks_can_only_be_claimed_by_their_assignee(work: Watched) -> None:
+    """Nobody else can claim an assigned task, even by id, but anybody can claim an unassigned one."""
     work.tasks.add_task("for pro", id="pro", assignee="pro")
     work.tasks.add_task("for anybody", id="any")
     with pytest.raises(IllegalTransition, match=r"cannot claim task 'pro': it is for 'pro', not for 'con'"):
@@ -255,7 +254,7 @@ def test_assignees_get_their_own_and_unassigned_tasks_in_order(work: Watched) ->
 
 
 def test_claims_by_id_need_no_assignee(work: Watched) -> None:
-    """If only `task_id` is given, the dispatcher decides."""
+    """A dispatcher may claim any task by its id, even one assigned to somebody."""
     work.tasks.add_task("for pro", id="turn", assignee="pro")
     assert work.tasks.claim(task_id="turn", by="runner") is work.tasks.get("turn")
 
@@ -309,7 +308,7 @@ def test_reviews_can_accept_reject_or_request_changes(work: Watched) -> None:
 
 
 def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
-    """Calls made under the former worker's name are rejected and do not affect the worker now holding the task."""
+    """Calls under the former worker's name are rejected and do not affect the worker that now has the task."""
     work.tasks.add_task("slow", id="it", max_attempts=2)
     work.tasks.claim(by="anna")
     work.tasks.fail("it", "no answer")
@@ -331,7 +330,7 @@ def test_workers_without_a_claim_cannot_change_the_task(work: Watched) -> None:
 # Queries
 
 
-def test_unknown_ids_are_named(work: Watched) -> None:
+def test_error_names_the_unknown_task(work: Watched) -> None:
     calls: list[Callable[[], object]] = [
         lambda: work.tasks.get("x"),
         lambda: work.tasks.claim(task_id="x"),
@@ -343,7 +342,7 @@ def test_unknown_ids_are_named(work: Watched) -> None:
             call()
 
 
-def test_tasks_are_listed_by_creation_and_can_be_filtered(work: Watched) -> None:
+def test_tasks_are_listed_in_creation_order_and_can_be_filtered(work: Watched) -> None:
     for name, assignee, labels in [("a", "pro", "x"), ("b", "con", "xy"), ("c", "pro", "xy")]:
         work.tasks.add_task(name, id=name, assignee=assignee, labels=tuple(labels))
     work.tasks.claim(task_id="a")
@@ -364,7 +363,7 @@ def test_unknown_statuses_are_rejected(work: Watched) -> None:
             ask()
 
 
-def test_texts_must_be_strings(work: Watched) -> None:
+def test_text_arguments_must_be_strings(work: Watched) -> None:
     """An exception object is rejected before it can corrupt the audit trail."""
     task = work.tasks.add_task("it", id="it", max_attempts=2)
     error: Any = ValueError("x")
@@ -448,7 +447,7 @@ def test_interrupts_leave_pending_events_for_the_next_change() -> None:
 
 
 def test_listener_is_optional() -> None:
-    """Without `on_change`, changes are simply not reported, and the default clock is the wall clock."""
+    """Changes are not reported without `on_change`, and the time comes from the wall clock by default."""
     tasks = TaskCollection("w")
     task = tasks.add_task("a")
     tasks.claim()
@@ -531,7 +530,7 @@ def test_tasks_are_serialized_with_camel_case_keys(work: Watched) -> None:
         "seq": 1,
     }
     assert json.loads(json.dumps(work.tasks.to_wire())) == {"collectionId": "work", "tasks": [expected]}
-    no_run = {"kind": "task_changed", "path": "", "at": 1000.0}  # without a run, the collection's clock gives the time
+    no_run = {"kind": "task_changed", "path": "", "at": 1000.0}  # outside a run, times come from the collection's clock
     last = {**no_run, "collectionId": "work", "change": "claimed", "task": expected}
     assert json.loads(json.dumps(work.events[-1].to_wire())) == last
 

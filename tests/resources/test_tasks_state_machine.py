@@ -1,4 +1,4 @@
-"""Tests for `TaskCollection` against a trivial reference implementation under any sequence of calls."""
+"""Comparison of `TaskCollection` with a trivial reference implementation under arbitrary sequences of calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = st.sampled_from([frozenset(labels) for labels in ("", "", "a", "b", "ab
 ATTEMPTS = st.integers(1, 3)
 BARE: dict[str, Any] = {"goal": "g", "labels": frozenset(), "max_attempts": 1}
 MAX_TASKS = 6
-"""Maximum number of open tasks; none are added beyond it, so each task lives longer."""
+"""Maximum number of open tasks: the fewer there are, the more actions each goes through."""
 
 MAY: dict[str, set[str]] = {
     "claim": {"pending"},
@@ -36,11 +36,11 @@ MAY: dict[str, set[str]] = {
 
 BY_WORKERS = {"complete", "fail", "await_review"}
 ACTIONS = ["complete", "complete", "complete", "fail", "fail", *sorted(MAY.keys() - {"claim", "complete", "fail"})]
-"""Actions to draw; completion is more frequent than cancellation, so that more actions can follow."""
+"""Actions to draw. Completion and failure are drawn more often than cancellation, which would end most tasks early."""
 
 
 class Reference:
-    """Tasks as dicts; every query is answered with a full scan."""
+    """Reference implementation: tasks are dicts, and every query scans all of them."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -111,7 +111,7 @@ class Reference:
 
 
 class TaskCollectionMachine(RuleBasedStateMachine):
-    """A state machine that applies the same calls to both and compares everything after every step."""
+    """State machine that applies each call to both implementations and compares everything after every step."""
 
     @initialize()
     def start(self) -> None:

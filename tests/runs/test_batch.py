@@ -39,7 +39,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def batch_tasks() -> list[asyncio.Task[Any]]:
-    """Return the tasks that carry out batches in this loop."""
+    """Return the asyncio tasks of this loop that execute batches."""
     return [task for task in asyncio.all_tasks() if task.get_name() == "flowdebate batch"]
 
 
@@ -49,7 +49,7 @@ def short_debate(**more: Any) -> Any:
 
 
 class Paid:
-    """A model that records its answers and has a task cancelled at a chosen call."""
+    """A model that records its answers and cancels a task at a chosen call."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.answered: list[str] = []
@@ -72,7 +72,7 @@ class Paid:
 
 @dataclass
 class Busy:
-    """A function block that counts its concurrent calls, some of which fail after a few iterations of the loop."""
+    """A function block that counts its concurrent calls and makes some of them fail after a few loop iterations."""
 
     failing: frozenset[int] = frozenset()
     turns: tuple[int, ...] = (0,)
@@ -193,7 +193,7 @@ async def test_complete_items_are_returned_without_a_call() -> None:
     assert [runs[item.run_id].header.seed for item in repeat] == [item.seed for item in repeat]
 
 
-async def test_a_batch_can_be_a_table() -> None:
+async def test_batch_result_can_be_converted_to_rows() -> None:
     questions = [{"question": "Rents?", "town": "Graz", "seed": "mine"}, {"question": "Buses?", "town": "Linz"}]
 
     def answer(request: ModelRequest) -> Any:
@@ -234,7 +234,7 @@ async def test_failed_items_are_retried() -> None:
 
 @pytest.mark.parametrize("make", [list, iter])
 async def test_a_changed_question_is_an_error(make: Any) -> None:
-    """All questions in a list are compared before any call, while those from an iterator are compared one by one."""
+    """Questions in a list are all checked before any call is made; those from an iterator are checked one by one."""
     store, paid = MemoryStore(), Paid()
     await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
     changed = ["a", "B", "c"]
@@ -273,7 +273,7 @@ async def test_an_id_used_by_a_run_outside_the_batch_is_rejected() -> None:
 async def test_a_run_started_by_another_process_is_resumed() -> None:
     """A complete run is returned.
 
-    If another process is executing the run, the item reports this.
+    If another process is still executing the run, the item fails.
     """
     store, paid = MemoryStore(), Paid()
     late = short_debate().batch(
@@ -297,7 +297,7 @@ async def gated_questions(questions: list[str], gate: asyncio.Event) -> AsyncIte
         yield question
 
 
-async def test_the_same_batch_has_the_same_seeds() -> None:
+async def test_repeating_a_batch_gives_the_same_seeds() -> None:
     """The batch's seed is derived from the batch id, and each item's seed from the batch's.
 
     With its seed, a single item can be repeated as an ordinary run.
@@ -441,8 +441,8 @@ async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
     assert cleaned.is_set()
 
 
-async def test_a_closed_batch_ends_for_its_reader() -> None:
-    """Cancelling a worker from outside ends the batch, because the worker's question will have no item."""
+async def test_closing_a_batch_ends_it_for_its_reader() -> None:
+    """A batch also ends if one of its workers is cancelled from outside, because that worker's question has no item."""
     started = asyncio.Event()
 
     async def hang(question: int, ctx: Context) -> None:
@@ -493,8 +493,8 @@ def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: st
         short_debate().batch(**{"questions": ["a"], **wrong})
 
 
-async def test_rows_have_fields_and_labels() -> None:
-    """`question` selects the field with the question, and `StoreOptions` configures how runs are stored."""
+async def test_batch_of_rows_keeps_their_fields_and_labels_its_runs() -> None:
+    """`question` is a function that finds the question in a row. The labels of `StoreOptions` are added to the runs."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
     keeping = StoreOptions(store=store, labels={"of": "me"})
@@ -516,7 +516,7 @@ async def test_the_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> None:
-    """Once `until` is true, no further question is read, but running questions finish."""
+    """Once `until` is true, no further question is read, but runs in progress finish."""
     told_of: list[BatchSummary] = []
     paid = Paid()
     batch = short_debate().batch(
@@ -533,7 +533,7 @@ async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> No
     assert result.summary.cost == pytest.approx(3.0)
 
 
-async def test_runs_in_progress_are_in_the_summary() -> None:
+async def test_summary_includes_runs_in_progress() -> None:
     summaries: list[BatchSummary] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -568,8 +568,8 @@ async def test_outcomes_of_patterns_are_counted() -> None:
     assert (await short_debate().batch(["a"], model=nobody).all()).summary.decisions == {"no winner": 1}
 
 
-def test_a_summary_estimates_the_remaining_time() -> None:
-    """The estimate is based on the rate at which new runs finish and is `None` if there are none."""
+def test_summary_estimates_the_remaining_time() -> None:
+    """The estimate is based on the rate of newly finished runs and is `None` until one has finished."""
     summary = BatchSummary(total=10, done=6, replayed=2, seconds=8.0)
     assert (summary.rate, summary.remaining) == (0.5, 8.0)
     assert BatchSummary(total=10, done=2, replayed=2, seconds=8.0).remaining is None
@@ -577,7 +577,7 @@ def test_a_summary_estimates_the_remaining_time() -> None:
     assert (BatchSummary(total=None).rate, BatchSummary(total=3).usage) == (0.0, Usage.zero())
 
 
-def test_scripts_need_no_event_loop() -> None:
+def test_batch_sync_needs_no_running_event_loop() -> None:
     result = handler(Busy(), name="busy").batch_sync(range(3), max_concurrency=2)
     assert ([item.output for item in result], len(result), result[0].index) == ([0, -1, -2], 3, 0)
     assert repr(result) == "<BatchResult of 3, 0 failed>"

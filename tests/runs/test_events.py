@@ -60,7 +60,6 @@ def test_any_output_has_a_wire_form() -> None:
 
 
 def test_path_and_time_are_not_part_of_event_equality() -> None:
-    """Two events with the same content are equal, whenever and wherever they were emitted."""
     assert BlockAnswered(block="a", output=1, path="here", at=1.0) == BlockAnswered(block="a", output=1)
 
 

@@ -180,8 +180,6 @@ def test_start_requires_a_running_loop() -> None:
 
 
 async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
-    """When the caller's event loop closes, its runs end and report that they were cancelled."""
-
     def other_loop() -> RunHandle[Any]:
         async def leave() -> RunHandle[Any]:
             handle = handler(hang).start(0)
@@ -242,7 +240,7 @@ async def await_run(handle: RunHandle[Any]) -> Any:
     return await handle
 
 
-async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
+async def test_a_run_cancelled_before_it_starts_does_not_block_other_runs() -> None:
     block = generator(name="ask")
     handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
     await asyncio.sleep(0)
@@ -256,7 +254,7 @@ async def test_a_run_cancelled_before_its_start_blocks_nothing() -> None:
 
 
 async def test_current_readers_see_the_start_of_a_call() -> None:
-    """The start of a call is shown to current readers but is not one of the recorded events."""
+    """Readers who join during the call see it too, although it is not recorded."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:

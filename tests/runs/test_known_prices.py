@@ -46,7 +46,7 @@ def no_price_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def million_tokens(**more: int) -> Usage:
-    """Return a million tokens of each kind."""
+    """Return usage of a million prompt tokens and a million completion tokens, plus `more`."""
     return Usage(calls=1, prompt_tokens=1_000_000, completion_tokens=1_000_000, **more)
 
 
@@ -127,7 +127,7 @@ def test_a_money_budget_requires_no_price_table(vendor_stubs: dict[VendorName, V
     assert len(vendor_stubs["openai"].asked) < 3
 
 
-def test_a_money_budget_names_models_without_a_price(vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_a_money_budget_rejects_models_without_a_price(vendor_stubs: dict[VendorName, Vendor]) -> None:
     vendor_stubs["openai"].models = ("house-model",)
     with pytest.raises(
         ConfigurationError, match=r"has no price for openai/house-model.*known prices do not include it"

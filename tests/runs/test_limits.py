@@ -126,7 +126,7 @@ def test_unreported_tokens_are_estimated() -> None:
 
 
 @pytest.mark.parametrize("kind", ["table", "function"])
-def test_money_is_counted_by_a_table_or_a_function(kind: str) -> None:
+def test_cost_is_computed_from_a_table_or_a_function(kind: str) -> None:
     """The cost is reported even if there is no limit."""
     price = Price(prompt=1_000, completion=10_000)
     prices: Any = {"scripted": price} if kind == "table" else lambda model, usage: price.of(usage)
@@ -149,14 +149,13 @@ def test_models_without_a_price_are_not_called() -> None:
 
 
 def test_cached_tokens_are_priced_separately() -> None:
-    """If the table has a price for cached tokens, that price is used."""
     usage = Usage(calls=1, prompt_tokens=1_000, cached_tokens=800, completion_tokens=0)
     assert Price(prompt=10, completion=0, cached=1).of(usage) == pytest.approx((200 * 10 + 800) / 1e6)
     assert Price(prompt=10, completion=0).of(usage) == pytest.approx(0.01)
 
 
 async def test_the_duration_of_a_run_is_limited() -> None:
-    """Whatever hangs, a debate ends with its output so far, while any other block raises an error."""
+    """Whatever part of the run hangs, a debate ends with its output so far; any other block raises an error."""
 
     async def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-ben"):
@@ -170,7 +169,7 @@ async def test_the_duration_of_a_run_is_limited() -> None:
         await generator(name="x-ben").run("?", model=FunctionModel(answer), limits=Limits(seconds=0.05))
 
 
-async def test_a_timeout_inside_a_block_is_not_the_run_limit() -> None:
+async def test_a_timeout_inside_a_block_is_not_mistaken_for_the_run_limit() -> None:
     def late(_: object) -> None:
         raise TimeoutError("mine")
 

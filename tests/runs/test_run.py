@@ -35,7 +35,6 @@ pytestmark = pytest.mark.anyio
 
 @given(pipelines(), SMALL)
 def test_every_run_has_start_and_finish_events(recipe: Pipeline, value: int) -> None:
-    """The start event comes first, the finish event comes last, and the status matches the outcome."""
     listened: list[Any] = []
     peek = handler(lambda _, ctx: listened.append(ctx.run), name="peek")
     block = sequencer(name="all").tap(peek).then(recipe.build(Journal()))
@@ -75,7 +74,7 @@ def test_a_result_describes_its_run() -> None:
 
 
 def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
-    """An application that reads a part of the run does not expect to get `None`."""
+    """An application that reads such a part does not expect `None`."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
     for attempt in (lambda: result.tasks, lambda: result.transcript):
@@ -91,8 +90,8 @@ def test_each_run_has_its_own_id_and_seed() -> None:
 
 
 @pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
-def test_a_seed_is_an_int(seed: Any) -> None:
-    """A bool is rejected, although Python treats it as an integer."""
+def test_seed_must_be_an_integer(seed: Any) -> None:
+    """A bool is rejected too, although Python counts it as an integer."""
     with pytest.raises(ConfigurationError, match="run: `seed` must be a whole number"):
         handler(str).run_sync(5, seed=seed)
 
@@ -219,7 +218,7 @@ def test_a_run_emits_each_warning_once() -> None:
         assert sorted(str(warning.message) for warning in warned) == ["odd 0", "odd 1"]
 
 
-def test_a_context_has_its_path() -> None:
+def test_context_describes_its_run_and_block() -> None:
     session = Session(state={"a": 1})
 
     def look(_: object, ctx: Context) -> tuple[Any, ...]:
@@ -345,7 +344,7 @@ _INSIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", _INSIDE)
 async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
-    """The nested run would escape the outer run's limits, store and model. The error names the alternative."""
+    """The nested run would escape the outer run's limits, store and model. The error explains what to do."""
 
     async def wrong(value: str, ctx: Context) -> Any:
         return await result_of(_INSIDE[way](value))

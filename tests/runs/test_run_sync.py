@@ -22,7 +22,7 @@ WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD")
 
 
 async def thread_block(value: str, ctx: Context) -> tuple[str, str, str]:
-    """Return a block that reports its thread and the caller's context variables it sees."""
+    """Report which thread the block runs in and the caller's context variable as the block sees it."""
     await asyncio.sleep(0)
     return value, threading.current_thread().name, WORD.get("unset")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def counting_block(_: object, ctx: Context) -> int:
-    """Return a block that counts in the session's state."""
+    """Increase the count in the session's state and return it."""
     ctx.session.state["count"] = ctx.session.state.get("count", 0) + 1
     return int(ctx.session.state["count"])
 
@@ -52,7 +52,7 @@ def test_invalid_sessions_are_rejected(session: Any) -> None:
     assert acted == []
 
 
-def test_a_session_has_three_parts() -> None:
+def test_a_session_has_state_history_and_resources() -> None:
     session = Session()
     assert (session.state, session.history, session.resources) == ({}, [], {})
     with pytest.raises(TypeError):

@@ -161,7 +161,7 @@ def _unescaped(part: str) -> str:
 
 
 def _has_only_known_fields(value: object) -> None:
-    """Check for unknown fields. The Python types keep them, but the protocol's schema forbids them."""
+    """Check that no field is unknown. The Python types accept extra fields, but the protocol's schema forbids them."""
     if isinstance(value, BaseModel):
         assert not value.model_extra, f"{type(value).__name__} has unknown fields: {value.model_extra}"
         for name in type(value).model_fields:

@@ -44,7 +44,7 @@ _OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """Run to carry out, with the actions taken during it."""
+    """Description of a run and of what happens during it."""
 
     block: Any
     model: Any

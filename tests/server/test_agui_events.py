@@ -1,4 +1,4 @@
-"""Translation of runs to AG-UI events, which must be a valid sequence and the complete debate."""
+"""Translation of runs to AG-UI events, which must form a valid sequence and contain the complete debate."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def final_tasks(run: Followed) -> dict[str, dict[str, Any]]:
     return boards
 
 
-def test_a_debate_is_a_conversation_of_its_debaters() -> None:
+def test_a_debate_appears_as_a_conversation_between_its_debaters() -> None:
     model = ScriptedModel("Homes first.", "Supply first.", VERDICT, "Cap them, then build.")
     client = single_view(debate(name="rent", debaters=SIDES, max_rounds=1), model)
     assert client.said() == [
@@ -139,7 +139,7 @@ def test_messages_are_the_transcript(play: Play) -> None:
 
 
 def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
-    """The streamed text is declared void. The speaker's own words are sent again as they stand in the transcript."""
+    """The streamed text is declared void. The speaker's own words are sent again as they appear in the transcript."""
     sides = [Debater("ann", "for"), Debater("ben", "against")]
     block = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "Both are short.", "winner": None, "verdict": "Undecided."}

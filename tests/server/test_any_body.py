@@ -1,4 +1,4 @@
-"""Property tests that no request makes the server fail, whatever its body, path, query or headers."""
+"""Property tests: no request makes the server fail, whatever its body, path, query or headers."""
 
 from __future__ import annotations
 
@@ -146,7 +146,6 @@ def test_raw_bytes_never_make_the_server_fail(shared_stage: Stage, content: byte
 @example(path="/runs/ended", query={"wait": "nan"})
 @example(path="/events", query={"runs": "ended,waiting", "after": "1-a,%00"})
 def test_queries_never_make_the_server_fail(shared_stage: Stage, path: str, query: dict[str, str]) -> None:
-    """Whatever the query parameters are, the response is never a 500."""
     check_status(shared_stage.get(path, params=query))
 
 

@@ -42,7 +42,7 @@ def stage() -> Iterator[Stage]:
 
 
 def read_counts(page: str) -> dict[str, str]:
-    """Return the table of audited runs."""
+    """Return the counts in the table of audited runs, by label."""
     return dict(re.findall(r'<tr><th scope="row">([^<]+)</th><td class="num">([^<]+)</td></tr>', page))
 
 

@@ -44,7 +44,10 @@ def whole_text(run: Followed) -> str:
 
 
 def text_blocks(run: Followed) -> list[str]:
-    """Return the blocks of a text without models' trailing whitespace, since it is shown as it arrives."""
+    """Return the blocks of the run's text, without trailing whitespace from models.
+
+    Text is shown as it arrives, so the whitespace is only known to be trailing once it has been shown.
+    """
     return sorted(_BLANK.sub("", block) for block in whole_text(run).split("\n\n"))
 
 
@@ -57,7 +60,7 @@ def follow_single_run(block: Any, model: Any, **play: Any) -> Followed:
     return run
 
 
-def test_a_debate_reads_as_a_page() -> None:
+def test_a_debate_is_formatted_as_markdown() -> None:
     model = ScriptedModel("Homes first.\nFor all.", "Supply first.", VERDICT, "Cap them, *then* build.")
     assert whole_text(follow_single_run(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
         "## Round 1 of 1\n\n"
@@ -159,7 +162,7 @@ def test_text_cannot_control_the_terminal() -> None:
     assert "> Homes \\x1b[2Jfirst.\\rGone\n" in text
 
 
-def test_a_waiting_or_incomplete_run_gives_the_reason() -> None:
+def test_text_of_a_waiting_or_incomplete_run_gives_the_reason() -> None:
     waits = debate(
         name="rent", debaters=[SIDES[0], Debater("con", "free rents", block=human(name="ann"))], synthesizer=False
     )

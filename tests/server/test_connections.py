@@ -1,4 +1,4 @@
-"""Connections without a token, which must never block others, however many and slow they are."""
+"""Connections without a token: however many there are and however slow, they must never block other clients."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_idle_connections_do_not_block_other_clients(
         time.sleep(0.5)
         assert stage.get("/health").status_code == 200
         assert stage.finished()
-        # the longest-idle half was closed, and new clients do not wait for the rest
+        # the half that had been idle longest was closed, and new clients do not wait for the rest
         until = time.monotonic() + 20
         while sum(map(is_gone, connections)) < 40:
             assert time.monotonic() < until

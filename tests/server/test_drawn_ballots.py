@@ -1,4 +1,4 @@
-"""Verdicts on pages, with single ballots drawn as one and decisive orders reported in a sentence."""
+"""Verdicts as shown on pages: a single ballot appears once, and a sentence says when the order decided."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_verdict_reports_that_the_order_decided() -> None:
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
 def test_a_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
-    """The fork makes one call, or two with a summary. A scoring judge keeps its ballot as well."""
+    """The fork makes one call, or two if there is a summary. It reuses the ballot of a scoring judge as well."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -109,7 +109,7 @@ def test_an_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
 
 
 def test_a_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
-    """The run continues while its reader is disconnected, and the reader returns with the last id."""
+    """The run continues while its reader is disconnected, and the reader reconnects with the last id."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames: list[Frame] = []
@@ -190,7 +190,7 @@ def test_a_quiet_stream_sends_heartbeats(gate: Gate) -> None:
 
 
 def test_the_number_of_readers_is_limited(gate: Gate) -> None:
-    """The 65th reader is rejected with Retry-After. A slot is free once another reader leaves."""
+    """The 65th reader is rejected with Retry-After. A slot becomes free once another reader leaves."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         open_ones = []

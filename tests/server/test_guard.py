@@ -95,7 +95,7 @@ REFUSED = [
 
 @pytest.fixture(scope="module")
 def shared_stage() -> Iterator[Stage]:
-    """Serve all attacks with one server, since none of them leaves anything behind."""
+    """Share one server between all attacks, since none of them leaves anything behind."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 
@@ -110,7 +110,7 @@ class Answer:
 
 
 def send(stage: Stage, case: Case) -> Answer:
-    """Send a request as it is, which ordinary clients would not do."""
+    """Send a request exactly as given, including requests that ordinary clients would not send."""
     with closing(http.client.HTTPConnection(urlsplit(stage.url).netloc, timeout=20)) as connection:
         return _send_over(connection, case)
 
@@ -396,7 +396,7 @@ def test_a_read_only_server_starts_no_runs(tmp_path: Path) -> None:
         assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 403
 
 
-def test_hosts_can_be_added() -> None:
+def test_further_hosts_can_be_allowed() -> None:
     with staged(lambda: Service(store="memory:"), allow_hosts=["Debates.example"]) as stage:
         assert send(stage, Case("named", 200, {"host": "debates.example"})).status == 200
         assert send(stage, Case("other", 421, {"host": "other.example"})).status == 421
@@ -495,7 +495,7 @@ def test_a_local_server_allows_every_model_of_a_configured_provider() -> None:
             assert remedy in response.json()["errors"][0]["problem"], response.text
 
 
-def test_a_shared_server_names_the_flag_that_allows_a_model() -> None:
+def test_error_of_a_shared_server_names_the_flag_that_allows_the_model() -> None:
     with vendors(), staged(lambda: Service(store="memory:")) as stage:
         response = stage.post("/runs", {**BRIEF, "options": {"model": "openai/gpt-4o"}})
         assert '--allow-model "openai/*"' in response.json()["errors"][0]["problem"]

@@ -71,7 +71,7 @@ async def answer_slowly(request: Any) -> Any:
 
 
 async def follow_page(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Return the messages for the given number of readers, without reading the journal."""
+    """Return the messages for the given number of readers, failing if the journal is read."""
     async with Service(store="memory:", model=FunctionModel(answer_slowly)) as service:
         everybody, run_id = Readers(), await start_debate(service, rounds)
         monkeypatch.setattr(service.store, "steps", None)

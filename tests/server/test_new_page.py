@@ -51,7 +51,8 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
     entry = described["options"]["$defs"][{"debate": "SideEntry"}.get(pattern, "PersonaEntry")]["properties"]
     seats = {"default", *PATTERNS[pattern].load_page().options.ROLES}
     names = set(NAMES.findall(page))
-    assert ("data-human" in page) == ("humans" in options)  # next to each speaker; other roles are listed by name
+    # people are chosen next to each speaker, or for other roles in a list by name
+    assert ("data-human" in page) == ("humans" in options)
     inner = {"name", "type", "description"} if "output_schema" in options else set()
     if "phases" in options:
         inner |= set(described["options"]["$defs"]["PhaseEntry"]["properties"])

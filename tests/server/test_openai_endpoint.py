@@ -92,7 +92,7 @@ def find_run(stage: Stage, completion: Any) -> dict[str, Any]:
 
 
 def wait_for_status(stage: Stage, run_id: str, *, other_than: str = "running") -> str:
-    """Return a run's status once it has changed."""
+    """Return a run's status once it is no longer `other_than`, or after a timeout."""
     ends = time.monotonic() + HTTP_TIMEOUT
     while (status := stage.get(f"/runs/{run_id}").json()["status"]) == other_than and time.monotonic() < ends:
         time.sleep(0.01)

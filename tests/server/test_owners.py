@@ -72,7 +72,7 @@ def new_id() -> str:
     return f"run-{time.time_ns()}"
 
 
-def test_an_owned_service_has_the_methods_of_the_service() -> None:
+def test_an_owned_service_offers_the_methods_of_a_service() -> None:
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {

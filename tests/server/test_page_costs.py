@@ -78,7 +78,7 @@ def counting_server(empty_store: CountingReads) -> Iterator[Stage]:
 
 
 def test_the_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty_store: CountingReads) -> None:
-    """Twelve runs with notes take as many reads as an empty list."""
+    """Twelve runs with notes take no more reads than an empty list."""
     for number in range(12):
         run_id = counting_server.finished()
         counting_server.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
@@ -105,7 +105,7 @@ def test_the_run_page_reads_its_row_and_steps_once(
 
 
 def test_the_step_page_reads_the_run_once(counting_server: Stage, empty_store: CountingReads) -> None:
-    """The messages sent are derived from the row and the steps, which the page has already read."""
+    """The messages sent to the model are derived from the row and the steps, which the page has already read."""
     run_id = counting_server.finished()
     empty_store.reads.clear()
     assert (

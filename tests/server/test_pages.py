@@ -30,7 +30,7 @@ HOSTILE = [
 
 
 class Parts(HTMLParser):
-    """Elements of a page with the names of their attributes, and the values that cause browser actions."""
+    """HTML parser that collects elements with the names of their attributes, and the addresses that they refer to."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ NOT_CAUSED_BY_REQUESTS = {
     errors.ViewError,
     FlowDebateError,
 }
-"""Errors not caused by any request: application defects, and ends of runs that no endpoint awaits."""
+"""Errors that no request can cause: application defects, and endings of runs that no endpoint awaits."""
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
@@ -62,7 +62,7 @@ def make_problem(error: Exception) -> dict[str, Any]:
     return body
 
 
-def test_a_problem_names_the_field() -> None:
+def test_a_problem_names_the_invalid_field() -> None:
     problem = make_problem(ConfigurationError("options", "max_rounds", 0, "must be at least 1", hint="Two are usual"))
     assert problem["errors"] == [{"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0"}]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"

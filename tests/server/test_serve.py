@@ -70,7 +70,7 @@ def make_client(url: str, token: str) -> httpx2.Client:
     )
 
 
-def test_an_occupied_port_is_reported_with_a_remedy(tmp_path: Path) -> None:
+def test_error_suggests_another_port_if_the_port_is_in_use(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = (COMMAND, "serve", "--port", str(port))
@@ -134,7 +134,7 @@ def test_a_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
         assert process.wait(20) in (143, -signal.SIGTERM)
 
 
-def test_a_killed_server_continues_its_runs(tmp_path: Path) -> None:
+def test_the_next_server_continues_the_runs_of_a_killed_one(tmp_path: Path) -> None:
     """After SIGKILL, the next server resumes the open runs and requests no recorded answer again."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
     (tmp_path / "token").write_text("the-token-of-this-test\n")
@@ -294,7 +294,7 @@ def test_the_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: py
         _make_service(None, "memory:", options, None, recover=False)
 
 
-def test_an_occupied_port_is_named(tmp_path: Path) -> None:
+def test_error_names_the_port_that_is_in_use(tmp_path: Path) -> None:
     with start_server(tmp_path) as (_, url, _):
         port = url.rpartition(":")[2]
         code, message = start_failing_server(tmp_path, "--port", port)

@@ -151,7 +151,7 @@ def test_a_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Clien
 
 
 def test_link_votes_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody with the link can make up readers. Other links to the run still accept votes."""
+    """Anybody with the link can invent readers, so each link has a limit. Other links to the run still accept votes."""
     monkeypatch.setattr(links, "MAX_VOTES", 3)
     run_id = stage.finished()
     one, two = share_run(stage, run_id, "vote"), share_run(stage, run_id, "vote")

@@ -1,4 +1,4 @@
-"""Exports with values of the wrong type, which are rejected or become runs that break nothing else."""
+"""Exports that contain values of the wrong type: they are rejected, or imported as runs that break nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WRONG: list[Any] = [None, -1, "x", {"x": None}]
 LINES = range(6)
-"""Indexes of the lines that hold the run and each of its calls."""
+"""Indexes of the lines for the run and for each of its calls."""
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:

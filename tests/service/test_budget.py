@@ -152,7 +152,7 @@ def test_retries_count_individually() -> None:
 
 
 def test_unreported_tokens_and_money_are_estimated() -> None:
-    """Each request first counts with its estimate and later with its reported usage. Deleted runs still count."""
+    """Each request is first charged at its estimate and then at its reported usage. Deleted runs still count."""
 
     async def run() -> None:
         price = {"function": Price(prompt=1.0, completion=2.0)}

@@ -31,7 +31,7 @@ def answer_ranking(schema: str) -> dict[str, Any]:
 ANSWERS: dict[str, Any] = {"ranking": answer_ranking, "dissent": {"answer": "Wait a week.", "dissent": "How long."}}
 
 
-def test_a_council_can_be_run_shown_saved_resumed_and_batched(tmp_path: Path) -> None:
+def test_stored_council_can_be_shown_and_resumed(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     with Stage(turns=(("Wait, ", "I say."),), answers=ANSWERS) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--seed", "3")

@@ -33,7 +33,7 @@ def run_command(*arguments: str, text: str | None = None) -> Any:
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def test_a_critique_can_be_run_stored_and_batched(tmp_path: Path) -> None:
+def test_stored_critique_can_be_shown_resumed_and_forked(tmp_path: Path) -> None:
     (tmp_path / "lease.md").write_text(LEASE)
     (tmp_path / "draft.txt").write_text(f"{ANSWER}\n")
     answers: Any = {"rulings": RULED, "settledBy": {"claims": [MARKED]}}
@@ -104,7 +104,7 @@ def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
     assert (run.status, run.output.outcome, run.output.answer) == ("complete", "revised", REVISED)
 
 
-def test_a_critique_starts_over_http_and_its_page_has_the_claims() -> None:
+def test_critique_started_over_http_shows_its_claims_on_a_page() -> None:
     with staged(lambda: Service(store="memory:", model=model_of(claims=[MARKED]))) as stage:
         options = {"sources": {"lease.md": LEASE}, "answer": ANSWER}
         run_id = stage.finished(pattern="critique", question=QUESTION, options=options)

@@ -75,7 +75,7 @@ def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
     assert not [finding for finding in board.findings if "picks" in finding]
 
 
-def test_a_position_biased_judge_is_named(tmp_path: Path) -> None:
+def test_leaderboard_names_a_position_biased_judge(tmp_path: Path) -> None:
     """The page and the document state how often the judge prefers the side that it reads first."""
     path = tmp_path / "runs.db"
     board = asyncio.run(store_debates(SqliteStore(path), slot=9.0, questions=2))

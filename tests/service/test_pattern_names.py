@@ -33,7 +33,7 @@ DEBATES = {
     "store/archive.py": "the name of a parameter: a stored debate",
     "events.py": "imports the events of a debate for type checkers",
 }
-"""Modules that may name the debate, which is always available, with the reason. A folder ends with a slash."""
+"""Modules that may name the debate, which is always available, each with the reason. Folders end with a slash."""
 OTHERS = {
     "events.py": "imports the events of patterns for type checkers",
     "testing/examples.py": "an example calls the tool `handoff` wherever it is offered",
@@ -52,7 +52,7 @@ OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS))
 
 
 def find_names(path: Path, names: set[str]) -> Iterator[str]:
-    """Yield the places where a module imports from a pattern or holds a pattern's name as a value."""
+    """Yield the places where a module imports from a pattern or uses a pattern's name as a value."""
     tree = ast.parse(path.read_text("utf-8"))
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

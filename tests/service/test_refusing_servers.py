@@ -1,4 +1,4 @@
-"""Debates in every front end with a server that rejects one feature of requests in its own words."""
+"""Debates in every front end with a model server that rejects a feature of the request in its own words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIDES = ["ann=cap rents", "ben=free rents"]
 
 
 def rejecting_stage(part: str, refusal: tuple[int, Any]) -> Stage:
-    """Serve a stage that rejects requests with `part`."""
+    """Serve a stage whose models reject any request that uses `part`."""
     return Stage(refuse=lambda body: refusal if PARTS[part](body) else None)
 
 

@@ -62,7 +62,7 @@ def run_command(*arguments: str, text: str | None = None) -> Any:
     return CliRunner().invoke(build_app(), list(arguments), input=text, catch_exceptions=False)
 
 
-def test_a_review_can_be_run_stored_and_batched(tmp_path: Path) -> None:
+def test_stored_review_can_be_shown_resumed_and_forked(tmp_path: Path) -> None:
     (tmp_path / "plan.md").write_text(PLAN)
     findings = iter([{"findings": [FOUND]}, {"findings": []}] * 6)
     answers: Any = {
@@ -126,7 +126,7 @@ def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> Non
     assert run.output.reviewers["Me"] == "Me"
 
 
-def test_a_review_starts_over_http_and_its_page_has_the_findings() -> None:
+def test_review_started_over_http_shows_its_findings_on_a_page() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(reply))) as stage:
         options = {"gate": "no confirmed blocker", "focus": "people", "sources": {"plan": PLAN},
                    "reviewers": [{"name": "Ada"}, {"name": "Ben"}]}  # fmt: skip

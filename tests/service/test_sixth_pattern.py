@@ -1,4 +1,4 @@
-"""The documented pattern in every front end, with no more than a folder, a page and a registry entry."""
+"""The documented pattern in every front end, added with no more than a folder, a page and a registry entry."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
 # In the browser
 
 
-def test_the_form_starts_the_pattern_and_its_page_shows_it(stage: Stage) -> None:
+def test_riddle_started_from_the_form_is_shown_on_its_page(stage: Stage) -> None:
     form = stage.http.get("/new?pattern=riddle").text
     assert "Solve a riddle" in form
     assert {"riddle", "debaters", "max_rounds", "name", "role", "model"} <= set(

@@ -1,4 +1,4 @@
-"""Debates with a server that streams its model's thinking, and the text that is shown and stored."""
+"""Debates with a server that streams its model's thinking: which text is shown and stored."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ObservedRun:
 
 
 async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | None = None) -> list[ObservedRun]:
-    """Run debates whose turns arrive in these pieces. A held debate continues once some text has been read."""
+    """Run debates whose turns arrive in these pieces. A turn on hold continues once some text has been read."""
     runs = []
     with Stage(turns=turns, hold=hold) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="sk-none")

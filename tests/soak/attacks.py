@@ -112,7 +112,7 @@ async def check_journals(pattern: str, counts: Counter[str], problems: list[str]
                 continue
             counts[f"forged journals: {outcome}"] += 1
             checked = any(part in SAID for part in path) and not any(part in MADE for part in path)
-            # a text in the journal only counts if a reader of the report sees it
+            # text in the journal only counts if a reader of the report sees it
             if outcome == "verified" and checked and (visible or not isinstance(leaf, str)) and "documents" not in path:
                 problems.append(f"{pattern}, line {index + 1}: {path} was forged from {leaf!r}, and is verified")
 

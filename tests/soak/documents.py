@@ -1,8 +1,9 @@
 """Send hostile documents to a server, an MCP server and the command line: `python -m tests.soak.documents`.
 
-All documents are sent concurrently in random order while a simulated user opens pages and starts runs with texts and
-documents. No request may be delayed for long, no process may grow, every rejection must be a sentence about the file,
-and no child process may be left behind. The summary goes to stdout; the exit code is 1 if a promise was broken.
+All documents are sent concurrently in random order while a simulated user opens pages and starts runs with plain-text
+and document sources. No request may be delayed for long, no process may exceed its memory limit, every rejection must
+be a sentence about the file, and no child process may be left behind. The summary goes to stdout; the exit code is 1 if
+a promise was broken.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def service():
     return Service(store="memory:", model=FunctionModel(answer))
 """
 MAX_WAIT = 1.0
-"""Maximum time in seconds that a user may wait for a page, or for a run with a text to start."""
+"""Maximum time in seconds that a user may wait for a page, or for a run with a plain-text source to start."""
 MAX_SERVER_MEGABYTES = 500
 """Maximum memory of a server, in megabytes."""
 MAX_CHILD_MEGABYTES = 400
@@ -319,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, default=8, help="requests to the server at once")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    # the name is that of a file and a source, so it must not contain the space of the kind
+    # the name serves as a file name and a source name, so it must not contain the spaces in `kind`
     documents = [(f"{kind.replace(' ', '-')}-{name}", make()) for kind, name, make in cases()[:: options.every]]
     documents.append(("harmless.html", html("<p>Trams are quiet.</p>")))
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""The real client on a transport that returns mutated answers, with checks of what happens."""
+"""The real client on a transport that returns mutated answers, and checks of each outcome."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def _check_usage(usage: Usage) -> None:
 
 
 def check_error(error: FlowDebateError) -> None:
-    """Raise AssertionError for an error that is too long, unreadable or unnamed, or that reveals the key."""
+    """Raise AssertionError if the error is too long or unreadable, lacks its model or block, or reveals the key."""
     message = str(error)
     assert len(message) <= MAX_ERROR_LENGTH, f"the error has {len(message)} characters"
     message.encode()

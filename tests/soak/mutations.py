@@ -179,7 +179,7 @@ def _drop(random: Random, container: Json, key: Any, _: Sequence[tuple[Json, Any
 
 
 def _retype(random: Random, container: Json, key: Any, _: Sequence[tuple[Json, Any]]) -> None:
-    # texts are often replaced by texts, since most other types are rejected early
+    # strings are usually replaced by strings, since most other types are rejected early
     text = key in ("content", "arguments") and random.random() < 0.6
     container[key] = random.choice(_TEXTS) if text else _hostile(random)
 

@@ -163,7 +163,7 @@ class Soak:
         self.problems: list[str] = []
 
     def life(self, *, killed: bool) -> None:
-        """Run one server until it is killed, or until the current cycle of runs ends if it is not to be `killed`."""
+        """Run one server until it is killed or, unless it is to be `killed`, until the current cycle of runs ends."""
         options = ("--app", "application:service", "--token-file", "token")
         with start_server(self.folder, *options) as (process, url, _), make_client(url, TOKEN) as http:
             moment = self.random.uniform(0, MAX_LIFETIME)

@@ -146,7 +146,7 @@ def test_an_encoded_password_reaches_the_driver(password: str) -> None:
     assert conninfo.conninfo_to_dict(address)["password"] == password
 
 
-def test_an_unreachable_database_is_named_without_its_password(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_about_an_unreachable_database_omit_its_password(caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("psycopg")
     caplog.set_level(logging.DEBUG)
     store = open_store(f"host=127.0.0.1 port=1 dbname=app user=ann password={SECRET}")

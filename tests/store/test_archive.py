@@ -253,7 +253,7 @@ async def test_invalid_numbers_do_not_corrupt_ratings() -> None:
         ),
     ],
 )
-async def test_an_unreadable_document_is_named(body: str, problem: str) -> None:
+async def test_error_names_the_unreadable_document(body: str, problem: str) -> None:
     """The debate continues without its history, and the document is left unchanged."""
     store = MemoryStore()
     await store.put("archive/default/ratings", "9", body)

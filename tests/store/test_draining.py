@@ -1,4 +1,4 @@
-"""Draining stores, which start no new steps."""
+"""Draining a store, which starts no new steps from then on."""
 
 from __future__ import annotations
 

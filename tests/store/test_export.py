@@ -68,7 +68,7 @@ def make_run(run_id: str = "r1", *, steps: int = 0, **changes: Any) -> StoredRun
 
 
 def make_step(key: str, seq: int | None = None, body: str = '{"text": "No."}') -> StepRow:
-    """Return a step, which is finished if it has a place."""
+    """Return a step, which is finished if it has a `seq`."""
     if seq is None:
         return StepRow(key=key, kind="call", request="ab", attempts=2, failures=("late",))
     return StepRow(key=key, kind="call", request="ab", seq=seq, at=150.0 + seq, body=body)
@@ -464,7 +464,7 @@ async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
     assert list_names(tmp_path) == ["runs.jsonl"]
 
 
-async def test_an_inaccessible_path_is_named(tmp_path: Path) -> None:
+async def test_inaccessible_path_is_reported_as_a_bad_file(tmp_path: Path) -> None:
     store = await filled_store("r1")
     for path in (tmp_path / "none" / "runs.jsonl", tmp_path / ("x" * 300)):
         with pytest.raises(BadFile, match="cannot be written"):

@@ -231,7 +231,7 @@ async def test_an_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None
 
 
 async def open_and_close(path: Path) -> None:
-    """Create the store at `path` by reading it."""
+    """Open the store at `path`, which creates it if necessary, and close it."""
     store = SqliteStore(path)
     await store.runs()
     await store.close()
@@ -496,7 +496,10 @@ async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
-    """The thread and the connection stay with the parent, but the child can use a store that was not in use."""
+    """The thread and the connection stay with the parent.
+
+    The child can use any store that was not in use at the fork.
+    """
     code = """
     fresh = SqliteStore(path)
 

@@ -431,7 +431,7 @@ def test_the_last_migration_is_the_current_schema() -> None:
 
 @contextmanager
 def launch(code: str, *arguments: str) -> Iterator[Warm]:
-    """Start a process that is always ended. While its output is read, its stdin stays open."""
+    """Start a process that is ended in any case, and keep its stdin open until then."""
     reading, writing = os.pipe()
     try:
         with Warm(code, *arguments, stdin=reading, stdout=subprocess.PIPE) as process:

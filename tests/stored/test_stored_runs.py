@@ -1,4 +1,4 @@
-"""Runs in an unchanged format, which can be listed, shown, verified and resumed without calling a model."""
+"""Stored runs whose format must not change: they can be listed, shown, verified and resumed without a model call."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_each_pattern_has_a_stored_run() -> None:
 
 
 @pytest.mark.parametrize("pattern", RUNS)
-def test_a_run_is_shown(pattern: str, copied_store: Path) -> None:
+def test_stored_run_is_shown_as_recorded(pattern: str, copied_store: Path) -> None:
     assert show_run(RUNS[pattern], copied_store) == _SHOWN[RUNS[pattern]]
 
 
 @pytest.mark.parametrize("pattern", RUNS)
-def test_an_imported_run_is_shown(pattern: str, import_store: Path) -> None:
+def test_imported_run_is_shown_as_recorded(pattern: str, import_store: Path) -> None:
     assert show_run(RUNS[pattern], import_store) == _SHOWN[RUNS[pattern]]
 
 

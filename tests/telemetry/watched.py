@@ -50,7 +50,7 @@ def start_python(*arguments: str, check: bool = True, **env: str) -> subprocess.
 
 
 def run_program(*command: str, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
-    """Return the finished process of a program."""
+    """Run a program in a separate process and return the finished process."""
     environment = {**os.environ, **env}
     return subprocess.run(  # noqa: S603 - our own
         command, check=check, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=100
@@ -104,7 +104,7 @@ class Watched:
         return [span for span in self.spans if span.name.startswith(start)]
 
     def tree(self) -> str:
-        """Return the names of all spans as a tree, with an only child that has no children on its parent's line."""
+        """Return the names of all spans as a tree. An only child without children is on its parent's line."""
         below: dict[int | None, list[ReadableSpan]] = {}
         for span in self.spans:
             below.setdefault(None if span.parent is None else span.parent.span_id, []).append(span)

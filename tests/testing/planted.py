@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 SEEDS = range(10)
 EXAMPLES = 100
 CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1, "a side that is never called": 10}
-"""Number of examples for bugs found only after the last example, when a run without failures is checked."""
+"""Number of examples for bugs that only the final check of a run without failures finds."""
 PAGE = Path(__file__).parents[2] / "evidence" / "records" / "planted-bugs.md"
 
 SIDES = (Debater("ann", "for"), Debater("bob", "against"))
@@ -168,7 +168,7 @@ def state_of_two_runs() -> Any:
 
 
 def a_condition_that_never_holds() -> Any:
-    """Build a debate with a stop condition that never becomes true in its expression."""
+    """Build a debate with a stop condition that never becomes true, as one part of a larger expression."""
     never = stop.when(lambda ctx: entries_of(ctx)[-1].agent_name == "eve")
     return rent(max_rounds=3, terminate_when=never & stop.rounds(1) | stop.seconds(60))
 
@@ -472,7 +472,7 @@ PLANTED: dict[str, Planted] = {
     "state of two runs' period": Planted(
         make=state_of_two_runs,
         promise="keeps_no_state",
-        apart_from=("fork",),  # a fork and its parent already are two runs
+        apart_from=("fork",),  # a fork and its parent are already two runs
     ),
     "state kept between runs": Planted(make=state_between_runs, promise="keeps_no_state"),
     "the first question for ever": Planted(make=a_remembered_question, promise="keeps_question_verbatim"),
@@ -482,7 +482,8 @@ PLANTED: dict[str, Planted] = {
     "a swallowed cancellation": Planted(
         make=a_block_that_swallows_cancellation,
         promise="ends_when_cancelled",
-        # simultaneous turns are cancelled too, which ends the run; after a person's answer, the run may end too quickly
+        # simultaneous turns are cancelled as well, which ends the run; after a person's answer, the run may end too
+        # early
         apart_from=("simultaneous", "mirror", "person moderates"),
     ),
     "an output with a lock": Planted(make=an_output_with_a_lock, promise="has_storable_output"),
@@ -646,7 +647,7 @@ _TABLE = re.compile(rf"^\| {HEADER[0]} \|.*?\n\n", re.MULTILINE | re.DOTALL)
 
 
 def main() -> None:
-    """Write the table in the record, or fail if a bug is found in a correct pattern."""
+    """Write the table to the record, or fail if a bug is found in a correct pattern."""
     for name, make in correct_patterns().items():
         for seed in SEEDS:
             broken = find_broken_promise(make, seed=seed, max_examples=EXAMPLES).broken

@@ -338,7 +338,7 @@ def test_invalid_options_are_rejected(case: str) -> None:
         check_debate(**{"pattern": rent(), "max_examples": 1, **options})
 
 
-def test_missing_hypothesis_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_says_that_hypothesis_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hypothesis is an optional dependency."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr("flowdebate._util.validation.find_spec", lambda _: None)

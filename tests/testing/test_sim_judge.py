@@ -149,7 +149,7 @@ async def test_requests_for_other_roles_are_rejected() -> None:
 
 
 @pytest.mark.anyio
-async def test_missing_qualities_are_named() -> None:
+async def test_error_names_the_missing_qualities() -> None:
     with pytest.raises(ConfigurationError, match="must include b"):
         await SimJudge(quality={"a": 1}).request(
             judge_request({"a": "Yes.", "b": "No."}, output=scores_schema("a", "b"))
@@ -244,7 +244,7 @@ def test_draws_are_standard_normal_and_symmetric() -> None:
     assert abs(fmean(uniform(1, 0, view, 0) for view in range(20_000)) - 0.5) < 0.01
 
 
-def test_ties_with_the_right_side_are_partly_right() -> None:
+def test_ties_that_include_the_best_side_earn_partial_credit() -> None:
     shares = np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]], [[1, 1, 1]], [[0.2, 0.1, 0.7]]])
     right = is_right(decide_all(shares), [0, 2, 1, 2])
     assert right.tolist() == pytest.approx([0.5, 0, 1 / 3, 1])

@@ -181,7 +181,7 @@ async def test_a_run_of_a_small_model_object_is_verified() -> None:
 
 
 async def test_reader_votes_appear_in_the_report() -> None:
-    """The author of a report could make up votes, so the page calls them unverified and states their number."""
+    """The author of a report could invent votes, so the page calls them unverified and states their number."""
     async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
@@ -315,7 +315,7 @@ async def test_a_changed_answer_with_matching_hash_and_page_is_detected(role: st
 
 
 async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> None:
-    """Only the last answer escapes detection, since the author of a whole journal can make up all of it."""
+    """Only the last answer escapes detection, since the author of a whole journal can invent all of it."""
     journal = extract_journal(REPORT)
     quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
     finding = await rebuild_report(journal.replace(quoted_text, f"{quoted_text} Never!"))
@@ -335,7 +335,7 @@ async def test_a_report_of_another_version_is_unknown() -> None:
 
 
 def make_bomb() -> str:
-    """Build a journal of 200 MB."""
+    """Build a small compressed journal that expands to 200 MB."""
     return base64.b64encode(gzip.compress(b"0" * 200_000_000, 9)).decode()
 
 

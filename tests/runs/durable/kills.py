@@ -1,9 +1,9 @@
-"""Kill durable runs with SIGKILL at random moments and at named points, resume them, and report duplicate payments.
+"""Kill durable runs with SIGKILL at random moments and at specific points, resume them, and report duplicate payments.
 
     python -m tests.runs.durable.kills --kills 500 [--store postgresql://…] [--seed N]
 
-Each life of a run is a separate forked process. The clock stands still in all of them, so the result must equal that of
-an undisturbed run, no matter how often the run was killed.
+Each life of a run takes place in its own forked process. The clock is frozen in all of them, so the result must equal
+that of an undisturbed run, no matter how often the run was killed.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ after that, between two rounds, during a call by a judge, moderator or voter, an
 OTHERS = ("human", "predicate", "fork")
 """Patterns that are killed in addition to the library's own.
 
-These are: a debate with a human, who answers while the run is suspended; a debate whose `terminate_when` answers at
-random in each process, so that only recorded answers lead to the same end; and a fork of a debate with an edited
-argument, whose parent is killed as well.
+These are: a debate with a human, who answers while the run is suspended; a debate whose `terminate_when` returns random
+answers in each process, so that the run can end the same way only if the answers are recorded; and a fork of a debate
+with an edited argument, whose parent is killed as well.
 """
 
 _PATIENCE = 10.0
-"""The time in seconds that a server may take to notice a lost client."""
+"""The time in seconds that a server may take to notice that a client is gone."""
 _PARENT = "-parent"
 """The suffix for the id of a fork's parent."""
 _ROUND_TRIP = 0.003
@@ -76,13 +76,13 @@ class Job:
     run_id: str
     failing: float = 0.0
     decided: tuple[tuple[str, bool], ...] | None = None
-    """Recorded answers of `terminate_when` by path, for a run that repeats them.
+    """Recorded answers of `terminate_when`, by path, for a run to repeat.
 
-    `None` stands for random answers.
+    `None` means that the answers are random.
     """
 
     def pattern_of_it(self) -> Any:
-        """Return the block of the run, created anew in each process."""
+        """Return the run's block, which each process creates anew."""
         if self.pattern == "human":
             sides = [Debater("ann", "for"), Debater("cy", "against", block=human(name="cy"))]
             return debate(name="rent", debaters=sides, max_rounds=2)
@@ -126,7 +126,7 @@ class Killer:
 
 
 def live(job: Job, killer: Killer) -> None:
-    """Start or resume the run until it ends or this process is killed."""
+    """Start or resume the run and continue until it ends or this process is killed."""
     time.time = lambda: 1_000_000_000.0
     time.perf_counter = lambda: 0.0
     log = os.open(job.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -219,7 +219,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
     async def log_commit(run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         killer.at("answered")
-        # the answer may be durable even if its process does not live to report it
+        # the answer may be durable even if the process was killed before it could report this
         note("tried", f"{run_id}: {key}", body)
         if isinstance(store, SqliteStore):  # SQLite's connection can report that the statement is being executed
             await commit(run_id, key, kind, body, at)
@@ -315,7 +315,7 @@ def run_forked(act: Callable[[], None], *, kill_after: float | None = None, sile
 def run_campaign(
     kills: int, store: str | None, *, seed: int, folder: Path, in_a_row: int = 3, point: str | None = None
 ) -> Report:
-    """Kill runs until there are `kills` kills in total, each run at most `in_a_row` times.
+    """Kill runs until there have been `kills` kills in total, killing each run at most `in_a_row` times.
 
     If `point` is given, every run is first killed there.
     """
@@ -345,7 +345,7 @@ def run_campaign(
 
 
 def _undisturbed(plain: Job) -> str:
-    """Return the result of the run without kills, or an empty one if even that run fails."""
+    """Return the result of executing the run without kills, or an empty result if even that fails."""
     plain.final.unlink(missing_ok=True)
     try:
         run_forked(lambda: live(plain, Killer(None, 0)), silent=plain.decided is None)

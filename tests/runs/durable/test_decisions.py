@@ -31,7 +31,7 @@ class Killed(Exception):
 
 
 class Lives:
-    """The current attempt to run, with the turns and questions of all attempts."""
+    """Number of the current attempt (or life), with the turns and questions of all attempts."""
 
     def __init__(self) -> None:
         self.life = 1
@@ -146,7 +146,7 @@ async def test_a_topology_is_not_evaluated_again() -> None:
 
 
 def life_debater(lives: Lives) -> Callable[[Any], str]:
-    """Return a debater whose answers name the current life."""
+    """Return a debater whose answers mention the current life."""
     return lambda _: f"Said in life {lives.life}."
 
 
@@ -302,7 +302,7 @@ async def test_each_condition_has_its_own_steps_and_random_draws() -> None:
 
 
 class DecisionlessStore(MemoryStore):
-    """A store whose runs recorded no decisions."""
+    """A store that discards decisions, as if the process had ended before recording them."""
 
     async def commit(self, run_id: str, key: str, kind: Any, body: str, at: float) -> None:
         if not key.endswith("#decision"):

@@ -31,7 +31,7 @@ numbers = st.sampled_from([1, 0, -1, 2.5, 1e308, 10**400])
 
 
 async def imported_store(**changes: Any) -> MemoryStore:
-    """Return a store with an imported run that has not made a step yet and has these fields in its header."""
+    """Return a store with an imported run that has not taken a step yet and has these fields in its header."""
     original, store = MemoryStore(), MemoryStore()
     await ASK.run("q", model=model(), store=original, run_id="it")
     run = await original.run("it")
@@ -62,7 +62,7 @@ def model() -> FunctionModel:
         ("model", {"chat": 5}, "be a model name, or a mapping of intents to model names"),
     ],
 )
-async def test_an_invalid_header_field_is_named(field: str, value: object, allowed: str) -> None:
+async def test_error_names_the_invalid_header_field(field: str, value: object, allowed: str) -> None:
     store = await imported_store(**{field: value})
     before = await store.run("it")
     with pytest.raises(StoreError, match=rf"run it: `{field}` of its header must {allowed}.* \(got "):

@@ -264,7 +264,7 @@ async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
     kinds = {key.rpartition("/")[2]: key for key in data}
     for place in kinds.values():
         fitting = data[place]
-        # an object without a handoff leads to another request, whatever its fields
+        # an object that is not a valid handoff leads to another request, whatever its fields
         for edit in [5] if name == "handoff" else [5, {"typo": 1}]:
             await assert_fork_rejected(store, PATTERNS[name](), {place: edit})
         await PATTERNS[name]().fork(

@@ -68,7 +68,7 @@ def rent_debate(**options: Any) -> Any:
 
 
 async def interrupt_run(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Counting:
-    """Return a run with the id "it" that was interrupted at the call `stop`."""
+    """Return the counter of a run with the id "it" that was interrupted at its call number `stop`."""
     first = Counting(stop=stop)
     with pytest.raises(asyncio.CancelledError):
         await pattern.run("Cap rents?", model=first.model, store=store, run_id="it", seed=5, **options)
@@ -124,8 +124,7 @@ async def test_the_duration_of_a_run_is_reported_consistently() -> None:
     assert outcome["seconds"] == round(result.seconds, 3)
 
 
-async def test_a_run_is_found_by_its_question() -> None:
-    """Runs can be searched by question, block, label and status."""
+async def test_runs_can_be_found_by_question_block_label_or_status() -> None:
     store = MemoryStore()
     await rent_debate().run(
         "Cap  rents\nnow?", model=Counting().model, store=StoreOptions(store=store, labels={"series": "a"})
@@ -136,7 +135,7 @@ async def test_a_run_is_found_by_its_question() -> None:
     assert await store.runs(labels={"series": "b"}) == []
 
 
-async def test_a_changed_configuration_is_rejected_and_shown() -> None:
+async def test_changed_configuration_is_rejected_with_the_differences() -> None:
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     changed = rent_debate(debaters=[*SIDES, Debater("cy", "abstain")])
@@ -176,7 +175,7 @@ async def test_calls_in_flight_can_be_treated_as_errors() -> None:
 
 
 async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
-    """The end of a failed call is recorded, so its outcome is known. Its requests still count."""
+    """The end of a failed call is recorded, so its outcome is known. Its requests still count towards the limits."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
         await rent_debate().run("Cap rents?", model=first.model, store=store, run_id="it")
@@ -254,7 +253,7 @@ async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_keeps_crashing_its_process_is_abandoned() -> None:
-    """The run can still be read, and it may be revived."""
+    """The run can still be read, and it can be revived."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     for _ in range(MAX_RECOVERIES + 1):
@@ -436,7 +435,7 @@ async def test_a_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """No matter who wrote the record, no call is made and no data is made up."""
+    """Whoever wrote the record, no call is made and no data is invented."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")

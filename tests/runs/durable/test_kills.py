@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes canno
 
 
 def run_killed(*options: str) -> dict[str, Any]:
-    """Return the report of a campaign in a process without threads, which can therefore be forked."""
+    """Run a campaign in a process without threads, which can be forked safely, and return its report."""
     command = (warm.run_module("tests.runs.durable.kills"), *options)
     done = warm.run_warm(*command, timeout=100, cwd=ROOT, check=False)
     assert done.stdout, done.stderr
@@ -35,9 +35,9 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
 
 
 def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
-    """The process is killed at random moments and at each named point.
+    """The process is killed at random moments and at each specific point.
 
-    Parallel patterns and failing providers are covered.
+    Parallel patterns and failing providers are included.
     """
     report = run_killed("--kills", "12", "--seed", "11")
     assert report["kills"] == 12

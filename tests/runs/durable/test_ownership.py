@@ -48,7 +48,7 @@ class CountingModel:
 
 
 def make_calls(last: Callable[[], Any] = bool) -> Block[Any, Any]:
-    """Make five calls in a row, then run `last`, which is not a step."""
+    """Make five calls in a row, then run `last` outside any step."""
     block: Any = sequencer(name="talk")
     for number in range(CALLS):
         block = block.then(generator(name=f"say-{number}"))
@@ -72,7 +72,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 @contextmanager
 def fill_disk(_: Path) -> Iterator[None]:
-    """Simulate a full disk by letting no file of this process grow."""
+    """Simulate a full disk by preventing this process from extending any file."""
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
@@ -183,7 +183,7 @@ async def test_aliases_of_a_file_are_the_same_store(tmp_path: Path, monkeypatch:
 
 
 async def test_a_file_with_two_hard_links_is_rejected(tmp_path: Path) -> None:
-    """SQLite would keep a separate log next to each name and lose what is in the other one."""
+    """SQLite would write a separate log next to each name, and the contents of one of them would be lost."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await make_calls().run("q", model=CountingModel().model, store=store, run_id="it")
@@ -273,7 +273,7 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
-    """The run's block has been extended, and if two processes resume the run, only one makes the new call."""
+    """The run's block has since been extended. If two processes resume the run, only one of them makes the new call."""
     store, counter = MemoryStore(), CountingModel()
     await make_calls().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)

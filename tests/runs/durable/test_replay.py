@@ -1,4 +1,4 @@
-"""Replays of stored runs: at any moment, the journal reproduces the events so far without a call."""
+"""Replays of stored runs: at any point, the journal reproduces the events so far without making a call."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ AT_ONCE = ("at once", "mirrored", "by letter", "reasons and letter", "deliberati
 
 
 class Forbidden(Counter[str]):
-    """The error for effects that a run has once and a replay must never have."""
+    """Counts of side effects, which occur once in a run and never in a replay."""
 
 
 def make_patterns(done: Forbidden) -> dict[str, Any]:
-    """Return every pattern and other features of blocks: side effects, tools, humans and conditions."""
+    """Return blocks that cover every pattern as well as side effects, tools, humans and conditions."""
 
     def read(request: object) -> str:
         done["human"] += 1
@@ -127,7 +127,7 @@ class Model:
         self.handle: RunHandle[Any] | None = None
 
     async def __call__(self, request: ModelRequest) -> Any:
-        """Answer."""
+        """Answer the request."""
         self._done["model"] += 1
         if self._done["model"] == self._life.interrupted and self.handle is not None:
             self.handle.cancel()
@@ -220,11 +220,8 @@ LIVES = st.builds(
 
 
 @given(LIVES, st.data())
-async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
-    """The order may differ only for concurrent calls.
-
-    No call is made, and no side effect is repeated.
-    """
+async def test_replaying_a_journal_up_to_any_point_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
+    """The order of events may differ only for concurrent calls. No call is made, and no side effect is repeated."""
     done = Forbidden()
     pattern, store, handle, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -234,7 +231,7 @@ async def test_any_moment_of_a_journal_gives_the_events_so_far(life: Life, data:
     assert (done, asyncio.all_tasks()) == (before, tasks)
     events = journaled_events(replayed.events)
     assert not Counter(events) - Counter(everything)
-    if not (life.failing or life.calls):  # the reaction of a block to a failure that ends the run is not recorded
+    if not (life.failing or life.calls):  # a block's reaction to a failure that ends the run is not recorded
         assert not Counter(everything[:count]) - Counter(events)
     # otherwise the judge is called for all orders at once
     in_turn = life.name not in AT_ONCE and life.profile == "full"
@@ -351,7 +348,7 @@ async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
     assert problems == []
 
 
-async def test_a_replay_waits_for_a_thread() -> None:
+async def test_a_replay_waits_for_work_in_a_thread() -> None:
     async def measured(value: str) -> str:
         await asyncio.to_thread(time.sleep, 0.05)
         return value
@@ -361,7 +358,7 @@ async def test_a_replay_waits_for_a_thread() -> None:
 
 
 async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that waits for time to pass ends the replay, but the events before that point are available."""
+    """A block that waits for time to pass ends the replay, but the events before that point remain available."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
     waits.set()
@@ -407,7 +404,7 @@ async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
 
 
 async def test_a_replay_uses_the_prompt_profile_of_the_model_object() -> None:
-    """Without the object, a replay would use the profile for the model's name, which determines the next steps."""
+    """The profile affects which steps follow. Without the model object, it would be derived from the model's name."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")

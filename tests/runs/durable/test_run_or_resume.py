@@ -1,4 +1,4 @@
-"""`run(..., if_exists="resume")`, which starts or resumes a run, for scripts that are restarted."""
+"""`run(..., if_exists="resume")`, with which a restarted script starts its run or resumes it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_one_of_two_simultaneous_starts_fails_with_a_conflict() -> None:
             try:
                 return await super().run(run_id)
             finally:
-                await asyncio.sleep(0)  # let the other call look as well
+                await asyncio.sleep(0)  # let the other call look for the run as well
 
     store = Meeting()
     calls = [asyncio.ensure_future(slow.run("x", store=store, run_id="one", if_exists="resume")) for _ in range(2)]
@@ -156,7 +156,6 @@ async def test_a_run_in_another_process_is_awaited() -> None:
 
 
 async def test_limits_may_be_raised_when_the_call_is_repeated() -> None:
-    """A run that was ended by its limits continues under higher ones."""
     store, counted = MemoryStore(), Counted()
     kwargs: dict[str, Any] = {"model": counted.model, "store": store, "run_id": "city-1", "if_exists": "resume"}
     ended = await rent_debate().run(QUESTION, limits=Limits(calls=2), **kwargs)

@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
 
 def strip_spaces(text: str) -> str:
-    """Return the letters of a text."""
+    """Return the letters and digits of a text."""
     return re.sub(r"[\W_]", "", text)
 
 

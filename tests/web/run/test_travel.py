@@ -35,7 +35,7 @@ async def finish_run(pattern: str) -> tuple[RunDetails, Sheet]:
 
 @pytest.fixture(scope="module", params=PATTERNS)
 def pattern_sheet(request: pytest.FixtureRequest) -> Sheet:
-    """Return a sheet of each pattern."""
+    """Return a sheet for each pattern."""
     return asyncio.run(finish_run(request.param))[1]
 
 
