@@ -101,7 +101,6 @@ def test_clauses_and_bare_heads_are_counted_per_thousand_words(parse: Callable[.
 
 
 def test_attribute_docstrings_without_a_subject_are_counted(parse: Callable[..., list[Module]]) -> None:
-    """Some of these docstrings begin with a word that refers to a neighboring attribute."""
     modules = parse(
         'class Limits:\n    calls: int\n    """Maximum number of calls."""\n'
         '    tokens: int\n    """The same for tokens."""\n'

@@ -51,7 +51,7 @@ def build_debate(debaters: int, rounds: int) -> Sequencer[Any, Any]:
 
 
 def make_model(debaters: int) -> FunctionModel:
-    """Create a model that answers at once and never gives the same answer twice."""
+    """Create a model that answers immediately and never gives the same answer twice."""
     replies: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:

@@ -56,7 +56,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "ToolLoopExceeded": ((8,), {"block": "b"}),
     "ViewError": (("got", "a transcript"), {}),
 }
-"""Arguments of error classes that take more than a message."""
+"""Arguments for error classes whose constructors take more than a message."""
 
 
 @pytest.mark.parametrize("name", errors.__all__)

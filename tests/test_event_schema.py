@@ -418,7 +418,6 @@ def test_json_data_is_written_unchanged(value: Any) -> None:
 
 @given(value=_ODD)
 def test_every_value_has_a_valid_wire_form(value: Any) -> None:
-    """The value is tried both as an application's event and as the output of a block."""
     for event in (value, BlockAnswered(block="a", output=value, path="a", at=1.0)):
         wire = send_and_receive(wire_of(event))
         VALIDATOR.validate(wire)

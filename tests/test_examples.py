@@ -89,7 +89,6 @@ def test_no_example_is_missing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_example_has_a_description_and_a_main(name: str) -> None:
-    """The first line of a script is its summary, and `main` takes a model."""
     module = load_script(name)
     assert module.__doc__.splitlines()[0].endswith((".", ":"))
     assert "model" in module.main.__annotations__
@@ -190,7 +189,6 @@ def test_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: st
 
 
 def test_pipeline_reports_each_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each topic has one line, in the original order, although two debates run concurrently."""
     example = load_script("debate_in_a_pipeline")
     lines = example.main(make_model("it should be left to each team")).splitlines()
     assert [line for topic in example.TOPICS for line in lines if topic in line] == lines

@@ -111,7 +111,6 @@ print(failed)
 
 @pytest.mark.parametrize("seed", slow_but_first(range(3)))
 def test_eight_threads_can_import_concurrently(seed: int) -> None:
-    """Each thread imports all public names, and some modules in a different order."""
     command = [sys.executable, "-c", THREADS, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
     assert (done.stdout.strip(), done.stderr) == ("[]", "")

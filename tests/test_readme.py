@@ -64,7 +64,6 @@ def test_figures_match_their_pages(claim: str) -> None:
 
 
 def test_counts_of_faults_and_attacks_are_correct() -> None:
-    """The README's counts must agree with the table of faults and with the attacks on their page."""
     faults = (ROOT / "evidence" / "records" / "faults.md").read_text("utf-8").split("<!-- faults -->")[1]
     rows = [line for line in faults.splitlines() if line.startswith("| ") and not line.startswith("| Fault |")]
     assert f"{len(rows)} server faults" in README

@@ -68,7 +68,7 @@ class Hub:
         return sha(name)
 
     def merge(self, name: str, base: str, head: str) -> str:
-        """Add a merge commit that keeps the tree of one parent."""
+        """Add a merge commit with the tree of one parent."""
         self.commits[sha(name)] = ([sha(base), sha(head)], self.commits[sha(base)][1])
         return sha(name)
 

@@ -85,7 +85,6 @@ def test_data_set_yields_a_table_and_findings(write_data: Path) -> None:
 
 
 def test_json_output_is_deterministic(write_data: Path) -> None:
-    """The same seed always produces the same document, even when the data comes from stdin."""
     first = run_audit("--data", str(write_data), "--seed", "3")
     assert first["audit"]["seed"] == 3
     assert first["audit"]["positionConsistency"]["n"] == 60

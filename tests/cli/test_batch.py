@@ -1,4 +1,4 @@
-"""`flowdebate batch`: questions, calls and results, and how a batch continues."""
+"""`flowdebate batch`: questions, calls, results, and resuming a batch."""
 
 from __future__ import annotations
 
@@ -502,7 +502,6 @@ def restore_signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("restore_signals")
 def test_interrupted_batch_keeps_its_answers(question_folder: Path) -> None:
-    """The call in flight is abandoned, and earlier answers are not requested again."""
     with Stage(hold=(1, 0)) as played:
 
         def interrupt() -> None:
@@ -609,7 +608,6 @@ def test_ctrl_c_keeps_results_and_shows_how_to_continue(question_folder: Path) -
 
 
 def test_batch_is_one_row_in_the_run_list(question_folder: Path) -> None:
-    """The row counts the runs by status, and `--batch-id` lists them one by one."""
     with Stage(broken={1}) as played:
         command = ("q.csv", "--max-concurrency", "1", "--batch-id", "rents", "--attempts", "1", "--max-rounds", "1")
         run_batch(played, *command)

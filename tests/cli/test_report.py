@@ -93,7 +93,6 @@ def list_headings(text: str) -> list[str]:
 @given(FOREIGN, FOREIGN)
 @example("a\n===\n<b>", "x")
 def test_untrusted_text_never_becomes_markup(text: str, output: str) -> None:
-    """The parsed page has only its own headings, and no additional HTML, links, images, tables, rules or code."""
     page = report(build_document(text, output=output))
     assert list_headings(page) == ["Debate", "Positions", "Round 1 of 2", "Verdict", "Summary", "Usage"]
     kinds = {token.type for token in list_tokens(page) if token.nesting >= 0}
@@ -102,7 +101,6 @@ def test_untrusted_text_never_becomes_markup(text: str, output: str) -> None:
 
 @given(FOREIGN)
 def test_quote_shows_its_text_unchanged(text: str) -> None:
-    """Apart from whitespace, what readers see in the quote is exactly the printable text."""
     visible_text = "".join(
         token.content for token in list_tokens(quoted(text)) if token.type in ("text", "text_special")
     )
@@ -122,7 +120,6 @@ def test_inline_text_is_shown_unchanged_on_one_line(text: str) -> None:
 
 @given(FOREIGN)
 def test_structured_output_stays_in_its_fence(text: str) -> None:
-    """No value in a JSON output can end the code block around it."""
     page = report(build_document("x", output={"a": text, text: ["`" * 7]}))
     assert list_headings(page)[-1] == "Usage"
     assert [token.info for token in list_tokens(page) if token.type == "fence"] == ["json"]

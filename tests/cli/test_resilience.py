@@ -45,7 +45,6 @@ def test_single_attempt_sends_one_request() -> None:
 
 
 def test_debate_can_continue_without_a_failed_turn(tmp_path: Path) -> None:
-    """The screen, the document, the report and `render` all show the gap."""
     report = tmp_path / "report.md"
     options = (*SIDES, "--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with Stage(broken={2}) as stage:
@@ -198,7 +197,6 @@ def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, cond
 
 
 def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
-    """The same options and seed reproduce the debate without a single call."""
     cassette = tmp_path / "debate.cassette"
     options = (*SIDES, "--seed", "3", "--moderator", "--json", "--schedule", "single")
     with Stage() as stage:

@@ -180,7 +180,6 @@ def simulate_answer(request: ModelRequest) -> Any:
 
 
 def test_quiet_shows_only_the_result() -> None:
-    """With or without a terminal, the output consists of the verdict and the totals."""
     with Stage() as stage, OnTerminal(*stage.options(*SIDES, "--quiet")) as terminal:
         assert terminal.end() == 0
     assert "Verdict" in terminal.screen

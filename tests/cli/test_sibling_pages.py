@@ -108,7 +108,6 @@ TITLES = {
 @each_pattern
 @given(text=FOREIGN)
 def test_untrusted_text_never_becomes_report_markup(pattern: str, shared_folder: Path, text: str) -> None:
-    """The parsed page has only its own headings, and no additional HTML, links, images, tables, rules or code."""
     page = report(load_document(pattern, text, shared_folder))
     assert list_headings(page) == TITLES[pattern]
     kinds = {token.type for token in list_tokens(page) if token.nesting >= 0}
@@ -188,7 +187,6 @@ def test_moderator_model_can_return_text() -> None:
 
 
 def test_deliberation_can_continue_without_a_failed_turn() -> None:
-    """The live page and the saved page both show the gap."""
     three = [word for name in "abc" for word in ("--debater", name)]
     with serve_stage(broken={0}) as on:
         result = run_pattern(on, "deliberation", *three, "--attempts", "1", "--on-failure", "skip", "--json")
@@ -439,7 +437,6 @@ def test_repeated_request_to_a_speaker_is_shown() -> None:
 
 
 def test_round_without_a_report_is_shown() -> None:
-    """The deliberation continues although its moderator has failed."""
     options = ("--max-rounds", "2", "--attempts", "1", "--on-failure", "skip")
     with serve_stage(broken={2}) as on:
         result = run_pattern(on, "deliberation", *options, "--json")

@@ -44,7 +44,7 @@ COMMANDS = {
 }
 SECTIONS = {name: f"runs {name}" for name in _TOP.commands["runs"].commands if name not in _TOP.commands}
 SECTIONS["list"] = "runs"
-"""Headings of the commands' sections, where they differ from the command names."""
+"""Headings of the commands' sections, if they differ from the command names."""
 TURNS = {"handoff": ("--transition", "text")}
 """Options for text answers, so that a stage can delay them."""
 

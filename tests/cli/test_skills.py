@@ -49,7 +49,7 @@ def split_commands(text: str) -> Iterator[list[str]]:
 
 @pytest.fixture
 def skill_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Create a folder with a model and the files that the commands name."""
+    """Create a folder with a model and the files named in the commands."""
     monkeypatch.chdir(tmp_path)
     for provider in PROVIDERS.values():
         if provider.key_env is not None:

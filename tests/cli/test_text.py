@@ -148,7 +148,6 @@ def test_flow_is_independent_of_chunk_boundaries(text: str, width: int | None, p
 
 @given(FOREIGN, st.none() | WIDTHS)
 def test_flow_loses_no_text(text: str, width: int | None) -> None:
-    """Apart from whitespace, the output is the printable text."""
     assert "".join(flow_text([text], width=width).split()) == "".join(printable(text).split())
 
 

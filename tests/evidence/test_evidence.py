@@ -147,7 +147,6 @@ def test_sections_on_the_page_match_the_stored_ballots() -> None:
 
 
 def test_figures_on_the_page_match_the_records() -> None:
-    """Every row with a measured interval matches the records word for word."""
     root = Path(__file__).parents[2]
     records = "\n".join(path.read_text("utf-8") for path in (root / "evidence" / "records").glob("*.md"))
     page = (root / "docs" / "evidence.md").read_text("utf-8")

@@ -29,7 +29,6 @@ def write_pages(tmp_path: Path) -> tuple[Path, Path]:
 def test_two_independent_derivations_of_the_tables_agree(
     tmp_path: Path, write_pages: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The library and a script of at most 80 lines, which does not use it, agree to the last digit."""
     clones = write_clones(tmp_path)
     options = [
         word

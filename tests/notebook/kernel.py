@@ -71,7 +71,7 @@ class Kernel:
         return output
 
     def read(self, holds: Callable[[], object]) -> None:
-        """Read messages until a condition holds."""
+        """Read messages until a condition is met."""
         while not holds():
             try:
                 message = self.client.get_iopub_msg(timeout=SECONDS)

@@ -35,7 +35,7 @@ def executed_notebook() -> Any:
 
 
 def output_kinds(notebook: Any) -> list[list[list[str]]]:
-    """Return the kinds of output that each cell has."""
+    """Return the kinds of output of each cell."""
     return [[sorted(output.get("data", ())) for output in cell.get("outputs", ())] for cell in notebook.cells]
 
 
@@ -60,7 +60,6 @@ def test_example_runs(executed_notebook: Any) -> None:
 def test_example_page_has_no_horizontal_overflow(
     executed_notebook: Any, chromium: Browser, tmp_path: Path, width: int, scheme: Any
 ) -> None:
-    """In nbconvert's HTML, reports are in frames and no output is wider than the page."""
     from nbconvert import HTMLExporter
 
     (tmp_path / "page.html").write_text(HTMLExporter().from_notebook_node(executed_notebook)[0], "utf-8")

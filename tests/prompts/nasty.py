@@ -42,7 +42,7 @@ FORGERIES = (
     "{{question}}",
     "\\1\\g<0>",
 )
-"""Texts that readers might take for a tag, a heading, a continuation, an escape, or a field."""
+"""Texts that readers might mistake for a tag, a heading, a continuation, an escape, or a field."""
 
 anything = st.characters(exclude_categories=())
 """Any code points, including lone surrogates."""

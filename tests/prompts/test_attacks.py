@@ -393,7 +393,6 @@ def document_of(attack: Attack) -> DebateDocument:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_attacks_have_no_effect_on_a_terminal(attack: Attack) -> None:
-    """Apart from line breaks, the output has no control characters or invisible characters."""
     stream = io.StringIO()
     document = document_of(attack)
     render(document, Page(stream, document.speakers, environ={}))
@@ -403,7 +402,6 @@ def test_attacks_have_no_effect_on_a_terminal(attack: Attack) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
 def test_attacks_are_not_markup_in_a_report(attack: Attack) -> None:
-    """The parsed Markdown contains the report's headings, quotes and lists, but no HTML, link, image or table."""
     document = document_of(attack)
     tokens = MARKDOWN.parse(report(document))
     everything = [inner for token in tokens for inner in (token, *(token.children or ()))]
