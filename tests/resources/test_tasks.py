@@ -102,7 +102,9 @@ def try_action(work: Watched, action: TaskAction) -> None:
 @pytest.mark.parametrize("max_attempts", [1, 2])
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("status", TASK_STATUSES)
-def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int) -> None:
+def test_task_transitions_follow_the_table(
+    work: Watched, status: TaskStatus, action: TaskAction, max_attempts: int
+) -> None:
     before = create_task(work.tasks, status, max_attempts)
     assert before.status == status
     work.events.clear()
@@ -122,7 +124,7 @@ def test_transitions_follow_the_table(work: Watched, status: TaskStatus, action:
     assert not work.events
 
 
-def test_table_covers_every_status_action_and_change() -> None:
+def test_transition_table_covers_every_status_action_and_change() -> None:
     outcomes = [outcome for actions_ in TRANSITIONS.values() for outcome in actions_]
     assert set(TASK_STATUSES) == set(get_args(TaskStatus)) == {outcome.status for outcome in outcomes}
     assert {action for _, action in TRANSITIONS} == set(ACTIONS)
@@ -158,7 +160,7 @@ def test_new_tasks_are_pending_and_keep_their_fields(work: Watched) -> None:
     assert work.changes == ["work-1 added", "turn added"]
 
 
-def test_ids_are_derived_from_the_collection_and_the_order(work: Watched) -> None:
+def test_task_ids_are_derived_from_collection_and_creation_order(work: Watched) -> None:
     work.tasks.add_task("a")
     work.tasks.add_task("b", id="work-3")
     work.tasks.add_task("c")
@@ -272,7 +274,7 @@ def test_claims_can_require_labels(work: Watched) -> None:
 # Attempts
 
 
-def test_failures_are_retried_within_max_attempts(work: Watched) -> None:
+def test_failed_tasks_are_retried_up_to_max_attempts(work: Watched) -> None:
     """The next attempt gets the earlier errors as feedback, and the last failure becomes the task's error."""
     work.tasks.add_task("try", id="it", max_attempts=3)
     work.tasks.claim(by="anna")
@@ -482,7 +484,7 @@ def test_each_run_has_its_own_collection() -> None:
     assert create_task_collection("rent", key="todo").key == "todo"
 
 
-def test_resources_with_equal_key_and_collection_are_equal() -> None:
+def test_resources_with_same_key_and_collection_are_equal() -> None:
     """Blocks that were created independently share a collection if its key and id are the same."""
     assert create_task_collection("rent") == create_task_collection("rent")
     assert len({create_task_collection("rent"), create_task_collection("rent")}) == 1

@@ -401,7 +401,7 @@ async def test_a_run_that_cancels_itself_still_yields_an_item() -> None:
     assert isinstance(result[1].error, asyncio.CancelledError)
 
 
-async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
+async def test_question_that_cannot_be_stored_becomes_a_failed_item() -> None:
     """The run never begins."""
     result = await handler(lambda value, ctx: None, name="any").batch([1, object()], store=MemoryStore()).all()
     assert [item.status for item in result] == ["complete", "failed"]
@@ -409,7 +409,7 @@ async def test_a_question_that_cannot_be_stored_is_a_failed_item() -> None:
     assert (result[1].run, result[1].raw) == (None, None)
 
 
-async def test_a_conflicting_run_id_is_a_failed_item() -> None:
+async def test_conflicting_run_id_becomes_a_failed_item() -> None:
     def clash(question: str, ctx: Context) -> None:
         raise RunExists("elsewhere", "another")
 
@@ -493,7 +493,7 @@ def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: st
         short_debate().batch(**{"questions": ["a"], **wrong})
 
 
-async def test_batch_of_rows_keeps_their_fields_and_labels_its_runs() -> None:
+async def test_batch_rows_keep_their_fields_and_runs_get_labels() -> None:
     """`question` is a function that finds the question in a row. The labels of `StoreOptions` are added to the runs."""
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
@@ -515,7 +515,7 @@ async def test_the_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch
     assert len(await short_debate().batch(["a"], model=paid.model).all()) == 1
 
 
-async def test_progress_is_reported_after_each_run_and_can_end_the_batch() -> None:
+async def test_progress_is_reported_per_run_and_until_ends_the_batch() -> None:
     """Once `until` is true, no further question is read, but runs in progress finish."""
     told_of: list[BatchSummary] = []
     paid = Paid()
@@ -548,7 +548,7 @@ async def test_summary_includes_runs_in_progress() -> None:
     assert all(summary.cost is not None for summary in summaries)
 
 
-async def test_outcomes_of_patterns_are_counted() -> None:
+async def test_batch_summary_counts_outcomes() -> None:
     """Debates are counted by winner, deliberations by settlement, and consensuses by proposer.
 
     Other patterns are not counted.

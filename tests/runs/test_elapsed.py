@@ -36,7 +36,7 @@ async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
     assert times[1] > times[0]
 
 
-async def test_a_resumed_run_counts_from_its_first_start() -> None:
+async def test_elapsed_time_of_a_resumed_run_counts_from_its_first_start() -> None:
     """A replayed step keeps its recorded time, while later steps include the time between two executions."""
     store, times = MemoryStore(), list[float]()
     failing = True

@@ -126,7 +126,7 @@ async def test_cancelling_a_finished_run_changes_nothing() -> None:
     assert (await handle) is result
 
 
-async def test_a_cancelled_waiter_cancels_the_run() -> None:
+async def test_cancelling_the_only_waiter_cancels_the_run() -> None:
     """Nothing else is waiting for the run, so `asyncio.timeout` around `await handle` ends it."""
     started, ended = asyncio.Event(), asyncio.Event()
 

@@ -81,7 +81,7 @@ def test_costs_have_a_currency_and_the_date_of_their_prices(vendor_stubs: dict[V
     assert batch.summary.prices == listed[0]
 
 
-def test_fetched_prices_have_the_date_of_the_download() -> None:
+def test_downloaded_prices_have_their_download_date() -> None:
     """An application can let `genai-prices` download newer prices during a run."""
     from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
 
@@ -136,7 +136,9 @@ def test_a_money_budget_rejects_models_without_a_price(vendor_stubs: dict[Vendor
     assert vendor_stubs["openai"].asked == []
 
 
-def test_without_the_package_prices_are_unknown(no_price_package: None, vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_prices_are_unknown_without_genai_prices(
+    no_price_package: None, vendor_stubs: dict[VendorName, Vendor]
+) -> None:
     assert RENT.run_sync(QUESTION, model="openai/gpt-5-mini").cost is None
     with pytest.raises(ConfigurationError, match=r"flowdebate\[prices\]"):
         Limits(cost=1.0)

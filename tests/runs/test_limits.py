@@ -81,7 +81,7 @@ def test_every_attempt_counts() -> None:
     assert generator(name="ask").run_sync("?", model=retrying, limits=Limits(calls=3)).output == "third"
 
 
-async def test_calls_in_flight_are_reserved() -> None:
+async def test_calls_in_flight_count_towards_the_limit() -> None:
     """The limit must not be exceeded, no matter how many calls begin at once."""
     calls = 0
 
@@ -154,7 +154,7 @@ def test_cached_tokens_are_priced_separately() -> None:
     assert Price(prompt=10, completion=0).of(usage) == pytest.approx(0.01)
 
 
-async def test_the_duration_of_a_run_is_limited() -> None:
+async def test_run_duration_can_be_limited() -> None:
     """Whatever part of the run hangs, a debate ends with its output so far; any other block raises an error."""
 
     async def answer(request: ModelRequest) -> Any:

@@ -73,7 +73,7 @@ def test_a_result_describes_its_run() -> None:
     assert repr(result) == f"<RunResult {result.run_id} complete output='yes'>"
 
 
-def test_missing_parts_of_a_run_raise_a_lookup_error() -> None:
+def test_reading_missing_parts_of_a_run_raises_lookup_error() -> None:
     """An application that reads such a part does not expect `None`."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
@@ -112,7 +112,9 @@ def drawing_block(name: str = "draw") -> Block[Any, Any]:
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
     st.lists(st.integers(0, 3), min_size=4, max_size=4),
 )
-def test_a_seed_repeats_the_draws_of_each_path(seed: int, pauses: list[int], second_pauses: list[int]) -> None:
+def test_same_seed_repeats_the_random_draws_of_each_path(
+    seed: int, pauses: list[int], second_pauses: list[int]
+) -> None:
     """The order of the blocks does not matter, but different paths and different seeds draw different numbers."""
     block = sequencer(name="all").for_each(drawing_block())
     first = dict(block.run_sync(pauses, seed=seed).output)
@@ -142,7 +144,7 @@ USAGES = st.builds(
 
 
 @given(st.lists(USAGES, max_size=4), st.booleans())
-def test_usage_is_summed_and_unknown_is_not_zero(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
+def test_usage_is_summed_and_unknown_usage_is_not_zero(usages: list[Usage], max_concurrency: bool) -> None:  # noqa: FBT001
     """One call with an unknown token count makes the sum unknown, and a run without calls has a sum of zero."""
     remaining = iter(usages)
     model = FunctionModel(lambda _: ModelResponse(text="x", usage=next(remaining)))
@@ -196,7 +198,7 @@ async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
         assert len(called.attempts) == 1
 
 
-def test_no_event_is_added_after_the_end() -> None:
+def test_no_event_is_added_after_a_run_has_ended() -> None:
     """Events from leftover tasks are not part of the run, so `result.events` does not change."""
     contexts: list[Any] = []
     result = handler(lambda _, ctx: contexts.append(ctx)).run_sync(0)

@@ -89,7 +89,7 @@ def test_interrupting_the_caller_ends_the_run() -> None:
     assert ended.is_set()
 
 
-def test_the_repr_of_the_output_is_not_computed() -> None:
+def test_repr_of_the_output_is_not_computed() -> None:
     """Computing the `repr` is unnecessary and could take up a large part of the run's time."""
     formatted: list[object] = []
 

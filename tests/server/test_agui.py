@@ -258,7 +258,7 @@ def test_leaving_a_stream_cancels_the_run() -> None:
             assert status == ends
 
 
-def test_a_stopping_server_ends_its_streams_and_keeps_the_runs() -> None:
+def test_stopping_server_ends_its_streams_but_keeps_the_runs() -> None:
     """The next process can still read the run."""
     gate = Gate(answer_debate)
     store: list[Any] = []

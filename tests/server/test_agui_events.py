@@ -95,7 +95,7 @@ def test_a_debate_appears_as_a_conversation_between_its_debaters() -> None:
 
 
 @given(debate_plays(hostile=True))
-def test_any_debate_is_a_valid_event_sequence(play: Play) -> None:
+def test_any_debate_produces_a_valid_event_sequence(play: Play) -> None:
     """Whatever the models and blocks, everything that is opened is closed, and the run finishes exactly once."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
@@ -123,7 +123,7 @@ def test_any_pattern_produces_a_valid_event_sequence(play: Play) -> None:
 
 
 @given(debate_plays(hostile=False))
-def test_messages_are_the_transcript(play: Play) -> None:
+def test_messages_match_the_transcript(play: Play) -> None:
     """Each valid text is sent once with its speaker, whether a model or a function produced it."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
@@ -189,7 +189,7 @@ def test_text_from_a_failed_attempt_is_void() -> None:
     assert [name for name, _ in client.custom] == ["flowdebate.call_retried"]
 
 
-def test_a_human_turn_is_an_interrupt_and_the_answer_resumes_the_run() -> None:
+def test_human_turn_interrupts_the_run_and_the_answer_resumes_it() -> None:
     """The interrupt contains everything that the human needs.
 
     The resumed run sends only new events and counts only its own calls.
@@ -221,7 +221,7 @@ def test_a_human_turn_is_an_interrupt_and_the_answer_resumes_the_run() -> None:
     assert second.activities.keys() >= {key for key in second.activities if "verdict_reached" in key} != set()
 
 
-def test_a_request_to_a_human_judge_has_a_schema() -> None:
+def test_human_judge_request_includes_a_schema() -> None:
     """A front end can build a form from the schema."""
     block = debate(name="rent", debaters=SIDES, max_rounds=1, judge=human(name="judy"), synthesizer=False)
     client = single_view(block, ScriptedModel("Homes first.", "Supply first."))
@@ -230,7 +230,7 @@ def test_a_request_to_a_human_judge_has_a_schema() -> None:
     assert set(interrupt["responseSchema"]["properties"]) >= {"winner", "reasoning"}
 
 
-def test_tool_calls_belong_to_their_caller() -> None:
+def test_tool_calls_are_attributed_to_their_caller() -> None:
     def look_up(year: int) -> str:
         """Look up a figure."""
         return f"{year}: 12 %"
@@ -252,7 +252,7 @@ def test_tool_calls_belong_to_their_caller() -> None:
     [({"mine": 1, "flowdebate": 2}, {"mine": 1}), ([1], {}), (None, {})],
     ids=["an object", "another value", "none"],
 )
-def test_application_state_keeps_its_keys(state: object, remaining: dict[str, Any]) -> None:
+def test_application_state_keys_are_preserved(state: object, remaining: dict[str, Any]) -> None:
     """The library's own keys are kept separately under `flowdebate`."""
     run = carry_out(Play(block=generator(name="poet"), model=ScriptedModel("Rivers run.")))[0]
     ui = AgUi(thread_id="thread", run_id="run", state=state)

@@ -35,7 +35,7 @@ def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInpu
     return PendingInput(block="rent-judge", place="p", shown=text, expects="Answer.", answer_schema=schema)
 
 
-def test_the_judge_page_hides_names(stage: Stage) -> None:
+def test_judge_page_hides_names(stage: Stage) -> None:
     """Sides are identified by letter, without names or colors. The winner is chosen from their stances."""
     run_id = waiting_run(stage, **WITH_JUDGE)
     page = stage.http.get(f"/runs/{run_id}/answer").text
@@ -87,7 +87,7 @@ def test_participants_other_than_judges_see_names() -> None:
     assert OpenRequest.of(make_pending(view, VERDICT)).blind == {"Ship": "Side A", "Wait": "Side B"}
 
 
-def test_a_schema_becomes_a_form() -> None:
+def test_schema_is_rendered_as_a_form() -> None:
     schema = {
         "$defs": {"Why": {"type": "object", "properties": {"text": {"type": "string"}, "sure": {"type": "boolean"}}}},
         "required": ["why", "score"],
@@ -142,7 +142,7 @@ schemas = st.recursive(
 
 
 @given(schemas)
-def test_any_schema_has_a_form(schema: dict[str, Any]) -> None:
+def test_any_schema_can_be_rendered_as_a_form(schema: dict[str, Any]) -> None:
     assert answer_fields(schema)
 
 

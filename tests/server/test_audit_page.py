@@ -61,7 +61,7 @@ def test_figures_are_shown_with_their_sample_sizes(stage: Stage) -> None:
     assert "Nobody has voted on these debates yet" in page
 
 
-def test_filters_select_the_runs(stage: Stage) -> None:
+def test_filters_select_the_audited_runs(stage: Stage) -> None:
     assert read_counts(get_page(stage, "/audit?label=half%3D1"))["Debates"] == str(RUNS // 2)
     assert read_counts(get_page(stage, "/audit?text=release+11&pattern=debate"))["Debates"] == "1"
     assert "These runs have no ballots of a judge yet" in get_page(stage, "/audit?pattern=council")
@@ -73,7 +73,7 @@ def test_the_run_list_links_to_the_audit(stage: Stage) -> None:
     assert '<a href="/audit" aria-current="page">Audit</a>' in get_page(stage, "/audit")
 
 
-def test_readers_are_compared_with_the_judge() -> None:
+def test_reader_votes_are_compared_with_the_judge() -> None:
     """The agreement is reported with an interval, and a few debates are not enough to support a claim."""
 
     def sure(request: Any) -> Any:

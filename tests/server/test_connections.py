@@ -87,7 +87,7 @@ def test_idle_connections_do_not_block_other_clients(
         assert data == WHOLE_HEAD or is_gone(connections[0])
 
 
-def test_an_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_with_an_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sending data slowly does not extend the timeout. Earlier requests on the connection are still answered."""
     import h11
 
@@ -108,7 +108,7 @@ def test_an_incomplete_request_is_closed(stage: Stage, monkeypatch: pytest.Monke
         assert 0.8 < time.monotonic() - start < 3
 
 
-def test_long_requests_are_not_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_with_long_requests_stay_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams, requests after a pause, and bodies that arrive in time are left alone."""
     import h11
 

@@ -28,7 +28,7 @@ def judge_first_read(request: ModelRequest) -> str | dict[str, Any]:
     return {**verdict, "winner": first}
 
 
-def test_a_single_ballot_is_drawn_once() -> None:
+def test_single_ballot_is_displayed_once() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         run_id = stage.finished()
         page = stage.http.get(f"/runs/{run_id}").text
@@ -43,7 +43,7 @@ def test_a_single_ballot_is_drawn_once() -> None:
             assert "0 : 100" not in other
 
 
-def test_a_verdict_reports_that_the_order_decided() -> None:
+def test_verdict_page_says_that_the_order_decided() -> None:
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -45,7 +45,7 @@ class ApplicationEvent(BaseEvent):
     share: float
 
 
-def test_application_events_have_the_custom_type() -> None:
+def test_application_events_have_type_custom() -> None:
     """Each event from a block is one frame of type "custom", even if its class has another type."""
 
     def work(value: Any, ctx: Context) -> str:
@@ -127,7 +127,7 @@ def test_a_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
     assert received == complete
 
 
-def test_another_process_follows_the_journal(tmp_path: Path) -> None:
+def test_another_process_streams_events_from_the_journal(tmp_path: Path) -> None:
     """A server that does not execute the run itself streams it from the store, with the same ids."""
     store = str(tmp_path / "runs.sqlite3")
 
@@ -143,7 +143,7 @@ def test_another_process_follows_the_journal(tmp_path: Path) -> None:
         assert recorded(second, last_event_id=str(live[-2][1])) == live[-1:]
 
 
-def test_several_runs_share_a_connection(stage: Stage) -> None:
+def test_several_runs_can_share_a_connection(stage: Stage) -> None:
     """Each event of /events?runs=a,b names its run, and its id contains the positions in both runs."""
     ids = [stage.finished(runId=name) for name in ("a", "b")]
     frames = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]

@@ -156,7 +156,7 @@ def test_permitted_requests_pass(shared_stage: Stage, headers: dict[str, str]) -
     assert send(shared_stage, Case("fine", 200, formatted)).status == 200
 
 
-def test_a_body_without_a_length_is_limited(shared_stage: Stage) -> None:
+def test_body_without_a_length_is_limited_in_size(shared_stage: Stage) -> None:
     """A chunked body is rejected as soon as it is too long, without waiting for its end."""
     with socket.create_connection(
         (urlsplit(shared_stage.url).hostname, urlsplit(shared_stage.url).port), timeout=20

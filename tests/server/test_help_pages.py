@@ -76,7 +76,7 @@ def test_every_referenced_section_exists() -> None:
     assert cited("<b>", "help/") == "&lt;b&gt;"
 
 
-def test_no_text_names_a_documentation_file() -> None:
+def test_no_displayed_text_refers_to_a_documentation_file() -> None:
     """Installed packages do not contain documentation files.
 
     Comments and docstrings may name them, since they address readers of the source.

@@ -32,7 +32,7 @@ def waiting_run(stage: Stage, **changes: object) -> str:
     return run_id
 
 
-def test_a_human_answers_over_http(stage: Stage) -> None:
+def test_human_can_answer_over_http(stage: Stage) -> None:
     run_id = waiting_run(stage)
     assert stage.frames(f"/runs/{run_id}/events")[-1].event == "end"
     (request,) = stage.get(f"/runs/{run_id}/requests").json()
@@ -154,7 +154,7 @@ def test_an_unchanged_page_is_not_sent_again(stage: Stage) -> None:
     assert stage.http.get(f"{link}?seen={version}").status_code == 200
 
 
-def test_a_role_link_gives_no_other_access(stage: Stage) -> None:
+def test_role_link_gives_access_to_nothing_else(stage: Stage) -> None:
     """The link does not open requests for other roles or other runs."""
     run_id, other = waiting_run(stage, **WITH_BOTH), waiting_run(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()

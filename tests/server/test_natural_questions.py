@@ -67,7 +67,7 @@ def stage() -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
-def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> None:
+def test_chat_client_can_ask_a_natural_question(stage: Stage, question: str) -> None:
     with openai.OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0, timeout=HTTP_TIMEOUT) as client:
         completion = client.chat.completions.create(
             model="flowdebate/debate", messages=[{"role": "user", "content": question}]
@@ -78,7 +78,7 @@ def test_a_chat_client_asks_a_natural_question(stage: Stage, question: str) -> N
 
 
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
-def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> None:
+def test_agui_client_can_ask_a_natural_question(stage: Stage, question: str) -> None:
     client = continue_thread(stage, "debate", AgUiClient(f"thread {question[:50]!r}"), question=question)
     assert run_outcome(client)["type"] == "success"
     stances = {message["about"].get("stance") for message in client.messages.values()}
@@ -87,7 +87,7 @@ def test_an_agui_client_asks_a_natural_question(stage: Stage, question: str) -> 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
-async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
+async def test_mcp_host_can_ask_a_natural_question(question: str) -> None:
     service = Service(store="memory:", model=FunctionModel(answer))
     async with service, Client(create_server(service)) as client:
         arguments = {"question": question, "max_rounds": 1, "wait": 50}
@@ -97,7 +97,7 @@ async def test_an_mcp_host_asks_a_natural_question(question: str) -> None:
 
 
 @pytest.mark.parametrize("question", slow_but_first(PLAIN + NATURAL, NATURAL.count))
-def test_a_program_asks_a_natural_question_over_http(stage: Stage, question: str) -> None:
+def test_program_can_ask_a_natural_question_over_http(stage: Stage, question: str) -> None:
     run_id = stage.finished(question=question)
     debaters = stage.get(f"/runs/{run_id}").json()["document"]["debaters"]
     assert (PROPOSED in [debater["stance"] for debater in debaters]) == (question in NATURAL)

@@ -128,7 +128,7 @@ def test_built_in_patterns_can_be_disabled() -> None:
 # Answers
 
 
-def test_a_completion_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
+def test_completion_contains_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
     completion = ask(client)
     choice = completion.choices[0]
     assert choice.message.content == WHOLE
@@ -205,7 +205,7 @@ def test_a_block_without_a_pattern_returns_its_output(client: openai.OpenAI, mod
     assert ask(client, model).choices[0].message.content == "poet is sure.\nSo it is."
 
 
-def test_an_answer_follows_a_schema(client: openai.OpenAI) -> None:
+def test_answer_follows_the_given_schema(client: openai.OpenAI) -> None:
     """The synthesizer of a built-in pattern fills in the client's schema."""
     schema: dict[str, Any] = {"type": "object", "properties": {"steps": {"type": "array", "items": {"type": "string"}}}}
     schema |= {"required": ["steps"], "additionalProperties": False}
@@ -233,14 +233,14 @@ def test_text_is_streamed_live() -> None:
         list(stream)
 
 
-def test_metadata_and_user_are_labels(stage: Stage, client: openai.OpenAI) -> None:
+def test_metadata_and_user_become_labels(stage: Stage, client: openai.OpenAI) -> None:
     """Runs can be found by their metadata and user. The seed is passed on to the run."""
     run = find_run(stage, ask(client, metadata={"ticket": "7"}, user="ann", seed=11))
     assert run["labels"] == {"ticket": "7", "user": "ann"}
     assert run["seed"] == 11
 
 
-def test_a_chat_before_the_question_is_data() -> None:
+def test_chat_before_the_question_is_treated_as_data() -> None:
     """Debaters read the earlier chat after the question, and none of its lines can look like part of the prompt."""
     prompts: list[str] = []
 
@@ -270,7 +270,7 @@ def test_a_chat_before_the_question_is_data() -> None:
 ASKED = "Should rents be capped?"
 
 
-def test_a_response_is_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
+def test_response_contains_a_whole_debate(stage: Stage, client: openai.OpenAI) -> None:
     response = client.responses.create(model=RENT, input=ASKED, temperature=0.2, metadata={"team": "x"})
     assert (response.output_text, response.status, response.model) == (WHOLE, "completed", RENT)
     run = stage.get(f"/runs/{response.id.removeprefix('resp_')}").json()

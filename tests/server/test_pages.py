@@ -55,7 +55,7 @@ def test_the_run_list_links_to_the_runs(stage: Stage) -> None:
     assert '<a class="button" href="?limit=2&amp;before=' in stage.http.get("/?limit=2").text
 
 
-def test_pages_and_data_are_compressed_and_streams_are_not(stage: Stage) -> None:
+def test_pages_and_data_are_compressed_but_streams_are_not(stage: Stage) -> None:
     """Compression makes responses much smaller, but the events in a stream must be sent as they occur."""
     run_id = stage.finished()
     asking = {"accept-encoding": "gzip"}
@@ -73,7 +73,7 @@ def test_a_run_has_a_page(stage: Stage) -> None:
     assert stage.http.get("/runs/nothing").status_code == 404
 
 
-def test_the_full_question_is_on_the_run_page(stage: Stage) -> None:
+def test_run_page_shows_the_full_question(stage: Stage) -> None:
     """Lists shorten the question to one line.
 
     Run and vote pages show all of it, including the joiners that its script requires.

@@ -50,7 +50,7 @@ def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
     assert (status_of(error) == HTTPStatus.INTERNAL_SERVER_ERROR) == (kind in NOT_CAUSED_BY_REQUESTS)
 
 
-def test_the_table_has_only_library_errors() -> None:
+def test_status_table_contains_only_library_errors() -> None:
     assert set(STATUSES) <= set(CLASSES)
 
 
@@ -117,7 +117,7 @@ def test_internal_errors_are_not_described() -> None:
         ("GET", "/redoc", 404),
     ],
 )
-def test_unknown_paths_and_methods_are_problems(shared: Stage, method: str, path: str, status: int) -> None:
+def test_unknown_paths_and_methods_return_problems(shared: Stage, method: str, path: str, status: int) -> None:
     answer = shared.http.request(method, path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"

@@ -12,7 +12,7 @@ from flowdebate.testing import FunctionModel
 from tests.server.stage import BRIEF, QUESTION, Gate, Stage, answer_debate, propose_sides, staged
 
 
-def test_a_run_is_started_and_read(stage: Stage) -> None:
+def test_run_can_be_started_and_read(stage: Stage) -> None:
     begun = stage.post("/runs", BRIEF)
     assert begun.status_code == 201
     assert begun.headers["location"] == f"/api/v1/runs/{begun.json()['runId']}"
@@ -64,7 +64,7 @@ def test_proposed_sides_count_towards_the_budget() -> None:
         assert stage.post("/runs", WHICH).status_code == 429
 
 
-def test_a_request_with_an_id_starts_one_run(stage: Stage) -> None:
+def test_repeated_request_with_the_same_id_starts_one_run(stage: Stage) -> None:
     """Repeating the request returns 200 with the existing run. A different request with the same id is rejected."""
     first = stage.post("/runs", {**BRIEF, "runId": "ship"})
     second = stage.post("/runs", {**BRIEF, "runId": "ship"})
@@ -75,7 +75,7 @@ def test_a_request_with_an_id_starts_one_run(stage: Stage) -> None:
     assert [run["runId"] for run in stage.get("/runs").json()["runs"]] == ["ship"]
 
 
-def test_simultaneous_requests_with_one_id_start_one_run(gated: Stage, gate: Gate) -> None:
+def test_simultaneous_requests_with_the_same_id_start_one_run(gated: Stage, gate: Gate) -> None:
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: gated.post("/runs", {**BRIEF, "runId": "ship"}), range(10)))
     assert {answer.status_code for answer in answers} <= {200, 201}
@@ -159,7 +159,7 @@ def test_a_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
     assert gate.calls == calls + 2 * 2 + 2  # both speak twice more, and judge and synthesizer are repeated
 
 
-def test_a_run_in_progress_is_not_deleted(gated: Stage, gate: Gate) -> None:
+def test_run_in_progress_cannot_be_deleted(gated: Stage, gate: Gate) -> None:
     run_id = gated.begin()
     gate.wait_for_call()
     assert gated.http.delete(f"/api/v1/runs/{run_id}").status_code == 409

@@ -82,7 +82,7 @@ def test_error_suggests_another_port_if_the_port_is_in_use(tmp_path: Path) -> No
     assert process.returncode == 2
 
 
-def test_a_server_is_started_and_stopped(tmp_path: Path) -> None:
+def test_server_can_be_started_and_stopped(tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "3600"))
     with start_server(tmp_path, "--app", "application:service") as (process, url, token):
         assert len(token) > 32

@@ -93,7 +93,7 @@ def test_edited_data_is_validated_before_the_fork_starts(stage: Stage) -> None:
     assert stage.get(f"/runs/{fork}?wait=30").json()["document"]["raw"]["verdict"]["winner"] == "We should ship"
 
 
-def test_a_human_answer_is_a_step(stage: Stage) -> None:
+def test_human_answer_counts_as_a_step(stage: Stage) -> None:
     stage.begin(options={"max_rounds": 1, "humans": ["judge", "pro"], "synthesizer": False}, runId="people")
     stage.get("/runs/people?wait=30")
     stage.post("/runs/people/answers", {"answer": "I say it."})

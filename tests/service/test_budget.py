@@ -200,7 +200,7 @@ def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 
-def test_a_cancelled_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
+def test_cancelling_a_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
     """The write still completes, and the unused reservation is released."""
 
     async def run() -> None:
@@ -261,7 +261,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(run())
 
 
-def test_a_rejected_charge_is_reserved_in_no_account() -> None:
+def test_rejected_charge_reserves_nothing_in_any_account() -> None:
     """A call that would exceed the daily budget does not count towards the total."""
 
     async def run() -> None:

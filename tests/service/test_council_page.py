@@ -64,7 +64,7 @@ def test_stored_council_can_be_shown_and_resumed(tmp_path: Path) -> None:
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_a_member_with_an_empty_model_is_rejected() -> None:
+def test_member_without_a_model_name_is_rejected() -> None:
     result = run_command("council", "Ship?", "--member", "Ann=")
     assert result.exit_code != 0
     assert "--member" in result.output

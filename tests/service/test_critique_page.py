@@ -85,7 +85,7 @@ def test_the_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: P
     assert "none.txt" in missing.stderr
 
 
-def test_people_answer_later_in_every_role(tmp_path: Path) -> None:
+def test_people_can_answer_later_in_every_role(tmp_path: Path) -> None:
     store = str(tmp_path / "runs.sqlite3")
     pattern = critique(
         name="lease",

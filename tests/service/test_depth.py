@@ -170,7 +170,7 @@ def test_each_depth_of_a_panel_has_separate_members(pattern: str, field: str, co
     assert str(plan.pattern().outline()).count("Zoe") >= 3
 
 
-def test_the_command_line_escalates_from_a_recording(tmp_path: Path) -> None:
+def test_command_replays_a_recorded_escalation(tmp_path: Path) -> None:
     """One recorded run ends at its first step and one at its last. Both are replayed without a model."""
     command = ["debate", QUESTION, "--debater", "ann=we should", "--debater", "ben=we should not", "--depth", "auto"]
     for ends, calls in (("quick", 4), ("thorough", 26)):

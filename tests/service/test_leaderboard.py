@@ -99,7 +99,7 @@ def test_leaderboard_names_a_position_biased_judge(tmp_path: Path) -> None:
         assert all(name in result.stdout for name in (*QUALITY, judge.judge))
 
 
-def test_models_with_repaired_answers_are_counted(tmp_path: Path) -> None:
+def test_repaired_answers_are_counted_by_model(tmp_path: Path) -> None:
     """Repairs are counted by kind. Answers reused from another run are not counted twice."""
     path = tmp_path / "runs.db"
     store = SqliteStore(path)

@@ -70,7 +70,7 @@ def find_names(path: Path, names: set[str]) -> Iterator[str]:
 MODULES = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.rglob("*.py"))]
 
 
-def test_no_module_names_a_pattern() -> None:
+def test_no_other_module_names_a_pattern() -> None:
     """Knowledge about a pattern belongs on its page or in its registry entry."""
     occurrences = {}
     for module in MODULES:
@@ -85,6 +85,6 @@ def test_no_module_names_a_pattern() -> None:
     ("entry", "names"),
     [*((entry, {"debate"}) for entry in DEBATES), *((entry, NAMES - {"debate"}) for entry in OTHERS)],
 )
-def test_every_exception_is_needed(entry: str, names: set[str]) -> None:
+def test_every_listed_exception_is_needed(entry: str, names: set[str]) -> None:
     """An exception that is no longer needed must be removed from the list."""
     assert [module for module in MODULES if module.startswith(entry) and any(find_names(ROOT / module, names))]

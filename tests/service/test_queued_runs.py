@@ -301,7 +301,7 @@ async def serve_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
         await serving
 
 
-async def test_a_queued_run_is_started_followed_and_cancelled_over_http(fleet: Fleet) -> None:
+async def test_queued_run_can_be_started_followed_and_cancelled_over_http(fleet: Fleet) -> None:
     fleet.models.answering.clear()
     fleet.models.free = 1
     async with serve_http(make_service(fleet.workers())) as http, fleet.working(fleet.workers()):

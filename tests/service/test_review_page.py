@@ -101,7 +101,7 @@ def test_stored_review_can_be_shown_resumed_and_forked(tmp_path: Path) -> None:
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_a_person_reviews_and_answers_for_a_finding_later(tmp_path: Path) -> None:
+def test_person_can_review_and_answer_for_a_finding_later(tmp_path: Path) -> None:
     """The run is suspended at most three times, and the person sees no names."""
     store = str(tmp_path / "runs.sqlite3")
 

@@ -49,7 +49,7 @@ async def filled_store(states: Sequence[str]) -> CountingStore:
 
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
-async def test_the_pages_for_a_state_list_all_its_runs(states: list[str], state: str | None, size: int) -> None:
+async def test_pages_filtered_by_state_list_all_matching_runs(states: list[str], state: str | None, size: int) -> None:
     """In the store, "running" and "left_behind" are the same status."""
     store = await filled_store(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]
@@ -71,7 +71,7 @@ async def test_filters_apply_to_all_pages() -> None:
     assert list(await list_runs(store, limit=0)) == []
 
 
-async def test_a_list_reads_no_more_than_it_needs() -> None:
+async def test_listing_reads_no_more_runs_than_needed() -> None:
     """Few runs are read for a page of 20 out of 1,000, for the newest resumable run, or for a loop that ends early."""
     store = await filled_store(["complete"] * 900 + ["left_behind"] * 30 + ["complete"] * 70)
     assert len(await list_runs(store, limit=20)) == 20
@@ -86,7 +86,7 @@ async def test_a_list_reads_no_more_than_it_needs() -> None:
     assert store.count <= 50
 
 
-async def test_a_run_is_found_by_an_id_prefix_anywhere_in_the_store() -> None:
+async def test_run_can_be_found_by_id_prefix_anywhere_in_the_store() -> None:
     """Even the oldest of many runs is found. An ambiguous prefix lists the first matches."""
     store = await filled_store(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))

@@ -238,7 +238,7 @@ async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: 
     assert document.to_data()["output"] == (None if synthesizer is False else outcome["output"])
 
 
-async def test_repeated_requests_with_one_id_start_one_run() -> None:
+async def test_repeated_requests_with_the_same_id_start_one_run() -> None:
     """A different question, option or seed under the same id is rejected."""
     model = constant_model()
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
@@ -256,7 +256,7 @@ async def test_repeated_requests_with_one_id_start_one_run() -> None:
                 await service.begin("debate", question, options=options, run_id="r", seed=seed)
 
 
-async def test_simultaneous_starts_with_one_id_start_one_run() -> None:
+async def test_simultaneous_starts_with_the_same_id_start_one_run() -> None:
     model = Gate()
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
         runs = await asyncio.gather(*(service.begin("it", QUESTION, run_id="r", seed=1) for _ in range(4)))
@@ -671,7 +671,7 @@ async def test_invalid_requests_are_rejected_before_anything_is_stored(
         assert (await service.runs()).runs == ()
 
 
-async def test_a_failed_proposal_of_sides_starts_no_run() -> None:
+async def test_no_run_starts_if_proposing_sides_fails() -> None:
     async with Service(store="memory:", model=FunctionModel(lambda _: {"sides": []})) as service:
         with pytest.raises(SchemaViolation, match="sides"):
             await service.begin("debate", "Which database?")
@@ -707,7 +707,7 @@ async def test_pages_of_runs_make_up_the_whole_list() -> None:
 
 
 @pytest.mark.parametrize("start_times", [(1e-05, 2e-05, 3e-05), (-3.5, -2.0, 0.0), (1e18, 1e300, 1.5e9)], ids=str)
-async def test_pages_are_stable_for_any_time_and_id(start_times: tuple[float, ...]) -> None:
+async def test_pages_list_each_run_once_whatever_its_start_time(start_times: tuple[float, ...]) -> None:
     """Imported runs can have any start time."""
     store = MemoryStore()
     for number, created_at in enumerate(start_times):

@@ -124,7 +124,7 @@ def test_a_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> N
     assert "critique, review, riddle." in " ".join(helped.stdout.split())
 
 
-def test_a_plan_is_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None:
+def test_plan_can_be_run_shown_resumed_forked_and_reported(tmp_path: Path) -> None:
     plan, report, page = tmp_path / "plan.toml", tmp_path / "report.md", tmp_path / "report.html"
     plan.write_text(f'pattern = "riddle"\nriddle = "{RIDDLE}"\nmax_rounds = 2\n\n[[debaters]]\nname = "Ada"\n\n'
                     '[[debaters]]\nname = "Ben"\nrole = "pianist"\n')  # fmt: skip

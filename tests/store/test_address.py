@@ -103,7 +103,7 @@ def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [f"mysql://ann:{SECRET}@db/app", f"postgresql+psycopg://ann:{SECRET}/x@db/app"])
-def test_the_command_names_the_option_or_the_variable(text: str) -> None:
+def test_command_names_the_option_or_variable_with_an_invalid_address(text: str) -> None:
     for arguments, variables in ((("--store", text), {}), ((), {"FLOWDEBATE_STORE": text})):
         done = run_warm(COMMAND, "runs", *arguments, env={**os.environ, **variables}, check=False)
         assert done.returncode == 2
@@ -140,7 +140,7 @@ def test_everything_up_to_the_last_at_sign_is_hidden(scheme: str, credentials: s
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
-def test_an_encoded_password_reaches_the_driver(password: str) -> None:
+def test_percent_encoded_password_is_decoded_for_the_driver(password: str) -> None:
     conninfo = pytest.importorskip("psycopg.conninfo")
     address = parse_address(f"postgresql+psycopg://ann:{quote(password, safe='')}@db/app", location="run")
     assert conninfo.conninfo_to_dict(address)["password"] == password

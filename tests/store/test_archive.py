@@ -154,7 +154,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_concurrent_rating_changes_lose_nothing(tmp_path: Path) -> None:
+async def test_no_concurrent_rating_change_is_lost(tmp_path: Path) -> None:
     """Each change counts once, even if both changes report the same debate."""
     path = tmp_path / "runs.sqlite3"
     children = [Warm(PROCESS, str(path), name) for name in ("bob", "dan")]

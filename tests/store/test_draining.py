@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("end", ["commit", "fail", "finish"])
-async def test_nothing_is_reported_once_every_step_has_ended(end: str) -> None:
+async def test_store_is_quiet_once_every_step_has_ended(end: str) -> None:
     """A step may have ended in any way. Requests to humans do not count."""
     inner = MemoryStore()
     store = Draining(inner)

@@ -505,7 +505,7 @@ async def test_a_trusted_file_is_imported_unchanged() -> None:
     assert await read_everything(store) == await read_everything(await filled_store("r1"))
 
 
-def test_the_schema_is_a_valid_json_schema() -> None:
+def test_export_schema_is_a_valid_json_schema() -> None:
     """The schema follows draft 2020-12. It contains the format version and the fields and values of the rows."""
     schema = export_schema()
     jsonschema.Draft202012Validator.check_schema(schema)

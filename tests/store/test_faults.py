@@ -586,7 +586,7 @@ async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -
     await second_store.close()
 
 
-async def test_the_size_of_the_log_is_bounded(tmp_path: Path) -> None:
+async def test_log_size_is_bounded(tmp_path: Path) -> None:
     """Even many tasks writing concurrently do not make the log grow further."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0

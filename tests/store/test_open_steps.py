@@ -73,7 +73,7 @@ def test_open_steps_are_written_to_the_file(
     assert not path.exists()
 
 
-def test_the_size_of_the_file_is_bounded(tmp_path: Path) -> None:
+def test_file_size_is_bounded(tmp_path: Path) -> None:
     """Finished steps are removed at intervals, whereas open steps are always kept."""
     path = tmp_path / "owner.begun"
     with patch.object(module, "_LONG", 5_000):

@@ -59,7 +59,7 @@ def _instrumented(collector: Collector, stage: Stage) -> subprocess.CompletedPro
     return run_program(*command, check=False, **settings)
 
 
-def test_the_command_can_be_instrumented_without_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_can_be_instrumented_without_code_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     with Collector() as collector, Stage() as stage:
         done = _instrumented(collector, stage)

@@ -90,7 +90,7 @@ async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
     assert names.COST not in watched.totals()
 
 
-async def test_invalid_prices_count_nothing() -> None:
+async def test_costs_with_invalid_prices_are_not_counted() -> None:
     """If the application's price function raises an exception, the run fails with that exception."""
 
     def prices(model: str, usage: Usage) -> float:

@@ -114,7 +114,7 @@ async def test_each_pattern_has_its_span_tree(name: str) -> None:
     assert len({span.get_span_context().trace_id for span in watched.spans}) == 1  # type: ignore[union-attr]
 
 
-async def test_concurrent_branches_have_the_right_parents() -> None:
+async def test_spans_of_concurrent_branches_have_the_right_parents() -> None:
     """Calls may end in a different order than they started."""
     watched, done = Watched(), asyncio.Event()
 
@@ -190,7 +190,7 @@ async def test_spans_of_a_debate_have_their_attributes() -> None:
     )
 
 
-async def test_tool_spans_are_below_their_agent() -> None:
+async def test_tool_spans_are_below_their_agent_span() -> None:
     """Each execution of a tool has a span that contains the block run by the tool and the tool's own spans."""
     watched = Watched()
     tracer = watched.tracers.get_tracer("application")

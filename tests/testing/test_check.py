@@ -357,7 +357,7 @@ def test_examples_fit_any_roster(members: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_faults_are_provider_failures(fault: str) -> None:
+def test_faults_appear_as_provider_failures(fault: str) -> None:
     """A debate that skips failures continues without the answer, whatever the fault is."""
     example = Example(faults={1: fault}, texts=("Yes.",))
     model = ExampleModel(example)

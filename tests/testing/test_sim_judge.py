@@ -220,7 +220,7 @@ def test_arrays_match_single_decisions_exactly(
                 assert np.flatnonzero(decided.leaders[number]).tolist() == [int(decision.winner)]
 
 
-def test_debates_match_the_arrays() -> None:
+def test_debates_match_array_decisions() -> None:
     quality = {side: number / 2 for number, side in enumerate(STANCES)}
     judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
     request = judge_request(dict.fromkeys(STANCES, "Yes."), output=scores_schema(*STANCES))

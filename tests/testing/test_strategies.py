@@ -169,7 +169,7 @@ MISCHIEF: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def test_hostile_decisions_have_many_kinds() -> None:
+def test_hostile_decisions_come_in_many_kinds() -> None:
     missing = set(MISCHIEF)
 
     def all_seen(value: Any) -> bool:

@@ -118,7 +118,7 @@ def visible_letters(text: str) -> str:
 
 
 @given(TEXTS)
-def test_html_has_only_the_subset_and_hides_no_text(text: str) -> None:
+def test_html_uses_only_the_subset_and_hides_no_text(text: str) -> None:
     for html in (prose(text), inline(text)):
         assert re.sub(r"[\W_]", "", Page(html).read) == visible_letters(text)
 
@@ -223,7 +223,7 @@ def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
     assert growing.blocks == [html]
 
 
-def test_repeated_text_starts_again() -> None:
+def test_text_that_starts_differently_replaces_the_earlier_text() -> None:
     growing = GrowingProse()
     assert growing.grow("One.\n\nTwo.")
     assert growing.grow("Other")

@@ -109,7 +109,7 @@ async def test_reports_of_all_patterns_are_verified(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_a_report_of_an_application_pattern_is_verified_with_it(name: str) -> None:
+async def test_report_of_an_application_pattern_is_verified_with_that_pattern(name: str) -> None:
     """Without that pattern, the outcome is "unknown"."""
     pattern = PATTERNS[name]()
     async with Service({"it": pattern}, store=MemoryStore(), model=constant_model()) as service:
@@ -323,7 +323,7 @@ async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> N
     assert "different prompts" in finding.problems[0]
 
 
-async def test_a_report_of_another_version_is_unknown() -> None:
+async def test_report_from_another_version_has_unknown_outcome() -> None:
     """The page of another version may be laid out differently, so the report does not count as false."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
@@ -377,7 +377,7 @@ async def test_a_damaged_file_is_rejected_with_its_location(name: str) -> None:
     assert str(caught.value).startswith("report.html: ")
 
 
-async def test_a_plan_of_another_version_is_unknown() -> None:
+async def test_plan_from_another_version_has_unknown_outcome() -> None:
     """The message states that this version cannot read the plan."""
     plan = re.compile(r'"plan": \{"format": 1')
     finding = await verify_report(replace_journal(REPORT, plan.sub('"plan": {"format": 99', extract_journal(REPORT))))

@@ -80,7 +80,7 @@ def wait_for_worker(workers: Any) -> Any:
     return ask
 
 
-async def test_matching_runs_are_resumed_on_the_command_line(fleet: Fleet) -> None:
+async def test_matching_runs_can_be_resumed_on_the_command_line(fleet: Fleet) -> None:
     workers = fleet.workers()
     run_id = await workers.submit("city", f"{workers.name}?", labels={"team": workers.name})
     other_run = await workers.submit("city", f"{workers.name}!")
@@ -91,7 +91,7 @@ async def test_matching_runs_are_resumed_on_the_command_line(fleet: Fleet) -> No
     assert (await workers.status(run_id)).delivery == "waiting"
 
 
-async def test_a_run_is_submitted_on_the_command_line(fleet: Fleet) -> None:
+async def test_run_can_be_submitted_on_the_command_line(fleet: Fleet) -> None:
     workers = fleet.workers()
     name = f"{workers.name}-told"
     command_line = ("submit", "How?", "--pattern", "city", "--run-id", name, "--priority", "7", "--label", "owner=ann")

@@ -188,7 +188,7 @@ async def test_a_killed_celery_task_resumes_its_run(program_folder: ProgramFolde
     assert program_folder.call_count() == 5 + 1
 
 
-def test_the_job_uses_existing_command_options() -> None:
+def test_documented_job_uses_existing_command_options() -> None:
     page = PAGE.read_text("utf-8")
     (job,) = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
     (container,) = job["spec"]["template"]["spec"]["containers"]

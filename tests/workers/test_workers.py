@@ -225,7 +225,7 @@ async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.
         assert len(fleet.models.requests) >= tries
 
 
-async def test_workers_share_a_detected_provider_outage(fleet: Fleet) -> None:
+async def test_provider_outage_detected_by_one_worker_is_respected_by_all(fleet: Fleet) -> None:
     """Once one worker has detected the outage, the others start nothing."""
     workers = fleet.workers()
     await workers.submit("city", "How?")
@@ -261,7 +261,7 @@ async def test_a_stopping_worker_loses_no_call(fleet: Fleet) -> None:
     assert len(fleet.models.requests) == CALLS
 
 
-async def test_sessions_are_bounded(fleet: Fleet, postgres_server: Server) -> None:
+async def test_number_of_database_sessions_is_bounded(fleet: Fleet, postgres_server: Server) -> None:
     """The documented numbers hold for a worker with all runs in progress and for a client with many submissions."""
     text = (ROOT / "docs" / "workers.md").read_text("utf-8")
     match = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
@@ -395,7 +395,7 @@ async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: S
 # Submitting and cancelling
 
 
-async def test_a_run_submitted_twice_is_one_run(fleet: Fleet) -> None:
+async def test_submitting_a_run_twice_creates_one_run(fleet: Fleet) -> None:
     """Submitting the same id, question and pattern again adds nothing. A different question or seed is rejected."""
     workers = fleet.workers()
     name = f"{fleet.given['name']}/a%b_"
@@ -711,7 +711,7 @@ async def test_duplicate_deliveries_are_ignored_and_abandoned_runs_are_found(fle
     assert len(fleet.models.requests) == CALLS
 
 
-async def test_a_process_has_one_worker(fleet: Fleet) -> None:
+async def test_process_can_have_only_one_worker(fleet: Fleet) -> None:
     """A second worker in the process is rejected without harming the first."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")

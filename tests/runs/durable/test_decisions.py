@@ -54,7 +54,7 @@ class Lives:
 
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-async def test_a_predicate_is_not_evaluated_again(pattern: str, *, wait: bool) -> None:
+async def test_predicate_is_not_evaluated_again_on_resume(pattern: str, *, wait: bool) -> None:
     """Recorded answers remain valid after a restart, even if the predicate would now decide differently."""
     lives, store = Lives(), MemoryStore()
 
@@ -118,7 +118,7 @@ async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None
     assert (len(rounds), raw.rounds) == (argued + 1, argued // 2)
 
 
-async def test_a_topology_is_not_evaluated_again() -> None:
+async def test_topology_is_not_evaluated_again_on_resume() -> None:
     """A resumed run keeps the recorded choice of critics."""
     store, life, choices = MemoryStore(), 1, list[int]()
 
@@ -235,7 +235,7 @@ async def test_a_rejected_answer_can_be_corrected() -> None:
     assert [entry.text for entry in raw.transcript] == ["Said in life 1."] * 2
 
 
-async def test_pipeline_conditions_and_routers_are_not_evaluated_again() -> None:
+async def test_pipeline_conditions_and_routers_are_not_evaluated_again_on_resume() -> None:
     store, life, calls = MemoryStore(), 1, list[str]()
 
     def decide(name: str, first: str) -> Callable[[Any], bool]:
@@ -309,7 +309,7 @@ class DecisionlessStore(MemoryStore):
             await super().commit(run_id, key, kind, body, at)
 
 
-async def test_a_run_without_recorded_decisions_evaluates_them_again() -> None:
+async def test_decisions_that_were_not_recorded_are_made_again_on_resume() -> None:
     """The process ended before the decision was recorded, so the decision is made when the run is resumed."""
     lives, store = Lives(), DecisionlessStore()
 

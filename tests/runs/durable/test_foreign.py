@@ -75,7 +75,7 @@ async def test_error_names_the_invalid_header_field(field: str, value: object, a
     session=st.none() | st.dictionaries(st.sampled_from(NAMES), values, max_size=3),
     header_name=values,
 )
-def test_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, header_name: Any) -> None:
+def test_run_with_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, header_name: Any) -> None:
     """No exception may come from another library or from Python itself."""
 
     async def resume() -> None:

@@ -131,7 +131,7 @@ async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
         assert result.usage.calls == (1 if parent == "first" else 0)
 
 
-async def test_more_rounds_add_only_new_calls() -> None:
+async def test_fork_with_more_rounds_makes_only_the_additional_calls() -> None:
     """If the fork's pattern differs from the parent's, the fork decides again whether to stop."""
     store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
@@ -143,7 +143,7 @@ async def test_more_rounds_add_only_new_calls() -> None:
     assert result.raw.rounds == 2
 
 
-async def test_the_parent_never_changes_and_may_be_in_progress() -> None:
+async def test_forking_never_changes_the_parent_even_if_it_is_in_progress() -> None:
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     before = (await store.run("first"), await store.steps("first"))
@@ -203,7 +203,7 @@ async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
     assert (second.status, second.usage.calls) == ("complete", 0)
 
 
-async def test_an_edited_answer_with_fields_is_validated() -> None:
+async def test_edited_structured_answer_is_validated() -> None:
     """The answer is validated against the schema of its step."""
     store, calls = MemoryStore(), Calls()
     await two_sides(synthesizer=False).run(QUESTION, model=recording_model(calls), store=store, run_id="first")
@@ -404,7 +404,7 @@ async def test_fork_limits_count_only_new_calls() -> None:
     assert result.usage.calls == 1
 
 
-async def test_the_clock_of_a_fork_continues_from_its_parent() -> None:
+async def test_fork_clock_continues_from_its_parent() -> None:
     """The days between a run and its fork do not count towards a pattern's time limit."""
     store, calls = MemoryStore(), Calls()
     first = await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")

@@ -312,7 +312,7 @@ async def test_a_human_who_answers_at_once_gets_one_request() -> None:
     assert (await store.steps("it"))[0].kind == "human"
 
 
-async def test_without_a_store_no_call_is_made() -> None:
+async def test_debate_with_a_human_makes_no_call_without_a_store() -> None:
     models = Model()
     pattern = debate(name="rent", debaters=make_sides(bob=human(name="bob")))
     with pytest.raises(ConfigurationError, match=r"`store` is required"):

@@ -109,7 +109,7 @@ async def test_a_resumed_run_reports_the_original_times() -> None:
     assert starts[0] == starts[1] == (await store.run(first.run_id)).header.created_at
 
 
-async def test_the_duration_of_a_run_is_reported_consistently() -> None:
+async def test_run_duration_is_reported_consistently() -> None:
     class Slow(MemoryStore):
         async def finish(self, run_id: str, status: Any, outcome: Any) -> None:
             await asyncio.sleep(0.05)
@@ -201,7 +201,7 @@ async def test_limits_include_earlier_usage() -> None:
     assert (result.status, second.calls) == ("complete", 2)
 
 
-async def test_a_limit_error_raised_by_a_block_is_raised_again() -> None:
+async def test_run_that_raised_a_limit_error_can_be_resumed_with_a_higher_limit() -> None:
     store = MemoryStore()
     pair: Any = sequencer(name="pair").then(generator(name="one")).then(generator(name="two"))
     with pytest.raises(LimitReached):
@@ -296,7 +296,7 @@ async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: A
     assert done == [1]
 
 
-async def test_values_that_cannot_be_stored_are_errors() -> None:
+async def test_values_that_cannot_be_stored_raise_errors() -> None:
     async def act(_: object, ctx: Context) -> Any:
         async def do() -> Any:
             return Fact(text="x")
@@ -453,7 +453,7 @@ def test_a_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("place", "expected"), [("a/ann", True), ("a", True), ("a/an", False), ("a/ann/b", False)])
-def test_a_path_includes_its_subpaths(place: str, expected: bool) -> None:  # noqa: FBT001
+def test_journal_has_steps_for_a_path_if_a_subpath_has_any(place: str, expected: bool) -> None:  # noqa: FBT001
     header = RunHeader(run_id="r", block="a", seed=1, created_at=0.0, question="q", input="q", fingerprint={})
     for row in (StepRow(key="a/ann#1", kind="call"), StepRow(key="a/ann/x", kind="call", body="1", seq=1)):
         assert Journal(MemoryStore(), header, rows=[row]).has_steps(place) is expected

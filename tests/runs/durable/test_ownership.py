@@ -154,7 +154,7 @@ async def capture(call: Any) -> Any:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and folders as Unix has them")
 @pytest.mark.parametrize("name", ["link.sqlite3", "folder/runs.sqlite3", "relative"])
-async def test_aliases_of_a_file_are_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_file_aliases_refer_to_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A symbolic link, a linked folder or a relative path must not give access to a run whose owner is alive."""
     path = tmp_path / "real" / "runs.sqlite3"
     path.parent.mkdir()
@@ -241,7 +241,7 @@ async def test_a_run_whose_file_was_deleted_is_not_complete(
     await store.close()
 
 
-async def test_a_path_whose_file_was_deleted_is_a_new_store(tmp_path: Path) -> None:
+async def test_path_of_a_deleted_file_opens_a_new_store(tmp_path: Path) -> None:
     """If a store is given by its path, the object whose file was deleted is not reused."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):

@@ -276,7 +276,7 @@ async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -
 
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
-async def test_the_memory_used_by_a_replay_is_linear_in_the_text() -> None:
+async def test_replay_memory_is_linear_in_text_length() -> None:
     """A replay does not render prompts, each of which contains the whole transcript so far."""
     peaks = [await measure_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]

@@ -72,7 +72,7 @@ def test_long_text_is_compared_quickly() -> None:
     assert time.perf_counter() - start < 20  # a word-by-word comparison would take minutes
 
 
-def test_equal_beginnings_collapse() -> None:
+def test_equal_beginnings_are_collapsed() -> None:
     rows = compare_runs(make_calls("a", "b", "c", "d"), make_calls("a", "b", "c", "d", c="Else."), fork=None)
     assert summarize(rows) == [(1, 2), ("c", "c"), (4, 4)]
     assert isinstance(rows[0], Same)
@@ -143,7 +143,7 @@ def test_dissimilar_texts_are_shown_unchanged() -> None:
 
 
 @given(one=TEXTS, other=TEXTS)
-def test_sides_keep_all_words(one: str, other: str) -> None:
+def test_comparison_keeps_all_words_of_both_sides(one: str, other: str) -> None:
     """No word of a side's text is lost, whatever its marks and line endings."""
     for part in compare_runs([make_call("a", one or "x")], [make_call("a", other or "x")], fork=None):
         if isinstance(part, Pair):
