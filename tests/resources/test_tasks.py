@@ -189,7 +189,7 @@ def test_tasks_are_immutable_values(work: Watched) -> None:
 
 @dataclass(frozen=True)
 class Refused:
-    """A task that cannot be added, and the error's message."""
+    """A task that cannot be added, with the expected error message."""
 
     id: str
     options: dict[str, Any]
@@ -359,7 +359,7 @@ def test_tasks_are_listed_in_creation_order_and_can_be_filtered(work: Watched) -
 
 
 def test_unknown_statuses_are_rejected(work: Watched) -> None:
-    """A typo must not look like an empty list."""
+    """A mistyped status must not lead to an empty list."""
     for ask in (lambda: work.tasks.list(status="done"), lambda: work.tasks.count("done")):  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="`status` must be pending, in_progress"):
             ask()

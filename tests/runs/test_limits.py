@@ -72,7 +72,6 @@ def test_reaching_a_limit_without_an_output_is_an_error() -> None:
 
 
 def test_every_attempt_counts() -> None:
-    """A retried call counts once for each time it was sent."""
     down = ProviderFailed("503", status=503)
     model = Retrying(ScriptedModel(down, down, "third"), Retry(attempts=3, first_wait=0))
     with pytest.raises(LimitReached):
@@ -232,6 +231,5 @@ def test_limits_must_be_a_limits_object() -> None:
 
 
 def test_empty_limits_have_no_effect() -> None:
-    """`Limits()` sets no bound and counts nothing."""
     result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), limits=Limits())
     assert (result.output, result.cost) == ("yes", None)

@@ -31,7 +31,7 @@ VERDICT = {
 
 
 def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInput:
-    """Create a pending request of a run."""
+    """Create a pending request for a human answer."""
     return PendingInput(block="rent-judge", place="p", shown=text, expects="Answer.", answer_schema=schema)
 
 

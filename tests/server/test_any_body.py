@@ -97,7 +97,6 @@ def check_status(answer: Any) -> None:
 @example(path="/waiting/answers", body={"answer": "x" * 900_000})
 @example(path="/ended/fork", body={"edits": {"debate/round[1]/debate-turn-pro/debate-debater-pro": {"a": 1}}})
 def test_request_bodies_never_make_the_server_fail(shared_stage: Stage, path: str, body: Any) -> None:
-    """Any JSON body gets a documented response, never a 500."""
     content = json.dumps(body)
     check_status(
         shared_stage.http.post(f"/api/v1/runs{path}", content=content, headers={"content-type": "application/json"})

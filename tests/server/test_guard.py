@@ -413,7 +413,7 @@ def test_a_short_token_is_rejected() -> None:
 
 
 def test_a_mounted_application_is_guarded() -> None:
-    """The application's paths, redirect and cookie are below the path of the enclosing application."""
+    """The application's paths, redirect and cookie are under the path of the enclosing application."""
     import threading
 
     import uvicorn

@@ -135,8 +135,6 @@ def test_racing_processes_never_exceed_the_budget(tmp_path: Path) -> None:
 
 
 def test_retries_count_individually() -> None:
-    """A call with three attempts counts as three."""
-
     def fails(_: ModelRequest) -> Any:
         raise ProviderFailed("503", status=503)
 

@@ -25,7 +25,7 @@ QUALITY = {"large": 1.2, "middle": 0.4, "small": 0.0}
 
 
 def self_naming_model(name: str) -> FunctionModel:
-    """Create a model that gives its own name."""
+    """Create a model whose arguments mention its name."""
     used = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=1)
 
     def answer(request: ModelRequest) -> ModelResponse:

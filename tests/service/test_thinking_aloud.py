@@ -46,11 +46,11 @@ class ObservedRun:
     updates: list[Update]
     details: RunDetails
     stored: str
-    """Stored run."""
+    """All messages sent to the model server, as JSON."""
 
     @property
     def texts(self) -> list[str]:
-        """Return the contributions of both debaters in the document."""
+        """Return the text of each turn in the document."""
         document: Any = self.details.document
         return [entry.text for entry in document.raw.transcript]
 

@@ -250,7 +250,7 @@ class Soak:
                 sys.stderr.write(f"\r{number} of {kills}")
         self.found["calls"] = before
         self.found["calls in the budget"] = self.counted
-        if not before <= self.counted <= before + kills:  # a call can be killed after it was counted
+        if not before <= self.counted <= before + kills:  # a process can be killed after it has counted a call
             self.problems.append(f"{before} calls were made, the budget has {self.counted}")
         self.found["calls in flight that were repeated"] = before - len(set(self.asked()))
 

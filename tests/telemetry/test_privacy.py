@@ -38,7 +38,6 @@ def _sing(reply: Any) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_content_is_exported_only_on_request(name: str) -> None:
-    """Without the option for content, no span or metric contains a word from a prompt or an answer."""
     texts = {}
     contents: list[Content] = ["none", "spans"]
     for content in contents:

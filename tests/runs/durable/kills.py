@@ -238,7 +238,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
 
 
 def _kill_in_commit(writer: Any, killer: Killer) -> None:
-    """Kill the process while it executes a statement with an answer, or while it syncs several answers."""
+    """Kill the process while it executes a statement that stores an answer, or while it syncs several answers."""
 
     def watched(connect: Callable[[], Any]) -> Callable[[], Any]:
         def connected() -> Any:
@@ -288,7 +288,7 @@ class Failed(Exception):
 
 
 def run_forked(act: Callable[[], None], *, kill_after: float | None = None, silent: bool = False) -> bool:
-    """Run `act` in a forked process and return whether it finished, which is False if the process was killed."""
+    """Run `act` in a forked process and return True if it finished, or False if the process was killed."""
     child = os.fork()
     if not child:
         code = 1

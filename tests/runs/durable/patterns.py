@@ -96,7 +96,7 @@ PATTERNS: dict[str, Callable[[], Any]] = {
 
 
 def answer_to(request: ModelRequest, *, failing: float = 0.0) -> Any:
-    """Return an answer that depends only on the request, or a provider failure with the probability `failing`."""
+    """Return an answer that depends only on the request, or fail like a provider with probability `failing`."""
     text = json.dumps([request.block, request.messages], default=str)
     draw = Random(sha256(text.encode()).hexdigest())
     if draw.random() < failing:
@@ -136,10 +136,10 @@ def fill_schema(schema: dict[str, Any], definitions: dict[str, Any], draw: Rando
 def run_state(result: RunResult[Any], *, usage: bool = True) -> str:
     """Return the result of a run as text: output, raw output, the audit trails, and the events.
 
-    Concurrent work is ordered differently in each run, so events and tasks are sorted and have no numbers. If a call
-    failed and was repeated because its process was killed in between, it is reported and counted twice; it is included
-    here once, without `usage`. The same holds for a judge's view: a failed ballot is not built again. Replay flags are
-    always omitted.
+    Concurrent work is ordered differently in each run, so events and tasks are sorted and have no numbers. If a process
+    was killed after a call had failed, the call is repeated, so its failure is reported and counted twice. Equal events
+    therefore appear only once here, and `usage=False` omits the totals. It also omits judges' views, since the view for
+    a failed ballot is not built again. Replay flags are always omitted.
     """
     repeated: tuple[type, ...] = () if usage else (RunFinished, JudgeViewMade)
     events = sorted(

@@ -119,7 +119,6 @@ async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None
 
 
 async def test_topology_is_not_evaluated_again_on_resume() -> None:
-    """A resumed run keeps the recorded choice of critics."""
     store, life, choices = MemoryStore(), 1, list[int]()
 
     def topology(names: Any, _: int, __: Any) -> list[tuple[str, str]]:
@@ -310,7 +309,7 @@ class DecisionlessStore(MemoryStore):
 
 
 async def test_decisions_that_were_not_recorded_are_made_again_on_resume() -> None:
-    """The process ended before the decision was recorded, so the decision is made when the run is resumed."""
+    """The process ended before the decision was recorded."""
     lives, store = Lives(), DecisionlessStore()
 
     def act(_: Any, ctx: Context) -> None:

@@ -30,7 +30,7 @@ Calls = list[tuple[str, str]]
 
 
 def recording_model(calls: Calls, *, failing: float = 0.0, word: str = "") -> FunctionModel:
-    """Return a deterministic model that answers any request and records its block and hash."""
+    """Return a deterministic model that answers any request and records the request's block and hash."""
 
     def answer(request: ModelRequest) -> Any:
         calls.append((request.block, digest_of(request)))

@@ -90,7 +90,6 @@ async def test_answered_calls_are_not_repeated() -> None:
 
 
 async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
-    """Listeners to a resumed run are told only about calls that are actually made."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     handle = await rent_debate().start_resume("it", model=Counting().model, store=store)
