@@ -100,7 +100,7 @@ class Busy:
     turns=st.lists(st.sampled_from([0, 1, 2, 3, 30]), min_size=1, max_size=5).map(tuple),
     lazily=st.booleans(),
 )
-async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
+async def test_batch_has_one_item_per_question_and_limits_concurrency(
     count: int,
     concurrency: int,
     failing: frozenset[int],
@@ -129,7 +129,7 @@ async def test_a_batch_has_one_item_per_question_and_limits_concurrency(
     concurrency=st.integers(1, 4),
     name=st.sampled_from(["debate", "moderated", "deliberation", "handoff", "round_robin"]),
 )
-async def test_an_interrupted_batch_pays_for_each_answer_once(
+async def test_interrupted_batch_pays_for_each_answer_once(
     cuts: list[int], failing: float, concurrency: int, name: str
 ) -> None:
     pattern, questions = PATTERNS[name](), [f"Question {number}?" for number in range(4)]
@@ -158,9 +158,7 @@ def item_outcome(item: Any) -> Any:
 
 @settings(LAW, max_examples=example_count(10))
 @given(turns=st.lists(st.integers(0, 60), min_size=1, max_size=3))
-async def test_an_interrupted_batch_releases_its_runs(
-    tmp_path_factory: pytest.TempPathFactory, turns: list[int]
-) -> None:
+async def test_interrupted_batch_releases_its_runs(tmp_path_factory: pytest.TempPathFactory, turns: list[int]) -> None:
     """If a batch is cancelled while it is starting or resuming runs, the same process can continue all of its runs."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
@@ -233,7 +231,7 @@ async def test_failed_items_are_retried() -> None:
 
 
 @pytest.mark.parametrize("make", [list, iter])
-async def test_a_changed_question_is_an_error(make: Any) -> None:
+async def test_changed_question_is_an_error(make: Any) -> None:
     """Questions in a list are all checked before any call is made; those from an iterator are checked one by one."""
     store, paid = MemoryStore(), Paid()
     await short_debate().batch(["a", "b"], **stored_batch(store), model=paid.model).all()
@@ -246,7 +244,7 @@ async def test_a_changed_question_is_an_error(make: Any) -> None:
     assert not any(run.owned for run in await store.runs())
 
 
-async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
+async def test_changed_pattern_or_seed_is_an_error_by_default() -> None:
     """All items in a batch have the same configuration, and the seed can never be changed."""
     store, paid = MemoryStore(), Paid()
     await short_debate().batch(["a"], **stored_batch(store), model=paid.model).all()
@@ -260,7 +258,7 @@ async def test_a_changed_pattern_or_seed_is_an_error_by_default() -> None:
     assert result.summary.done == 1
 
 
-async def test_an_id_used_by_a_run_outside_the_batch_is_rejected() -> None:
+async def test_id_used_by_a_run_outside_the_batch_is_rejected() -> None:
     """`RunChanged` is raised if one of the batch's ids belongs to a run outside it."""
     store, paid = MemoryStore(), Paid()
     seed = (await short_debate().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
@@ -270,7 +268,7 @@ async def test_an_id_used_by_a_run_outside_the_batch_is_rejected() -> None:
     assert caught.value.differences == {"batch": ("+b",)}
 
 
-async def test_a_run_started_by_another_process_is_resumed() -> None:
+async def test_run_started_by_another_process_is_resumed() -> None:
     """A complete run is returned.
 
     If another process is still executing the run, the item fails.
@@ -367,7 +365,7 @@ async def test_leaving_a_batch_early_ends_it() -> None:
     }
 
 
-async def test_an_error_in_the_question_iterator_is_raised() -> None:
+async def test_error_in_the_question_iterator_is_raised() -> None:
     busy = Busy(turns=(0, 1000))
 
     def broken() -> Iterator[int]:
@@ -390,7 +388,7 @@ async def test_on_error_raise_ends_the_batch_at_the_first_failure() -> None:
     assert busy.now == 0
 
 
-async def test_a_run_that_cancels_itself_still_yields_an_item() -> None:
+async def test_run_that_cancels_itself_still_yields_an_item() -> None:
     def give_up(question: int, ctx: Context) -> int:
         if question == 1:
             raise asyncio.CancelledError
@@ -464,7 +462,7 @@ async def test_closing_a_batch_ends_it_for_its_reader() -> None:
     assert batch_tasks() == []
 
 
-async def test_a_batch_can_be_iterated_only_once() -> None:
+async def test_batch_can_be_iterated_only_once() -> None:
     batch = handler(Busy(), name="busy").batch(range(2))
     await batch.all()
     with pytest.raises(ConfigurationError, match="possible only once"):
@@ -505,7 +503,7 @@ async def test_batch_rows_keep_their_fields_and_runs_get_labels() -> None:
     assert all(run.header.labels == {"of": "me", "batch": batch.batch_id} for run in runs)
 
 
-async def test_the_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FLOWDEBATE_STORE", "memory:")
     paid = Paid()
     batch = short_debate().batch(["a"], model=paid.model)

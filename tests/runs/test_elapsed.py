@@ -22,7 +22,7 @@ async def slow_step() -> int:
     return 1
 
 
-async def test_a_block_sees_the_elapsed_time_of_the_run() -> None:
+async def test_block_sees_the_elapsed_time_of_the_run() -> None:
     times: list[float] = []
 
     async def wait(_: object, ctx: Context) -> None:

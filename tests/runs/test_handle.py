@@ -88,7 +88,7 @@ async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
     assert (finished.status, finished.error) == ("failed", "RuntimeError: boom")
 
 
-async def test_a_run_has_started_when_start_returns() -> None:
+async def test_run_has_started_when_start_returns() -> None:
     """The id, the status and the first event are already available."""
     handle = counting_block(1).start(0)
     assert [type(event) for event in handle.events] == [RunStarted]
@@ -97,7 +97,7 @@ async def test_a_run_has_started_when_start_returns() -> None:
 
 
 @pytest.mark.parametrize("steps", range(8))
-async def test_a_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
+async def test_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
     """Runs that have not started yet can be cancelled too.
 
     Iteration ends, awaiting raises `CancelledError`, and the events show the same status.
@@ -147,7 +147,7 @@ async def test_cancelling_the_only_waiter_cancels_the_run() -> None:
     assert handle.status == "interrupted"
 
 
-async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
+async def test_reader_that_stops_reading_does_not_stop_the_run() -> None:
     handle = counting_block(3).start(0)
     reader = aiter(handle)
     await anext(reader)
@@ -157,7 +157,7 @@ async def test_a_reader_that_stops_reading_does_not_stop_the_run() -> None:
     assert (await handle).output == 3
 
 
-async def test_a_model_streams_only_while_there_are_readers() -> None:
+async def test_model_streams_only_while_there_are_readers() -> None:
     """Only current readers receive chunks, while a late reader receives complete answers."""
     streamed: list[bool] = []
 
@@ -179,7 +179,7 @@ def test_start_requires_a_running_loop() -> None:
         counting_block(1).start(0)
 
 
-async def test_a_run_is_cancelled_when_its_loop_closes() -> None:
+async def test_run_is_cancelled_when_its_loop_closes() -> None:
     def other_loop() -> RunHandle[Any]:
         async def leave() -> RunHandle[Any]:
             handle = handler(hang).start(0)
@@ -240,7 +240,7 @@ async def await_run(handle: RunHandle[Any]) -> Any:
     return await handle
 
 
-async def test_a_run_cancelled_before_it_starts_does_not_block_other_runs() -> None:
+async def test_run_cancelled_before_it_starts_does_not_block_other_runs() -> None:
     block = generator(name="ask")
     handles = [block.start("?", model=ScriptedModel("yes")) for _ in range(5)]
     await asyncio.sleep(0)
@@ -288,7 +288,7 @@ async def test_current_readers_see_the_start_of_a_call() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
+async def test_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
     """A call that has finished, successfully or not, is no longer in progress."""
 
     def answer(_: ModelRequest) -> str:

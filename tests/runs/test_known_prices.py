@@ -100,7 +100,7 @@ def test_default_models_have_a_known_price(name: str) -> None:
     assert (known_price(f"{name}/{PROVIDERS[name].default}", million_tokens()) or 0) > 0
 
 
-def test_a_run_reports_its_cost_without_a_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_run_reports_its_cost_without_a_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
     """The cost is the sum over all models and is unknown if the price of any of them is unknown."""
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"})
     paid = sum(
@@ -114,20 +114,20 @@ def test_a_run_reports_its_cost_without_a_price_table(vendor_stubs: dict[VendorN
     assert RENT.run_sync(QUESTION, model=ScriptedModel("One.", "Two.", answer)).cost is None
 
 
-def test_a_price_table_overrides_known_prices(vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_price_table_overrides_known_prices(vendor_stubs: dict[VendorName, Vendor]) -> None:
     limits = Limits(prices={"openai/gpt-5-mini": Price(prompt=0, completion=1_000_000)})
     result = RENT.run_sync(QUESTION, model={"chat": "openai/gpt-5-mini", "synthesize": "ollama/gemma3"}, limits=limits)
     written = sum(usage.reasoning_tokens + 22 for usage in vendor_stubs["openai"].asked)
     assert result.cost == pytest.approx(written, rel=0.3)
 
 
-def test_a_money_budget_requires_no_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_money_budget_requires_no_price_table(vendor_stubs: dict[VendorName, Vendor]) -> None:
     result = RENT.run_sync(QUESTION, model="openai/gpt-5-mini", limits=Limits(cost=1e-5))
     assert (result.status, result.limit) == ("limit", "cost")
     assert len(vendor_stubs["openai"].asked) < 3
 
 
-def test_a_money_budget_rejects_models_without_a_price(vendor_stubs: dict[VendorName, Vendor]) -> None:
+def test_money_budget_rejects_models_without_a_price(vendor_stubs: dict[VendorName, Vendor]) -> None:
     vendor_stubs["openai"].models = ("house-model",)
     with pytest.raises(
         ConfigurationError, match=r"has no price for openai/house-model.*known prices do not include it"

@@ -41,7 +41,7 @@ def answering_model() -> FunctionModel:
 
 
 @given(st.integers(1, 3), st.integers(1, 12))
-def test_a_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, limit: int) -> None:
+def test_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, limit: int) -> None:
     """The debate's transcript is a prefix of the unlimited one, and the debate reports that a limit ended it."""
     full = rent_debate(max_rounds=rounds).run_sync(QUESTION, model=answering_model(), seed=1)
     model = answering_model()
@@ -168,7 +168,7 @@ async def test_run_duration_can_be_limited() -> None:
         await generator(name="x-ben").run("?", model=FunctionModel(answer), limits=Limits(seconds=0.05))
 
 
-async def test_a_timeout_inside_a_block_is_not_mistaken_for_the_run_limit() -> None:
+async def test_timeout_inside_a_block_is_not_mistaken_for_the_run_limit() -> None:
     def late(_: object) -> None:
         raise TimeoutError("mine")
 

@@ -57,7 +57,7 @@ async def test_each_call_of_every_pattern_is_observed_once(name: str) -> None:
     assert not notes.open
 
 
-async def test_the_error_of_a_failed_call_passes_through() -> None:
+async def test_error_of_a_failed_call_passes_through_the_observer() -> None:
     def failing(request: ModelRequest) -> Any:
         if "bob" in request.block:
             raise ProviderFailed("overloaded", status=503)

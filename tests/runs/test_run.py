@@ -57,7 +57,7 @@ def test_every_run_has_start_and_finish_events(recipe: Pipeline, value: int) -> 
     assert events[0].run_id == events[-1].run_id
 
 
-def test_a_result_describes_its_run() -> None:
+def test_result_describes_its_run() -> None:
     session = Session()
     result = generator(name="ask").run_sync("?", model=ScriptedModel("yes"), session=session, seed=7)
     assert result.output == "yes"
@@ -212,7 +212,7 @@ def test_custom_events_are_part_of_the_stream() -> None:
     assert result.events[1:-1] == ["one", 2, None]
 
 
-def test_a_run_emits_each_warning_once() -> None:
+def test_run_emits_each_warning_once() -> None:
     block = sequencer(name="all").for_each(lambda item, ctx: ctx.run.warn_once(f"key {item % 2}", f"odd {item % 2}"))
     for _ in range(2):
         with pytest.warns(FlowDebateWarning) as warned:
@@ -260,7 +260,7 @@ class Held:
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_a_model_is_opened_once_per_run_and_closed_at_its_end(
+def test_model_is_opened_once_per_run_and_closed_at_its_end(
     leaves: bool,  # noqa: FBT001
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -320,7 +320,7 @@ def test_runs_of_a_block_are_independent(recipe: Pipeline, values: list[int]) ->
     asyncio.run(scenario())
 
 
-async def test_an_unreferenced_run_is_freed_at_once() -> None:
+async def test_unreferenced_run_is_freed_at_once() -> None:
     """A run must not be part of a reference cycle, or only the garbage collector would free its memory."""
     rent = debate(name="rent", debaters=[Debater("a", "for"), Debater("b", "against")], max_rounds=1, synthesizer=False)
     verdict = {"verdict": "v", "winner": "for", "reasoning": "r"}
@@ -345,7 +345,7 @@ _INSIDE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("way", _INSIDE)
-async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
+async def test_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
     """The nested run would escape the outer run's limits, store and model. The error explains what to do."""
 
     async def wrong(value: str, ctx: Context) -> Any:
@@ -361,7 +361,7 @@ async def test_a_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
     assert (await _SHOUT.run("for")).output == "FOR"  # the run is over
 
 
-async def test_a_model_can_start_nested_runs() -> None:
+async def test_model_can_start_nested_runs() -> None:
     """Unlike a block, a model has no context through which to call other blocks."""
     inner = generator(name="inner", prompt="Say it.")
 

@@ -20,14 +20,14 @@ def counting_block(_: object, ctx: Context) -> int:
     return int(ctx.session.state["count"])
 
 
-def test_a_session_is_shared_by_its_runs() -> None:
+def test_session_is_shared_by_its_runs() -> None:
     session = Session(state={"count": 5})
     assert [handler(counting_block).run_sync(0, session=session).output for _ in range(2)] == [6, 7]
     session.state["count"] = 0
     assert handler(counting_block).run_sync(0, session=session).output == 1
 
 
-def test_a_dict_can_be_the_state_of_a_session() -> None:
+def test_dict_can_be_the_state_of_a_session() -> None:
     state: dict[str, Any] = {"count": 5}
     result = handler(counting_block).run_sync(0, session=state)
     assert (result.output, state) == (6, {"count": 6})
@@ -52,7 +52,7 @@ def test_invalid_sessions_are_rejected(session: Any) -> None:
     assert acted == []
 
 
-def test_a_session_has_state_history_and_resources() -> None:
+def test_session_has_state_history_and_resources() -> None:
     session = Session()
     assert (session.state, session.history, session.resources) == ({}, [], {})
     with pytest.raises(TypeError):

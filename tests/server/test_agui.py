@@ -80,7 +80,7 @@ def run_outcome(client: AgUiClient) -> dict[str, Any]:
     return outcome
 
 
-def test_a_debate_runs_in_a_thread(stage: Stage) -> None:
+def test_debate_runs_in_an_agui_thread(stage: Stage) -> None:
     client = continue_thread(stage, "rent", AgUiClient("city", "1"))
     assert client.said() == [
         (name, f"{block} is sure.\nSo it is.")
@@ -96,7 +96,7 @@ def test_a_debate_runs_in_a_thread(stage: Stage) -> None:
     assert (run["status"], run["question"]) == ("complete", "Should rents be capped?")
 
 
-def test_the_next_run_in_a_thread_sees_the_conversation(stage: Stage) -> None:
+def test_next_run_in_a_thread_sees_the_conversation(stage: Stage) -> None:
     """The thread continues with another debate, whose debaters can read the previous one."""
     first = continue_thread(stage, "rent", AgUiClient("chat", "1"))
     second = continue_thread(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
@@ -153,7 +153,7 @@ def test_context_reaches_the_debaters(stage: Stage) -> None:
 # Humans
 
 
-def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
+def test_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
     """The answer is in `resume`. The same debate continues, and no event is repeated."""
     first = continue_thread(stage, "waits", AgUiClient("ann", "1"))
     (interrupt,) = run_outcome(first)["interrupts"]
@@ -165,7 +165,7 @@ def test_an_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
     assert len(thread_runs(stage, "ann")) == 1
 
 
-def test_an_invalid_answer_is_requested_again(stage: Stage) -> None:
+def test_invalid_answer_is_requested_again(stage: Stage) -> None:
     first = continue_thread(stage, "judged", AgUiClient("judy", "1"))
     (interrupt,) = run_outcome(first)["interrupts"]
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"winner": 7}}]
@@ -179,7 +179,7 @@ def test_an_invalid_answer_is_requested_again(stage: Stage) -> None:
     assert run_outcome(third) == {"type": "success"}
 
 
-def test_a_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
+def test_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
     """A client that lost the interrupt, or answers a different one, receives it again. The run is not abandoned."""
     first = continue_thread(stage, "waits", AgUiClient("lost", "1"))
     for number, more in enumerate([{}, {"resume": [{"interruptId": "other", "status": "resolved"}]}], start=2):
@@ -190,7 +190,7 @@ def test_a_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
     assert len(thread_runs(stage, "lost")) == 1
 
 
-def test_an_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
+def test_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
     first = continue_thread(stage, "waits", AgUiClient("left", "1"))
     resume = [{"interruptId": run_outcome(first)["interrupts"][0]["id"], "status": "cancelled"}]
     second = continue_thread(stage, "waits", AgUiClient("left", "2", before=first), question=None, resume=resume)
@@ -228,7 +228,7 @@ def test_invalid_input_is_rejected_before_a_run_starts(
     assert response.json()["detail"]
 
 
-def test_a_failed_run_is_reported_as_an_error() -> None:
+def test_failed_run_is_reported_as_an_error() -> None:
     def failing(_: object) -> str:
         return str(1 // 0)
 

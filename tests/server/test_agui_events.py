@@ -71,7 +71,7 @@ def final_tasks(run: Followed) -> dict[str, dict[str, Any]]:
     return boards
 
 
-def test_a_debate_appears_as_a_conversation_between_its_debaters() -> None:
+def test_debate_appears_as_a_conversation_between_its_debaters() -> None:
     model = ScriptedModel("Homes first.", "Supply first.", VERDICT, "Cap them, then build.")
     client = single_view(debate(name="rent", debaters=SIDES, max_rounds=1), model)
     assert client.said() == [
@@ -151,7 +151,7 @@ def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
 
 
 @given(any_play())
-def test_a_reset_replays_the_run(play: Play) -> None:
+def test_reset_replays_the_run(play: Play) -> None:
     """Only the client's own messages survive a reset."""
     run = carry_out(play)[0]
     client = AgUiClient()

@@ -49,7 +49,7 @@ def test_judge_page_hides_names(stage: Stage) -> None:
     assert 'data-name="verdict" data-kind="long" data-required' in article
 
 
-def test_the_debater_page_has_a_text_field(stage: Stage) -> None:
+def test_debater_page_has_a_text_field(stage: Stage) -> None:
     run_id = waiting_run(stage)
     page = stage.http.get(f"/runs/{run_id}").text
     place = stage.get(f"/runs/{run_id}/requests").json()[0]["place"]
@@ -70,7 +70,7 @@ def test_every_participant_gets_a_link(stage: Stage) -> None:
     assert "data-link" not in stage.http.get(f"/runs/{stage.finished()}").text
 
 
-def test_the_page_exists_only_while_the_run_waits(stage: Stage) -> None:
+def test_answer_page_exists_only_while_the_run_waits(stage: Stage) -> None:
     run_id = waiting_run(stage)
     assert stage.http.get(f"/runs/{run_id}/answer?place=elsewhere").status_code == 404
     assert stage.http.get(f"/runs/{stage.finished()}/answer").status_code == 404
@@ -162,7 +162,7 @@ def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
         }
 
 
-def test_a_judge_with_a_link_sees_no_more_than_a_model() -> None:
+def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
     """The page and the JSON behind the link do not reveal any names, even inside arguments.
 
     Afterwards, the run page lists the names that were hidden.
@@ -191,7 +191,7 @@ def test_a_judge_with_a_link_sees_no_more_than_a_model() -> None:
         assert "4 (Ann, Ben)" in after
 
 
-def test_a_stance_with_a_comma_round_trips() -> None:
+def test_stance_with_a_comma_round_trips() -> None:
     """An entry without a name is tagged with its whole stance."""
     transcript = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)

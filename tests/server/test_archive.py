@@ -74,14 +74,14 @@ def test_recorded_outcomes_weight_the_next_vote(archive_stage: Stage) -> None:
     assert [entry["id"] for entry in archive_stage.get("/archive").json()] == ["second:consensus", "first:consensus"]
 
 
-def test_a_request_can_skip_the_archive(archive_stage: Stage) -> None:
+def test_request_can_skip_the_archive(archive_stage: Stage) -> None:
     """A debate without the archive sees no entry and adds none."""
     SEEN.clear()
     assert finish_run(archive_stage.http, "second", archive=False)["context"]["pastDebates"] == []
     assert len(archive_stage.get("/archive").json()) == 1
 
 
-def test_an_archived_debate_can_be_deleted(archive_stage: Stage) -> None:
+def test_archived_debate_can_be_deleted(archive_stage: Stage) -> None:
     """Deleting an archive entry keeps its run."""
     assert archive_stage.http.delete("/api/v1/archive/first:consensus").status_code == 204
     assert archive_stage.get("/archive").json() == []
@@ -97,7 +97,7 @@ def test_an_archived_debate_can_be_deleted(archive_stage: Stage) -> None:
         ({"answer": ""}, "answer"),
     ],
 )
-def test_an_invalid_correction_is_rejected(archive_stage: Stage, body: dict[str, str], field: str) -> None:
+def test_invalid_correction_is_rejected(archive_stage: Stage, body: dict[str, str], field: str) -> None:
     before = archive_stage.get("/archive").json()
     answer = archive_stage.http.patch("/api/v1/archive/first:consensus", json=body)
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, field)
@@ -123,7 +123,7 @@ def test_users_see_and_change_only_their_own_archive() -> None:
             assert TASK in ann.get("/archive").text
 
 
-def test_a_read_only_server_changes_nothing(archive_stage: Stage) -> None:
+def test_read_only_server_changes_nothing(archive_stage: Stage) -> None:
     """The page of a read-only server has no forms."""
     assert "<form" in get_page(archive_stage, "/archive")
     with staged(lambda: Service(store="memory:", model=model(answer_vote)), read_only=True) as stage:

@@ -46,7 +46,7 @@ def read_counts(page: str) -> dict[str, str]:
     return dict(re.findall(r'<tr><th scope="row">([^<]+)</th><td class="num">([^<]+)</td></tr>', page))
 
 
-def test_the_audit_of_an_empty_server_is_empty() -> None:
+def test_audit_of_an_empty_server_is_empty() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         assert "These runs have no ballots of a judge yet." in get_page(stage, "/audit")
 
@@ -68,7 +68,7 @@ def test_filters_select_the_audited_runs(stage: Stage) -> None:
     assert stage.http.get("/audit?nothing=1").status_code == 422
 
 
-def test_the_run_list_links_to_the_audit(stage: Stage) -> None:
+def test_run_list_links_to_the_audit(stage: Stage) -> None:
     assert '<a href="/audit">Audit</a>' in get_page(stage, "/")
     assert '<a href="/audit" aria-current="page">Audit</a>' in get_page(stage, "/audit")
 

@@ -40,7 +40,7 @@ def read_budget(stage: Stage) -> list[dict[str, Any]]:
     return budgets
 
 
-def test_an_exhausted_budget_rejects_new_work() -> None:
+def test_exhausted_budget_rejects_new_work() -> None:
     """Runs, forks, resumed runs and chats are rejected.
 
     Repeated requests for runs that have started still work, and so do human answers.
@@ -70,7 +70,7 @@ def test_an_exhausted_budget_rejects_new_work() -> None:
         assert error.value.response.headers["x-should-retry"] == "false"
 
 
-def test_a_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path) -> None:
+def test_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path) -> None:
     """Two processes share one store, and one of them is killed."""
     (tmp_path / "application.py").write_text(APPLICATION)
     (tmp_path / "token").write_text(TOKEN)
@@ -92,6 +92,6 @@ def test_a_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Pat
         assert http.post("/api/v1/runs/two/resume").json() == REACHED
 
 
-def test_a_server_without_a_budget_reports_none(stage: Stage) -> None:
+def test_server_without_a_budget_reports_none(stage: Stage) -> None:
     stage.finished()
     assert read_budget(stage) == []

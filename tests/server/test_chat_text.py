@@ -60,7 +60,7 @@ def follow_single_run(block: Any, model: Any, **play: Any) -> Followed:
     return run
 
 
-def test_a_debate_is_formatted_as_markdown() -> None:
+def test_debate_is_formatted_as_markdown() -> None:
     model = ScriptedModel("Homes first.\nFor all.", "Supply first.", VERDICT, "Cap them, *then* build.")
     assert whole_text(follow_single_run(debate(name="rent", debaters=SIDES, max_rounds=1), model)) == (
         "## Round 1 of 1\n\n"
@@ -182,6 +182,6 @@ def test_text_of_a_waiting_or_incomplete_run_gives_the_reason() -> None:
     ],
     ids=["the output", "the verdict"],
 )
-def test_the_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
+def test_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
     """The answer is the output of the synthesizer, if there is one, and otherwise that of the pattern."""
     assert answer_of(follow_single_run(block, ScriptedModel(*replies)).details) == answer

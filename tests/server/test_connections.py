@@ -55,7 +55,7 @@ def is_gone(connection: socket.socket) -> bool:
         return False
 
 
-def test_a_response_never_waits_for_the_client() -> None:
+def test_response_never_waits_for_the_client() -> None:
     """The head and the body are sent as two packets.
 
     By default, the second one would wait 40 ms for an acknowledgment.

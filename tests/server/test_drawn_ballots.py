@@ -64,7 +64,7 @@ def test_verdict_page_says_that_the_order_decided() -> None:
 
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
-def test_a_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
+def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
     """The fork makes one call, or two if there is a summary. It reuses the ballot of a scoring judge as well."""
     blocks: list[str] = []
 

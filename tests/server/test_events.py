@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def test_a_run_is_followed_from_its_first_event_to_its_end(stage: Stage) -> None:
+def test_readers_follow_a_run_from_its_first_event_to_its_end(stage: Stage) -> None:
     frames = stage.frames(f"/runs/{stage.begin()}/events")
     kinds = [frame.event for frame in frames]
     assert (kinds[0], kinds[-2:]) == ("run_started", ["run_finished", "end"])
@@ -89,7 +89,7 @@ def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
     assert "text_delta" not in {frame.event for frame in gated.frames(f"/runs/{run_id}/events?text=0")}
 
 
-def test_a_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
+def test_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
     """A reader may pass any id, either in Last-Event-ID or in ?after=."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
@@ -100,7 +100,7 @@ def test_a_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("mark", ["1-000000000000", "nothing", "%00", "9" * 400, "é"])
-def test_an_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
+def test_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
     """`reset` tells the client to discard everything, since all events are about to be sent again."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
@@ -108,7 +108,7 @@ def test_an_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
     assert [replay[0].event, *replay[1:]] == ["reset", *frames]
 
 
-def test_a_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
+def test_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
     """The run continues while its reader is disconnected, and the reader reconnects with the last id."""
     run_id = gated.begin()
     gate.wait_for_call()
@@ -169,7 +169,7 @@ def test_several_runs_can_share_a_connection(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("runs", ["", ",", ",".join(f"r{number}" for number in range(21))])
-def test_a_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
+def test_connection_can_follow_twenty_runs(stage: Stage, runs: str) -> None:
     assert stage.get(f"/events?runs={runs}").status_code == 422
 
 
@@ -179,7 +179,7 @@ def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
     assert stage.get(f"/events?runs={stage.finished()},nothing").status_code == 404
 
 
-def test_a_quiet_stream_sends_heartbeats(gate: Gate) -> None:
+def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
     """Comments and the retry time are sent at intervals."""
     with staged(lambda: Service(store="memory:", model=gate), ping=0.05) as stage:
         run_id = stage.begin()
@@ -189,7 +189,7 @@ def test_a_quiet_stream_sends_heartbeats(gate: Gate) -> None:
             assert next(line for line in lines if line.startswith(":")) == ": ping"
 
 
-def test_the_number_of_readers_is_limited(gate: Gate) -> None:
+def test_number_of_readers_is_limited(gate: Gate) -> None:
     """The 65th reader is rejected with Retry-After. A slot becomes free once another reader leaves."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
@@ -215,7 +215,7 @@ def test_the_number_of_readers_is_limited(gate: Gate) -> None:
             stream.__exit__(None, None, None)
 
 
-def test_a_server_with_readers_can_stop(gate: Gate) -> None:
+def test_server_with_readers_can_stop(gate: Gate) -> None:
     """Readers are disconnected first, so they do not delay the shutdown."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()

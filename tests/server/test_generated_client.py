@@ -74,7 +74,7 @@ def list_operations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [operation for path in spec["paths"].values() for operation in path.values()]
 
 
-def test_the_generated_client_supports_all_operations(generated_client: None) -> None:
+def test_generated_client_supports_all_operations(generated_client: None) -> None:
     gate = Gate()
     client: Any = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient
     with staged(lambda: Service(store="memory:", model=gate)) as stage:

@@ -175,7 +175,7 @@ def test_body_without_a_length_is_limited_in_size(shared_stage: Stage) -> None:
     assert size < 20 * MEGABYTE
 
 
-def test_a_token_in_the_url_becomes_a_cookie(shared_stage: Stage) -> None:
+def test_token_in_the_url_becomes_a_cookie(shared_stage: Stage) -> None:
     """GET /?token= redirects to the clean URL. The cookie is hidden from scripts and not sent to other sites."""
     with httpx2.Client(base_url=shared_stage.url, trust_env=False, verify=False) as browser:
         answer = browser.get("/", params={"token": TOKEN, "limit": 3})
@@ -193,7 +193,7 @@ def test_a_token_in_the_url_becomes_a_cookie(shared_stage: Stage) -> None:
         assert browser.get("/api/v1/runs").status_code == 401
 
 
-def test_the_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
+def test_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
     """Without the secret path, the cookie gives no access to the pages or the API."""
     with httpx2.Client(base_url=shared_stage.url, trust_env=False, verify=False) as browser:
         cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
@@ -211,7 +211,7 @@ def test_the_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
     assert answer.json()["servers"] == [{"url": root}]
 
 
-def test_the_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None:
+def test_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None:
     """Requests with no path, or without a trailing slash, are guarded as well."""
     root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
     assert (
@@ -238,7 +238,7 @@ def test_links_and_code_for_others_omit_the_browser_path(shared_stage: Stage) ->
     assert f"{shared_stage.url}/api/v1/runs" in forms["curl"]
 
 
-def test_the_browser_can_sign_out(tmp_path: Path) -> None:
+def test_browser_can_sign_out(tmp_path: Path) -> None:
     """Signing out ends all cookies, including those on other servers of the store and after a restart.
 
     Each cookie expires after a week.
@@ -276,7 +276,7 @@ def test_the_browser_can_sign_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "///evil.example", "/%2F/evil.example"])
-def test_the_token_exchange_redirects_only_to_this_server(shared_stage: Stage, path: str) -> None:
+def test_token_exchange_redirects_only_to_this_server(shared_stage: Stage, path: str) -> None:
     answer = send(shared_stage, Case("redirect", 303, path=f"{path}?token={TOKEN}", token=False))
     assert answer.status == 303
     location = answer.headers["location"]
@@ -284,7 +284,7 @@ def test_the_token_exchange_redirects_only_to_this_server(shared_stage: Stage, p
     assert not location.startswith(("//", "/\\"))
 
 
-def test_the_health_check_needs_no_token(shared_stage: Stage) -> None:
+def test_health_check_needs_no_token(shared_stage: Stage) -> None:
     """Processes that have no token can check whether the server is up but learn nothing else."""
     answer = send(shared_stage, Case("health", 200, path="/api/v1/health", token=False))
     assert json.loads(answer.body)["status"] == "ok"
@@ -328,7 +328,7 @@ def test_options_read_no_file_and_reach_no_server(shared_stage: Stage, options: 
         assert "canary" not in response.text
 
 
-def test_a_fifo_is_not_opened(shared_stage: Stage, tmp_path: Path) -> None:
+def test_fifo_is_not_opened(shared_stage: Stage, tmp_path: Path) -> None:
     """Even opening the pipe for a check would block the server."""
     import os
 
@@ -381,7 +381,7 @@ def test_server_limits_apply_to_every_run(gate: Gate) -> None:
             assert (ended["status"], ended["usage"]["calls"]) == ("limit", calls)
 
 
-def test_a_read_only_server_starts_no_runs(tmp_path: Path) -> None:
+def test_read_only_server_starts_no_runs(tmp_path: Path) -> None:
     """A read-only server shows the runs in its store and rejects all changes."""
     store = str(tmp_path / "runs.sqlite3")
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
@@ -402,7 +402,7 @@ def test_further_hosts_can_be_allowed() -> None:
         assert send(stage, Case("other", 421, {"host": "other.example"})).status == 421
 
 
-def test_a_short_token_is_rejected() -> None:
+def test_short_token_is_rejected() -> None:
     service = Service(store="memory:")
     with pytest.raises(ConfigurationError, match=r"at least 16 characters .got 5"):
         create_app(service, token="short")  # noqa: S106
@@ -412,7 +412,7 @@ def test_a_short_token_is_rejected() -> None:
     assert create_app(service, token=False).state.token is None
 
 
-def test_a_mounted_application_is_guarded() -> None:
+def test_mounted_application_is_guarded() -> None:
     """The application's paths, redirect and cookie are under the path of the enclosing application."""
     import threading
 
@@ -447,7 +447,7 @@ LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
 
 
 @pytest.mark.parametrize("model", LOCAL)
-def test_a_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -> None:
+def test_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -> None:
     """Any service on a local port would otherwise receive the request.
 
     Every option that takes model names is checked, even for forks.
@@ -476,7 +476,7 @@ def test_a_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -
 FORWARDING = ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip", "cf-connecting-ip")
 
 
-def test_a_local_server_allows_every_model_of_a_configured_provider() -> None:
+def test_local_server_allows_every_model_of_a_configured_provider() -> None:
     """A forwarded request may only name default models. The error names the flag that allows others."""
     with vendors() as clients, staged(lambda: Service(store="memory:"), own_machine=True) as stage:
         body = {**BRIEF, "options": {"max_rounds": 1, "model": "openai/gpt-4o"}}

@@ -49,7 +49,7 @@ def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
         assert stage.http.get(f"/help/{nothing}").status_code == 404
 
 
-def test_a_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
+def test_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
     """The line about a run's models links to the section that explains it."""
     run_id = stage.finished()
     page = stage.http.get(f"/runs/{run_id}").text

@@ -56,7 +56,7 @@ def test_curl_examples_run(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert ended.returncode == 0, (line, ended.stdout, ended.stderr)
 
 
-def test_the_endpoint_table_is_complete() -> None:
+def test_endpoint_table_is_complete() -> None:
     with staged(lambda: Service(store="memory:")) as stage:
         rows = PAGE.split("## All endpoints")[1].split("## Errors")[0]
         for path in stage.spec["paths"]:
@@ -64,7 +64,7 @@ def test_the_endpoint_table_is_complete() -> None:
             assert f"{short}`" in rows or f"`{short.removeprefix('/runs/{id}')}`" in rows, short
 
 
-def test_the_documented_problem_matches_a_real_one() -> None:
+def test_documented_problem_matches_a_real_one() -> None:
     import json
 
     example = json.loads(PAGE.split("```json\n")[1].split("```")[0])

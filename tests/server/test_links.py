@@ -44,7 +44,7 @@ def test_human_can_answer_over_http(stage: Stage) -> None:
     assert ended["document"]["raw"]["transcript"][0]["text"] == "We have tested it."
 
 
-def test_an_invalid_answer_is_rejected(stage: Stage) -> None:
+def test_invalid_answer_is_rejected(stage: Stage) -> None:
     run_id = waiting_run(stage, **WITH_JUDGE)
     response = stage.post(f"/runs/{run_id}/answers", {"answer": {"winner": "Zoe", "verdict": ""}})
     assert response.status_code == 422
@@ -57,7 +57,7 @@ def test_an_invalid_answer_is_rejected(stage: Stage) -> None:
     assert stage.post(f"/runs/{over}/answers", {"answer": "x"}).status_code == 409
 
 
-def test_a_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
+def test_link_shows_one_request_and_takes_its_answer(stage: Stage) -> None:
     run_id = waiting_run(stage)
     response = stage.post(f"/runs/{run_id}/links", {"seconds": 60})
     assert response.status_code == 201
@@ -83,7 +83,7 @@ def _answer_with_names(request: ModelRequest) -> str:
     return f"As {ann}, I say that {ben} is wrong. {ben}'s tests failed, @{ann} has seen it."
 
 
-def test_a_human_judge_with_a_link_sees_no_names() -> None:
+def test_human_judge_with_a_link_sees_no_names() -> None:
     """Names are hidden next to arguments and inside them, both on the link's page and over HTTP."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(_answer_with_names))) as stage:
         run_id = waiting_run(stage, **WITH_JUDGE)
@@ -94,7 +94,7 @@ def test_a_human_judge_with_a_link_sees_no_names() -> None:
                 assert not re.search("Ann|Ben", text)
 
 
-def test_a_role_link_covers_all_turns(stage: Stage) -> None:
+def test_role_link_covers_all_turns(stage: Stage) -> None:
     """Each person has one link for the whole run and sees what has been contributed since their last turn."""
     run_id = waiting_run(stage, **WITH_BOTH)
     links = {
@@ -144,7 +144,7 @@ async def recorded_answers(stage: Stage, run_id: str) -> list[str]:
     return [step.body or "" for step in await service.store.steps(run_id) if step.kind == "human"]
 
 
-def test_an_unchanged_page_is_not_sent_again(stage: Stage) -> None:
+def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
     """Waiting pages poll often."""
     run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()["page"]
@@ -174,7 +174,7 @@ def test_role_link_gives_access_to_nothing_else(stage: Stage) -> None:
     assert response.json()["errors"][0]["problem"].endswith(f"Choose {ANN}, {BEN} or {JUDGE}")
 
 
-def test_the_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
+def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
     """The page needs no token, even after its run has been deleted."""
     run_id = waiting_run(stage)
     link = stage.post(f"/runs/{run_id}/links").json()["page"]
@@ -185,7 +185,7 @@ def test_the_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
         assert "This link does not work" in response.text
 
 
-def test_a_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
+def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
     """Links to a deleted run must not open a new one."""
     run_id = waiting_run(stage, runId="again", **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
@@ -197,7 +197,7 @@ def test_a_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> Non
         assert person.post(link["path"], json={"answer": "It is tested."}).status_code == 404
 
 
-def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
+def test_link_for_one_request_has_a_page(stage: Stage) -> None:
     """The page is gone once the request is answered."""
     run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links").json()
@@ -208,7 +208,7 @@ def test_a_link_for_one_request_has_a_page(stage: Stage) -> None:
         assert "You have nothing more to do here" in person.get(link["page"]).text
 
 
-def test_the_link_page_links_to_no_other_page(stage: Stage) -> None:
+def test_link_page_links_to_no_other_page(stage: Stage) -> None:
     """The code in the link does not work as a token, or for the run, another request or a longer path."""
     run_id = waiting_run(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
@@ -226,7 +226,7 @@ def test_the_link_page_links_to_no_other_page(stage: Stage) -> None:
         assert person.post(path, content=b"answer=x").status_code == 415
 
 
-def test_a_link_expires() -> None:
+def test_link_expires() -> None:
     """The link expires after its duration, or when the server's secret changes."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         run_id = waiting_run(stage)
@@ -254,13 +254,13 @@ def test_links_survive_a_restart_with_the_same_token(tmp_path: object) -> None:
 
 
 @given(st.text() | st.text(alphabet="abcXYZ019-_.=", min_size=1))
-def test_an_unsigned_code_is_rejected(code: str) -> None:
+def test_unsigned_code_is_rejected(code: str) -> None:
     """Any path segment that is not signed is rejected without a server error."""
     assert Links(TOKEN).read(code) is None
 
 
 @given(st.integers(0, 200), st.characters())
-def test_a_changed_code_is_rejected(index: int, character: str) -> None:
+def test_changed_code_is_rejected(index: int, character: str) -> None:
     """Changing a single character is enough."""
     links = Links(TOKEN, clock=lambda: 0.0)
     link = Link(run_id="city", started_at=0.0, place="debate/round[1]/ann", expires_at=60.0)
@@ -270,7 +270,7 @@ def test_a_changed_code_is_rejected(index: int, character: str) -> None:
     assert links.read(changed) in ((link,) if changed == code else (None,))
 
 
-def test_a_link_requires_a_pending_request(stage: Stage) -> None:
+def test_link_requires_a_pending_request(stage: Stage) -> None:
     """A run without a pending request has no link, and an unknown run is not found."""
     assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
     assert stage.post("/runs/nothing/links").status_code == 404
@@ -284,7 +284,7 @@ def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
     assert stage.post(f"/runs/{waiting_run(stage)}/links", {"seconds": seconds}).status_code == 422
 
 
-def test_a_repeated_answer_counts_once(stage: Stage) -> None:
+def test_repeated_answer_counts_once(stage: Stage) -> None:
     """A repeated answer does not answer the next round unless it names that round's path.
 
     A different answer counts as new.

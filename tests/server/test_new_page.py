@@ -40,7 +40,7 @@ def code_texts(page: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
-def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> None:
+def test_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> None:
     described = next(info for info in shared.get("/patterns").json() if info["name"] == pattern)
     page = shared.http.get(f"/new?pattern={pattern}").text
     options = set(described["options"]["properties"]) - {
@@ -63,7 +63,7 @@ def test_a_form_has_every_option_of_its_pattern(shared: Stage, pattern: str) -> 
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
-def test_a_prefilled_form_starts_a_run(pattern: str) -> None:
+def test_prefilled_form_starts_a_run(pattern: str) -> None:
     with staged(lambda: Service(store="memory:", model=ExampleModel(Example()))) as stage:
         request = json.loads(
             shlex.split(code_texts(stage.http.get(f"/new?pattern={pattern}&example=true").text)["curl"])[-1]
@@ -74,7 +74,7 @@ def test_a_prefilled_form_starts_a_run(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
-def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
+def test_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
     """Unless an example is requested, its texts are placeholders, which are never sent with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
@@ -87,7 +87,7 @@ def test_an_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None
     assert {key: filled[key] for key in sample} == dict(sample)
 
 
-def test_the_question_is_kept_when_switching_patterns(shared: Stage) -> None:
+def test_question_is_kept_when_switching_patterns(shared: Stage) -> None:
     """The sides of the example belong to another question, so they are not kept."""
     page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
     assert "Should we &lt;ship&gt;?</textarea>" in page
@@ -97,7 +97,7 @@ def test_the_question_is_kept_when_switching_patterns(shared: Stage) -> None:
     assert shared.http.get("/new?pattern=nothing").status_code == 404
 
 
-def test_a_registered_pattern_has_a_form() -> None:
+def test_registered_pattern_has_a_form() -> None:
     rent = debate(name="rent", debaters=[Debater("ann", "cap rents"), Debater("bob", "build more")])
     with staged(lambda: Service({"rent": rent}, store="memory:", model=FunctionModel(answer_debate))) as stage:
         page = stage.http.get("/new?pattern=rent").text
@@ -107,7 +107,7 @@ def test_a_registered_pattern_has_a_form() -> None:
         assert 'href="?pattern=rent"' in stage.http.get("/new").text
 
 
-def test_a_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "claude"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -121,7 +121,7 @@ def test_a_form_mentions_data_kept_by_agent_programs(tmp_path: Path, monkeypatch
         assert "cli/claude" not in stage.http.get("/new").text
 
 
-def test_a_read_only_server_offers_no_form() -> None:
+def test_read_only_server_offers_no_form() -> None:
     with staged(lambda: Service(store="memory:"), read_only=True) as stage:
         assert stage.http.get("/new").status_code == 403
         assert 'href="/new"' not in stage.http.get("/").text
@@ -208,7 +208,7 @@ def pattern_forms() -> Iterator[Any]:
         yield form_of(info, is_option_allowed=lambda options, name: "nothing" in options.reaches(name))
 
 
-def test_a_form_does_not_mention_command_line_flags() -> None:
+def test_form_does_not_mention_command_line_flags() -> None:
     for form in pattern_forms():
         for field in (*form.front, *(part for parts in form.folded.values() for part in parts)):
             assert "--" not in field.help, field

@@ -147,7 +147,7 @@ def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
     assert chunks[0].choices[0].delta.role == "assistant"
 
 
-def test_a_stream_includes_usage_on_request() -> None:
+def test_stream_includes_usage_on_request() -> None:
     """The last chunk contains the usage, unless a server reported none."""
     from flowdebate.models.base import ModelResponse, Usage
 
@@ -193,7 +193,7 @@ def test_usage_is_present_even_if_tokens_are_unknown() -> None:
         assert client.responses.create(model=RENT, input=ASKED).usage.total_tokens == 36  # type: ignore[union-attr]
 
 
-def test_the_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
+def test_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
     """A model name that ends in `:answer` returns only the output."""
     assert ask(client, f"{RENT}:answer").choices[0].message.content == "rent-synthesizer is sure.\nSo it is."
     text = [chunk.choices[0].delta.content or "" for chunk in ask(client, f"{RENT}:answer", stream=True)]
@@ -201,7 +201,7 @@ def test_the_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None
 
 
 @pytest.mark.parametrize("model", ["debate/poet", "debate/poet:answer"])
-def test_a_block_without_a_pattern_returns_its_output(client: openai.OpenAI, model: str) -> None:
+def test_block_without_a_pattern_returns_its_output(client: openai.OpenAI, model: str) -> None:
     assert ask(client, model).choices[0].message.content == "poet is sure.\nSo it is."
 
 
@@ -280,7 +280,7 @@ def test_response_contains_a_whole_debate(stage: Stage, client: openai.OpenAI) -
     assert response.model_extra == {"flowdebate": metadata}
 
 
-def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
+def test_response_streams_its_text(client: openai.OpenAI) -> None:
     """The events are numbered, and the last one contains the whole response."""
     events: list[Any] = list(client.responses.create(model=RENT, input=QUESTION, stream=True))
     assert [event.sequence_number for event in events] == list(range(len(events)))
@@ -295,7 +295,7 @@ def test_a_response_streams_its_text(client: openai.OpenAI) -> None:
         assert stream.get_final_response().output_text == "rent-synthesizer is sure.\nSo it is."
 
 
-def test_a_response_supports_instructions_schema_and_usage() -> None:
+def test_response_supports_instructions_schema_and_usage() -> None:
     from flowdebate.models.base import ModelResponse, Usage
 
     prompts: list[str] = []
@@ -327,7 +327,7 @@ def test_a_response_supports_instructions_schema_and_usage() -> None:
     assert (response.usage.input_tokens, response.usage.output_tokens) == (70, 14)
 
 
-def test_a_failed_or_incomplete_response_has_a_status() -> None:
+def test_failed_or_incomplete_response_has_a_status() -> None:
     """A failed run is an error; in a stream, the error is the last event. A limit makes the response incomplete."""
 
     def broken(_: ModelRequest) -> Any:
@@ -436,7 +436,7 @@ WRAPPED = "Should we use Postgres?\n\nTo change a file you MUST return all of it
 
 
 @pytest.mark.parametrize("question", ["Which database should we use?", "Sollten wir trinken?", WRAPPED])
-def test_a_model_proposes_the_sides_of_a_natural_question(question: str) -> None:
+def test_model_proposes_the_sides_of_a_natural_question(question: str) -> None:
     """The question can be in any language."""
     with (
         staged(lambda: Service(store="memory:", model=FunctionModel(propose_sides)), openai=True) as stage,
@@ -463,7 +463,7 @@ def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.Open
 
 @pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
 @pytest.mark.parametrize("choice", [FORCED, "required"])
-def test_a_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
+def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
     """If a single tool is required, it is used as the schema, with or without streaming."""
     (call,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
@@ -475,7 +475,7 @@ def test_a_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, m
     assert choice_of.finish_reason == "tool_calls"
 
 
-def test_a_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.OpenAI) -> None:
+def test_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.OpenAI) -> None:
     """Messages after the question are data, so the question is still the user's."""
     call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": "{}"}}
     more = [
@@ -519,7 +519,7 @@ HIDDEN: dict[str, list[tuple[str, str]]] = {
 }  # fmt: skip
 
 
-def test_a_hidden_task_makes_one_call_and_no_run() -> None:
+def test_hidden_task_makes_one_call_and_no_run() -> None:
     requests: list[ModelRequest] = []
 
     def titled(request: ModelRequest) -> str:
@@ -541,7 +541,7 @@ def test_a_hidden_task_makes_one_call_and_no_run() -> None:
         assert stage.get("/runs").json()["runs"] == []
 
 
-def test_a_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
+def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
     """Some applications request a title as an object."""
     schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
     messages: Any = [{"role": "user", "content": f"Create a title for the conversation.\n\n{CHAT}"}]
@@ -583,7 +583,7 @@ def test_a_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
         [("user", "Give this chat a short title."), ("assistant", "Rents"), ("user", ASKED)],
     ],
 )
-def test_a_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage, chat: list[tuple[str, str]]) -> None:
+def test_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage, chat: list[tuple[str, str]]) -> None:
     """A question from a user starts a run, even if it mentions titles, tags and prompts."""
     completion = ask(client, messages=[{"role": role, "content": text} for role, text in chat])
     assert find_run(stage, completion)["status"] == "complete"
@@ -600,7 +600,7 @@ def test_task_detection_is_fast_for_any_text() -> None:
     assert time.process_time() - begin < 5
 
 
-def test_an_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) -> None:
+def test_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
         client.embeddings.create(model="text-embedding-3-small", input="x")
     assert (caught.value.code, caught.value.type) == ("unknown_url", "invalid_request_error")
@@ -610,7 +610,7 @@ def test_an_unknown_endpoint_returns_404_in_openai_format(client: openai.OpenAI)
 # Errors
 
 
-def test_an_unknown_model_returns_404(client: openai.OpenAI) -> None:
+def test_unknown_model_returns_404(client: openai.OpenAI) -> None:
     """OpenAI's own server returns the same error."""
     for unknown in ("gpt-5", "debate/none", "flowdebate/debate:loud"):
         with pytest.raises(openai.NotFoundError) as caught:
@@ -618,14 +618,14 @@ def test_an_unknown_model_returns_404(client: openai.OpenAI) -> None:
         assert caught.value.code == "model_not_found"
 
 
-def test_a_wrong_key_returns_401(stage: Stage) -> None:
+def test_wrong_key_returns_401(stage: Stage) -> None:
     """Clients pass the server's token as their API key."""
     with make_client(stage, api_key="wrong") as client, pytest.raises(openai.AuthenticationError) as caught:
         client.models.list()
     assert caught.value.type == "authentication_error"
 
 
-def test_a_read_only_server_returns_403() -> None:
+def test_read_only_server_returns_403() -> None:
     with staged(make_service, openai=True, read_only=True) as stage, make_client(stage) as client:
         assert len(client.models.list().data) > 4
         with pytest.raises(openai.PermissionDeniedError):
@@ -647,7 +647,7 @@ def test_too_many_runs_return_429() -> None:
         assert int(caught.value.response.headers["retry-after"]) >= 1
 
 
-def test_a_failed_run_is_an_error_and_is_not_retried() -> None:
+def test_failed_run_is_an_error_and_is_not_retried() -> None:
     """A retry would pay for another debate. In a stream, the error is the last event."""
     calls = []
 
@@ -666,7 +666,7 @@ def test_a_failed_run_is_an_error_and_is_not_retried() -> None:
             list(ask(client, stream=True))
 
 
-def test_a_run_ended_by_a_limit_is_marked_incomplete() -> None:
+def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
     with staged(lambda: make_service(limits=Limits(calls=1)), openai=True) as stage, make_client(stage) as client:
         choice = ask(client).choices[0]
         assert choice.finish_reason == "length"
@@ -676,7 +676,7 @@ def test_a_run_ended_by_a_limit_is_marked_incomplete() -> None:
             ask(client, f"{RENT}:answer")
 
 
-def test_a_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
+def test_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
     """The run is stored, since the human answers elsewhere."""
     completion = ask(client, "debate/waits")
     assert "Waiting for ann" in completion.choices[0].message.content
@@ -713,7 +713,7 @@ def test_leaving_before_the_answer_cancels_the_run() -> None:
         assert wait_for_status(stage, run["runId"]) == "interrupted"
 
 
-def test_a_run_can_continue_without_its_reader() -> None:
+def test_run_can_continue_without_its_reader() -> None:
     """An option in the request lets the run continue."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
@@ -725,7 +725,7 @@ def test_a_run_can_continue_without_its_reader() -> None:
         assert wait_for_status(stage, run_id) == "complete"
 
 
-def test_an_idempotency_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenAI) -> None:
+def test_idempotency_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenAI) -> None:
     """Repeating a request with its key returns the same run at no cost."""
     keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-7"}}
     first, second = ask(client, **keyed), ask(client, **keyed)
@@ -735,7 +735,7 @@ def test_an_idempotency_key_makes_a_request_safe_to_repeat(stage: Stage, client:
         ask(client, messages=[{"role": "user", "content": "Another question?"}], **keyed)
 
 
-def test_a_cancelled_run_is_resumed_by_its_key() -> None:
+def test_cancelled_run_is_resumed_by_its_key() -> None:
     """A client that returns after losing its connection continues at the same point."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:

@@ -25,7 +25,7 @@ def list_references(value: Any) -> Iterator[str]:
             yield from list_references(item)
 
 
-def test_the_document_is_valid(shared: Stage) -> None:
+def test_openapi_document_is_valid(shared: Stage) -> None:
     document = shared.get("/openapi.json").json()
     OpenAPI.model_validate(document)
     for schema in document["components"]["schemas"].values():

@@ -72,7 +72,7 @@ def new_id() -> str:
     return f"run-{time.time_ns()}"
 
 
-def test_an_owned_service_offers_the_methods_of_a_service() -> None:
+def test_owned_service_offers_the_methods_of_a_service() -> None:
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {
@@ -126,9 +126,7 @@ def test_runs_of_other_users_are_not_found(two_user_stage: Stage, ann: httpx2.Cl
     assert ann.get(f"/runs/{run_id}").json()["status"] == "complete"
 
 
-def test_the_run_list_has_only_the_runs_of_its_user(
-    two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client
-) -> None:
+def test_run_list_has_only_the_runs_of_its_user(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
     """Other users' runs appear in no list, on no page and under no filter."""
     run_of_ann, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
@@ -140,7 +138,7 @@ def test_the_run_list_has_only_the_runs_of_its_user(
     assert other in page
 
 
-def test_the_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
+def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
     """The label `owner` is the name of the user. Any other value is rejected, even for a fork."""
     response = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "labels.owner")

@@ -77,7 +77,7 @@ def counting_server(empty_store: CountingReads) -> Iterator[Stage]:
         yield stage
 
 
-def test_the_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty_store: CountingReads) -> None:
+def test_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty_store: CountingReads) -> None:
     """Twelve runs with notes take no more reads than an empty list."""
     for number in range(12):
         run_id = counting_server.finished()
@@ -89,7 +89,7 @@ def test_the_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty
 
 
 @pytest.mark.parametrize("service", ["the service that has executed it", "another service"])
-def test_the_run_page_reads_its_row_and_steps_once(
+def test_run_page_reads_its_row_and_steps_once(
     service: str, counting_server: Stage, empty_store: CountingReads
 ) -> None:
     """Events, people, votes, the note and public links are derived from what a single read returns."""
@@ -104,7 +104,7 @@ def test_the_run_page_reads_its_row_and_steps_once(
         }  # votes together with the note, then public links
 
 
-def test_the_step_page_reads_the_run_once(counting_server: Stage, empty_store: CountingReads) -> None:
+def test_step_page_reads_the_run_once(counting_server: Stage, empty_store: CountingReads) -> None:
     """The messages sent to the model are derived from the row and the steps, which the page has already read."""
     run_id = counting_server.finished()
     empty_store.reads.clear()
@@ -153,7 +153,7 @@ def test_most_of_a_page_is_text() -> None:
     assert sent < 1.5 * len(gzip.compress("\n".join(turns).encode(), 5))
 
 
-def test_a_page_is_compressed_and_contains_each_text_once() -> None:
+def test_page_is_compressed_and_contains_each_text_once() -> None:
     """The 200 turns contain 800 kB of text, so a page that repeated them would not compress to this size."""
     store = store_long_debate(200)
     with staged(lambda: Service(store=store, plans=False)) as stage:

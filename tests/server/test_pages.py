@@ -43,7 +43,7 @@ class Parts(HTMLParser):
         self.addresses.update(str(value) for name, value in attrs if name in ("href", "src", "action"))
 
 
-def test_the_run_list_links_to_the_runs(stage: Stage) -> None:
+def test_run_list_links_to_the_runs(stage: Stage) -> None:
     assert "No runs yet" in stage.http.get("/").text
     run_id = stage.finished()
     listed = stage.http.get("/?text=&status=&pattern=")
@@ -66,7 +66,7 @@ def test_pages_and_data_are_compressed_but_streams_are_not(stage: Stage) -> None
         assert "content-encoding" not in events.headers
 
 
-def test_a_run_has_a_page(stage: Stage) -> None:
+def test_each_run_has_a_page(stage: Stage) -> None:
     page = stage.http.get(f"/runs/{stage.finished()}").text
     for text in ("Wait a week.", "debate-debater-pro is sure.", "What the judge saw", "Both have a point."):
         assert text in page

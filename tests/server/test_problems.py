@@ -62,7 +62,7 @@ def make_problem(error: Exception) -> dict[str, Any]:
     return body
 
 
-def test_a_problem_names_the_invalid_field() -> None:
+def test_problem_names_the_invalid_field() -> None:
     problem = make_problem(ConfigurationError("options", "max_rounds", 0, "must be at least 1", hint="Two are usual"))
     assert problem["errors"] == [{"field": "max_rounds", "problem": "must be at least 1. Two are usual", "given": "0"}]
     assert problem["type"] == "urn:flowdebate:error:ConfigurationError"
@@ -71,7 +71,7 @@ def test_a_problem_names_the_invalid_field() -> None:
     assert problem["errors"] == [{"field": "a.b", "problem": "is missing"}, {"field": "", "problem": "is empty"}]
 
 
-def test_a_problem_hides_the_location_of_the_store() -> None:
+def test_problem_hides_the_location_of_the_store() -> None:
     """Paths and addresses are private, so they are logged instead of being returned."""
     assert make_problem(RunNotFound("/home/ann/runs.sqlite3", "x"))["detail"] == "there is no run x"
     assert "/home/ann" not in str(
@@ -89,7 +89,7 @@ def test_a_problem_hides_the_location_of_the_store() -> None:
         (RateLimited("no"), None),
     ],
 )
-def test_a_problem_includes_retry_after(error: FlowDebateError, seconds: str | None) -> None:
+def test_problem_includes_retry_after(error: FlowDebateError, seconds: str | None) -> None:
     """If the error states a time, it is rounded to whole seconds."""
     assert problem_response(error).headers.get("retry-after") == seconds
 

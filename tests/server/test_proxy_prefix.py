@@ -116,7 +116,7 @@ def test_pages_and_streams_work_under_a_prefix(
         assert http.post(f"{root}/api/v1/runs", json=BRIEF, headers=foreign).status_code == 403
 
 
-def test_a_prefix_header_is_used_only_for_allowed_hosts() -> None:
+def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
     """The header is ignored for the machine's own names and for invalid paths."""
     with staged(make_service, allow_hosts=[HOST]) as stage:
         for host, header, root in (
@@ -135,7 +135,7 @@ def test_a_prefix_header_is_used_only_for_allowed_hosts() -> None:
 
 
 @pytest.mark.parametrize("root", ["debates", "//x", "/a b", "/..", "/~x"])
-def test_an_invalid_root_path_is_rejected(root: str) -> None:
+def test_invalid_root_path_is_rejected(root: str) -> None:
     """The error is raised when the application is created."""
     with pytest.raises(ConfigurationError, match="root_path"):
         create_app(make_service(), root_path=root)

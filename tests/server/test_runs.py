@@ -98,7 +98,7 @@ def test_runs_are_listed_in_pages(stage: Stage) -> None:
     assert len(stage.get("/runs", params={"text": "SHIP", "pattern": "debate"}).json()["runs"]) == 5
 
 
-def test_a_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
+def test_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -128,7 +128,7 @@ def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> No
     assert gated.post("/runs/resume", {}).json() == {"runs": [], "refused": {}, "more": False}
 
 
-def test_a_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
+def test_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
     """POST …/fork starts a run from another run's journal and reuses the calls that have not changed."""
     run_id = gated.begin(runId="parent")
     gate.wait_for_call()
@@ -142,7 +142,7 @@ def test_a_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
     assert gate.calls == calls
 
 
-def test_a_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
+def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
     """A fork adds rounds that answer a question. Only these rounds and the verdict make calls."""
     run_id = gated.begin(runId="parent")
     gate.let(20)
@@ -192,7 +192,7 @@ def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
         assert int(response.headers["retry-after"]) >= 1
 
 
-def test_a_slow_schema_regex_does_not_block_the_server() -> None:
+def test_slow_schema_regex_does_not_block_the_server() -> None:
     """If the regex would backtrack forever on an answer, the answer is rejected quickly.
 
     Other requests are served in the meantime.

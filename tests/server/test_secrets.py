@@ -71,7 +71,7 @@ def test_no_output_contains_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: py
         assert secret not in logged
 
 
-def test_the_access_log_of_another_server_shows_no_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_access_log_of_another_server_shows_no_token(caplog: pytest.LogCaptureFixture) -> None:
     """When uvicorn logs requests itself, it logs each URL without the token."""
     import socket
     import threading

@@ -98,7 +98,7 @@ def test_server_can_be_started_and_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
+def test_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
     """The exit code is the one that shells expect."""
     with start_server(tmp_path) as (process, url, token):
         with make_client(url, token) as http:
@@ -121,7 +121,7 @@ def service():
 
 
 @pytest.mark.slow
-def test_a_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
+def test_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
     """If application code blocks the loop, the server waits five seconds before it stops."""
     (tmp_path / "application.py").write_text(ENDLESS)
     with start_server(tmp_path, "--app", "application:service") as (process, url, token):
@@ -134,7 +134,7 @@ def test_a_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
         assert process.wait(20) in (143, -signal.SIGTERM)
 
 
-def test_the_next_server_continues_the_runs_of_a_killed_one(tmp_path: Path) -> None:
+def test_next_server_continues_the_runs_of_a_killed_one(tmp_path: Path) -> None:
     """After SIGKILL, the next server resumes the open runs and requests no recorded answer again."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
     (tmp_path / "token").write_text("the-token-of-this-test\n")
@@ -160,7 +160,7 @@ def test_the_next_server_continues_the_runs_of_a_killed_one(tmp_path: Path) -> N
     assert calls.count("debate-debater-pro") == 1
 
 
-def test_the_token_survives_a_restart(tmp_path: Path) -> None:
+def test_token_survives_a_restart(tmp_path: Path) -> None:
     """The token is kept in a private file, so bookmarks, cookies and scripts continue to work.
 
     The option --new-token invalidates them.
@@ -190,7 +190,7 @@ def test_servers_started_simultaneously_share_one_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["readable", "linked", "short"])
-def test_an_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
+def test_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
     path = tmp_path / "flowdebate" / "token"
     path.parent.mkdir()
     path.write_text("short" if how == "short" else "the-token-of-this-test")
@@ -205,7 +205,7 @@ def test_an_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
         assert len(token) > 32
 
 
-def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
+def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
     """The server starts, but explains that its next start will use a different token."""
     (tmp_path / "flowdebate").write_text("no folder")
     command = (COMMAND, "serve", "--port", "0")
@@ -230,7 +230,7 @@ def test_an_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
         pytest.param(("--root-path", "/debates"), False, marks=pytest.mark.slow),
     ],
 )
-def test_a_local_server_allows_all_models_of_its_providers(
+def test_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_custom_code: bool
 ) -> None:
     """Nobody else can reach a local server. With an option that admits others, only configured models are allowed."""
@@ -269,7 +269,7 @@ def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], expecte
     assert "Traceback" not in message
 
 
-def test_the_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Options override address, port and limits. Invalid numbers are rejected before anything is served."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.2", 0))
@@ -302,7 +302,7 @@ def test_error_names_the_port_that_is_in_use(tmp_path: Path) -> None:
     assert port in message
 
 
-def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
+def test_open_server_warns_about_access(tmp_path: Path) -> None:
     """A server that other machines can reach requires an explicit token."""
     (tmp_path / "token").write_text("the-token-of-this-test")
     command = ("--host", ANYWHERE, "--token-file", "token", "--allow-host", "debates.example", "--read-only")
@@ -317,7 +317,7 @@ def test_an_open_server_warns_about_access(tmp_path: Path) -> None:
             assert http.get("/api/v1/runs", headers={"host": ANYWHERE}).status_code == 421
 
 
-def test_the_token_is_not_among_the_browser_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_not_among_the_browser_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All users of a machine can see the arguments of its programs, so --open passes a private file instead."""
     browser = tmp_path / "browser"
     browser.write_text(

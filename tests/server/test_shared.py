@@ -39,7 +39,7 @@ def share_run(stage: Stage, run_id: str, shows: str = "run", **changes: Any) -> 
     return link
 
 
-def test_a_public_link_shows_the_run_and_search_engines_skip_it(stage: Stage, stranger: httpx2.Client) -> None:
+def test_public_link_shows_the_run_and_search_engines_skip_it(stage: Stage, stranger: httpx2.Client) -> None:
     run_id = stage.finished(labels=LABELS)
     stage.http.put(f"/api/v1/runs/{run_id}/note", json={"note": NOTE})
     page = share_run(stage, run_id)["page"]
@@ -72,7 +72,7 @@ def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> 
     assert (response.status_code, "does not accept votes" in response.json()["detail"]) == (409, True)
 
 
-def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
+def test_run_has_at_most_twenty_links(stage: Stage) -> None:
     run_id = stage.finished()
     shared_links = [share_run(stage, run_id) for _ in range(20)]
     assert stage.post(f"/runs/{run_id}/links", {"shows": "run"}).status_code == 409
@@ -81,7 +81,7 @@ def test_a_run_has_at_most_twenty_links(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("shows", ["run", "vote"])
-def test_a_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
+def test_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
     """The code in a public link opens no answer page, no other kind of link, no other run, and no other route."""
     run_id, other = stage.finished(), stage.finished()
     code = share_run(stage, run_id, shows)["page"].rpartition("/")[2]
@@ -102,7 +102,7 @@ def test_a_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Clie
     assert opened == {("GET", path) for path in reads | free}
 
 
-def test_a_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
+def test_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
     """Each page of a revoked link returns 410 at once, while other links to the run still work."""
     run_id = stage.finished()
     one, two = share_run(stage, run_id), share_run(stage, run_id, "vote")
@@ -118,7 +118,7 @@ def test_a_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> No
     assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 410
 
 
-def test_a_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
+def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
     """A later run with this id does not make the link work again, and neither does an import of the run."""
     run_id = stage.finished()
     page = share_run(stage, run_id)["page"]
@@ -130,7 +130,7 @@ def test_a_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -
     assert stranger.get(page).status_code == 404
 
 
-def test_a_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
+def test_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
     """Before the vote, the page shows no names and no verdict. Afterwards, it links to no other page."""
     run_id = stage.finished()
     link = share_run(stage, run_id, "vote")
@@ -160,7 +160,7 @@ def test_link_votes_are_limited(stage: Stage, stranger: httpx2.Client, monkeypat
     assert stranger.post(two["path"], json={"winner": None, "reader": READER}).status_code == 201
 
 
-def test_a_read_only_server_creates_no_links() -> None:
+def test_read_only_server_creates_no_links() -> None:
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate)), read_only=True) as stage:
         assert stage.post("/runs/none/links", {"shows": "run"}).status_code == 403
 
@@ -201,7 +201,7 @@ def test_failure_details_are_not_public() -> None:
             assert "debate-debater-pro is sure." in html
 
 
-def test_a_public_page_names_missing_speakers_without_the_reason() -> None:
+def test_public_page_names_missing_speakers_without_the_reason() -> None:
     """The speakers are named above the result and in the answer, even if their names contain quotation marks."""
 
     def failing(request: Any) -> Any:

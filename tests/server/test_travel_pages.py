@@ -44,7 +44,7 @@ def test_steps_are_links(stage: Stage) -> None:
     assert stage.http.get("/runs/nothing/travel").status_code == 404
 
 
-def test_a_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
+def test_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
     run_id = stage.finished()
     first, second, judge = (get_page(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
     assert "Before this step" not in first
@@ -57,7 +57,7 @@ def test_a_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
     assert "&#34;winner&#34;: null" in judge
 
 
-def test_the_run_page_links_to_its_steps(stage: Stage) -> None:
+def test_run_page_links_to_its_steps(stage: Stage) -> None:
     run_id = stage.finished()
     page = get_page(stage, f"/runs/{run_id}")
     assert f'<a href="/runs/{run_id}/travel?step=2" title="Go back to this step">step 2</a>' in page
@@ -115,7 +115,7 @@ def test_human_answer_counts_as_a_step(stage: Stage) -> None:
     assert "Steps 1 to 2 are the same: pro, con. Reused without new calls." in re.sub("<[^>]+>", "", page)
 
 
-def test_a_comparison_shows_differences(stage: Stage) -> None:
+def test_comparison_shows_differences(stage: Stage) -> None:
     run_id = stage.finished()
     text = "debate-debater-con is not sure.\nSo it is."
     stage.post(f"/runs/{run_id}/fork", {"forkId": "fork", "edits": {CON: text}})
@@ -161,7 +161,7 @@ def test_any_two_runs_can_be_compared(stage: Stage) -> None:
     assert "No matching step." in page
 
 
-def test_a_read_only_server_offers_no_changes() -> None:
+def test_read_only_server_offers_no_changes() -> None:
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer_debate))) as stage:
         run_id = stage.finished()
@@ -172,7 +172,7 @@ def test_a_read_only_server_offers_no_changes() -> None:
         assert "<form" not in page
 
 
-def test_a_run_without_steps_is_reported() -> None:
+def test_run_without_steps_is_reported() -> None:
     def fails(_: Any) -> str:
         raise RuntimeError
 

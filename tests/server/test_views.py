@@ -41,7 +41,7 @@ def test_steps_and_page_show_repairs() -> None:
         assert "repaired: code fence" in stage.http.get(f"{stage.pages}/runs/{run_id}").text
 
 
-def test_a_call_is_shown_as_sent() -> None:
+def test_call_is_shown_as_sent() -> None:
     """A call shows everything that its model received, even while it is in progress and after a restart."""
     requests: list[ModelRequest] = []
 
@@ -68,7 +68,7 @@ def test_a_call_is_shown_as_sent() -> None:
         assert stage.get(f"/runs/nothing/calls/{started['place']}").status_code == 404
 
 
-def test_a_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
+def test_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.md")
     assert report.headers["content-type"] == "text/markdown; charset=utf-8"
@@ -85,7 +85,7 @@ def test_a_run_can_be_downloaded_in_three_formats(stage: Stage) -> None:
     assert asyncio.run(imported()) == (run_id,)
 
 
-def test_a_report_is_self_contained_and_verifiable(stage: Stage) -> None:
+def test_report_is_self_contained_and_verifiable(stage: Stage) -> None:
     run_id = stage.finished()
     report = stage.get(f"/runs/{run_id}/report.html")
     assert report.headers["content-type"] == "text/html; charset=utf-8"
@@ -94,7 +94,7 @@ def test_a_report_is_self_contained_and_verifiable(stage: Stage) -> None:
     assert f'href="/api/v1/runs/{run_id}/report.html"' in stage.http.get(f"/runs/{run_id}").text
 
 
-def test_a_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None:
+def test_run_in_progress_has_a_partial_document(gated: Stage, gate: Any) -> None:
     run_id = gated.begin()
     gate.wait_for_call()
     gate.let()
@@ -109,7 +109,7 @@ async def shout(value: Any, ctx: Context) -> str:
     return f"{value}!"
 
 
-def test_a_registered_pattern_can_be_started_by_name() -> None:
+def test_registered_pattern_can_be_started_by_name() -> None:
     """An application's block has no options and accepts any JSON. It has a document only if it is a pattern."""
     with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
         (pattern,) = stage.get("/patterns").json()

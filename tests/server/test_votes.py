@@ -71,7 +71,7 @@ def test_voters_see_neither_names_nor_verdict() -> None:
             ]
 
 
-def test_the_order_of_sides_is_random() -> None:
+def test_order_of_sides_is_random() -> None:
     """An address that specifies no order gets a random one, which survives a reload."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
@@ -80,7 +80,7 @@ def test_the_order_of_sides_is_random() -> None:
         assert stage.http.get("/runs/d/blind?reader=me").headers["location"].endswith("&reader=me")
 
 
-def test_a_vote_is_counted_once() -> None:
+def test_only_the_first_vote_of_a_reader_counts() -> None:
     """Only a reader's first vote counts. From then on, the page shows it next to the verdict."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
@@ -181,7 +181,7 @@ def test_each_signed_in_user_has_one_vote() -> None:
         assert stage.http.get("/runs/d/blind?view=0").status_code == 404
 
 
-def test_a_read_only_server_accepts_no_votes() -> None:
+def test_read_only_server_accepts_no_votes() -> None:
     """A note replaces the form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:

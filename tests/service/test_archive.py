@@ -61,7 +61,7 @@ async def archived_tasks(archive: StoredArchive) -> list[str]:
     return [past.task for past in await archive.debates()]
 
 
-async def test_a_later_debate_sees_earlier_findings_and_dissent() -> None:
+async def test_later_debate_sees_earlier_findings_and_dissent() -> None:
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service)
@@ -108,7 +108,7 @@ async def test_every_owner_has_a_separate_archive(make_service: Service) -> None
     assert await archived_tasks(ann.archive()) == [TASK]
 
 
-async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
+async def test_run_can_skip_the_archive(make_service: Service) -> None:
     """A run without the archive sees no entry and adds none."""
     await finish_debate(make_service)
     without = await finish_debate(make_service, "Are rents affordable?", archive=False)
@@ -118,7 +118,7 @@ async def test_a_run_can_skip_the_archive(make_service: Service) -> None:
     assert await archived_tasks(make_service.archive()) == [TASK]
 
 
-async def test_a_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
+async def test_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
     """No document in the archive mentions a deleted run, and its ratings are removed."""
     first = await finish_debate(make_service)
     await finish_debate(make_service, "Are trams affordable?")
@@ -140,7 +140,7 @@ async def change_archive(make_service: Service, run_id: str) -> None:
     await finish_debate(make_service, "Are rents affordable in rents?")
 
 
-async def test_a_resumed_run_sees_the_same_archived_context() -> None:
+async def test_resumed_run_sees_the_same_archived_context() -> None:
     """Later corrections and deletions do not affect the resumed run."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
@@ -160,7 +160,7 @@ async def test_a_resumed_run_sees_the_same_archived_context() -> None:
         assert finished.document.raw.tally.weights["cy"] < 1.0  # weighted by ratings, not by the later outcome
 
 
-async def test_a_fork_sees_the_archived_context_of_its_parent() -> None:
+async def test_fork_sees_the_archived_context_of_its_parent() -> None:
     """Only the edited answer and what depends on it are requested, and votes keep their weights."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
@@ -178,7 +178,7 @@ async def test_a_fork_sees_the_archived_context_of_its_parent() -> None:
         assert finished.document.raw.ballots[2].confidence == 0.2
 
 
-async def test_an_imported_run_changes_no_archive(make_service: Service) -> None:
+async def test_imported_run_changes_no_archive(make_service: Service) -> None:
     """The author of a file could otherwise influence later debates."""
     suspended = await finish_debate(make_service, limits=Limits(calls=5))
     lines = [line async for line in export_run(make_service.store, suspended.run_id)]

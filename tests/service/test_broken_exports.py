@@ -89,7 +89,7 @@ def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 
 
 @pytest.mark.parametrize("index", slow_but_first(LINES))
-def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
+def test_invalid_value_breaks_only_its_run(index: int) -> None:
     """Each value in an export is replaced with values of the wrong types.
 
     Either the import rejects the export and names the location, or the run can be listed, shown and verified. `make
@@ -125,7 +125,7 @@ def test_an_invalid_value_breaks_only_its_run(index: int) -> None:
         ("consensus", "outcome.raw.analytics.relationships.0.severity", None),
     ],
 )
-def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
+def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
     """The value may be a fraction in place of an integer, text that is not valid UTF-8, or a missing mean."""
     lines = asyncio.run(exported_pattern(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
@@ -133,7 +133,7 @@ def test_a_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wr
     assert asyncio.run(survives([line, *lines[1:]]))
 
 
-def test_an_invalid_value_in_a_failed_call_breaks_only_its_run() -> None:
+def test_invalid_value_in_a_failed_call_breaks_only_its_run() -> None:
     """The journal of a failed run stores its failures as text that anybody could have written."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:
@@ -198,7 +198,7 @@ async def survives(lines: list[str]) -> bool:
     ("path", "wrong"),
     [("usage.calls", None), ("usage", 3), ("usage.prompt_tokens", "many"), ("seconds", "long"), ("error", ["no"])],
 )
-def test_an_outcome_with_a_wrong_type_is_rejected_with_its_field(path: str, wrong: Any) -> None:
+def test_error_names_the_field_of_an_outcome_with_a_wrong_type(path: str, wrong: Any) -> None:
     """The error is raised before anything is stored."""
     lines = asyncio.run(exported_lines())
     place = ("run", "outcome", *path.split("."))
@@ -207,7 +207,7 @@ def test_an_outcome_with_a_wrong_type_is_rejected_with_its_field(path: str, wron
         asyncio.run(import_runs(MemoryStore(), lines))
 
 
-def test_a_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
+def test_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
     async def listed() -> tuple[Any, ...]:
         [(run, rows, _)] = read_runs(await exported_lines(), "export")
         store = MemoryStore()

@@ -97,7 +97,7 @@ def test_forks_cannot_exceed_the_budget() -> None:
     asyncio.run(run())
 
 
-def test_the_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
+def test_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
     """The figures are kept in the store. A larger budget lets a run continue at the same point."""
 
     async def run() -> None:

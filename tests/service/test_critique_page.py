@@ -70,7 +70,7 @@ def test_stored_critique_can_be_shown_resumed_and_forked(tmp_path: Path) -> None
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_the_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
+def test_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
     """In a plan file, over HTTP and over MCP, the option is always the text itself, never the name of a file."""
     with Stage(answers={"settledBy": {"claims": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store", "--json")
@@ -120,7 +120,7 @@ def test_critique_started_over_http_shows_its_claims_on_a_page() -> None:
     assert response.json()["errors"][0]["field"] == "answer"
 
 
-def test_a_document_has_the_layout_of_the_live_run() -> None:
+def test_document_has_the_layout_of_the_live_run() -> None:
     """The sections of a saved document are grouped in the same way as those on the live page."""
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output

@@ -71,7 +71,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
 
 
 @pytest.mark.anyio
-async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
+async def test_disputed_auto_run_ends_at_the_last_depth() -> None:
     """A disputed run has the result of a thorough debate, whatever that may be."""
     document: Any = (await finish_run(judged_model([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
@@ -79,7 +79,7 @@ async def test_a_disputed_auto_run_ends_at_the_last_depth() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
+async def test_live_page_shows_each_step_of_an_escalation() -> None:
     async with Service(store="memory:", model=judged_model(["balanced"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", **DEBATE})
         events = [update.event async for update in service.follow(begun.run_id) if update.kind == "event"]
@@ -92,7 +92,7 @@ async def test_the_live_page_shows_each_step_of_an_escalation() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("calls", [3, 5, 12])
-async def test_an_auto_run_is_resumed_after_a_limit(calls: int) -> None:
+async def test_auto_run_is_resumed_after_a_limit(calls: int) -> None:
     """The limit may be reached in any step.
 
     Until the run is resumed, its document is that of the debate in progress.
@@ -108,7 +108,7 @@ async def test_an_auto_run_is_resumed_after_a_limit(calls: int) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_fork_uses_the_options_of_its_own_depth() -> None:
+async def test_fork_uses_the_options_of_its_own_depth() -> None:
     """Options that come from the parent's depth are dropped, whereas explicit options are kept."""
     async with Service(store="memory:", model=judged_model(["quick"])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "quick", "length": "short", **DEBATE})

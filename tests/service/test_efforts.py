@@ -43,7 +43,7 @@ def request_efforts(vendor_clients: dict[VendorName, Vendor], **arguments: Any) 
     return [(request.model, request.effort) for vendor in vendor_clients.values() for request in vendor.asked]
 
 
-def test_a_single_effort_applies_to_all_roles(vendor_clients: dict[VendorName, Vendor]) -> None:
+def test_single_effort_applies_to_all_roles(vendor_clients: dict[VendorName, Vendor]) -> None:
     assert request_efforts(vendor_clients, model=["openai/gpt-5-mini"], effort=["low"]) == [("gpt-5-mini", "low")] * 3
 
 
@@ -78,7 +78,7 @@ def test_invalid_efforts_and_roles_are_rejected(effort: list[str], message: str)
         make_plan(PATTERNS["debate"], {**GIVEN, "effort": effort})
 
 
-def test_a_model_without_effort_support_is_rejected_before_any_call() -> None:
+def test_model_without_effort_support_is_rejected_before_any_call() -> None:
     """The local model, for example, does not support efforts."""
     with pytest.raises(ConfigurationError, match="`effort` is not supported"):
         with_policies(make_plan(PATTERNS["debate"], {**GIVEN, "model": ["local"], "effort": ["low"]}))

@@ -131,7 +131,7 @@ def test_repaired_answers_are_counted_by_model(tmp_path: Path) -> None:
     assert "1 (25%)" in output
 
 
-def test_an_empty_store_gives_no_ranking(tmp_path: Path) -> None:
+def test_empty_store_gives_no_ranking(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "runs.db")
     assert leaderboard_of([]).models == []
     sides = [Debater(name, side, model=self_naming_model("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]

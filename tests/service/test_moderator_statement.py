@@ -42,7 +42,7 @@ def test_every_front_end_shows_the_briefing_and_the_angle(front_end: str) -> Non
     assert [views.count(text) for text in ("Rents rose.", "Who pays?")] == [1, 1]
 
 
-def test_an_excerpt_shortens_briefing_and_angle() -> None:
+def test_excerpt_shortens_briefing_and_angle() -> None:
     """A model can write a briefing or an angle of any length."""
     briefing = Fact(label="Briefing", text="a" * 900)
     (cut,) = excerpt([Group(label="Moderator calls on", text="pro", facts=(briefing,))], longest=50)

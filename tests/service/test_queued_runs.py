@@ -57,7 +57,7 @@ async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list
         return await read_updates(service.follow("alone"))
 
 
-async def test_a_worker_executes_a_run_started_by_the_service(fleet: Fleet) -> None:
+async def test_worker_executes_a_run_started_by_the_service(fleet: Fleet) -> None:
     """The worker is a separate process, yet a reader of the service receives all events."""
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=3)
@@ -78,7 +78,7 @@ async def test_a_worker_executes_a_run_started_by_the_service(fleet: Fleet) -> N
     assert {request.process for request in fleet.models.requests} == {worker.pid}
 
 
-async def test_a_run_is_taken_over_from_a_killed_worker_without_losing_text(fleet: Fleet) -> None:
+async def test_run_is_taken_over_from_a_killed_worker_without_losing_text(fleet: Fleet) -> None:
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=5)
     fleet.models.seconds = 0.2
@@ -133,7 +133,7 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
     assert len(fleet.models.requests) == CALLS + 1
 
 
-async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
+async def test_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
     """Resuming it would queue a run that no worker can take, so RunConflict is raised until the worker has stopped."""
     workers = fleet.workers()
     fleet.models.answering.clear()
@@ -147,7 +147,7 @@ async def test_a_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
         assert (await service.wait(run.run_id)).status == "interrupted"
 
 
-async def test_a_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
+async def test_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) -> None:
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         reader = asyncio.ensure_future(read_updates(service.follow(run.run_id)))
@@ -159,7 +159,7 @@ async def test_a_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) 
     assert fleet.models.requests == []
 
 
-async def test_a_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
+async def test_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
     """No worker is occupied while the run waits, and the answer is used unchanged."""
     async with make_service(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("mixed", QUESTION)
@@ -227,7 +227,7 @@ async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None
         assert (await service.run(run.run_id)).status == "interrupted"
 
 
-async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
+async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
     """While no worker has the pattern, waiting for the run returns the rejection."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with make_service(fleet.workers()) as service, fleet.working(without):
@@ -240,7 +240,7 @@ async def test_the_service_reports_why_workers_reject_a_run(fleet: Fleet) -> Non
         assert (await service.wait(run.run_id)).status == "rejected"
 
 
-async def test_an_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
+async def test_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
     """An abandoned run may be one that another program left in the same store."""
     async with make_service(fleet.workers()) as service, make_service(fleet.workers()) as other:
         block, model = service.patterns["city"], RemoteModel(fleet.models.port)

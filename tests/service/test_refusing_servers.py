@@ -75,20 +75,20 @@ def check_page(part: str, refusal: tuple[int, Any]) -> None:
 
 
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
-def test_the_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
+def test_command_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
     check_command(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
 @pytest.mark.filterwarnings("ignore:model .* rejects")
 @pytest.mark.parametrize("part", ["stream", "reasoning_effort"])
-def test_the_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
+def test_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
     check_page(part, (418, {"error": {"message": "frobs are not wibbled"}}))
 
 
 @pytest.mark.slow
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_the_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
+def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
     check_command(part, refusal)
 
 
@@ -96,6 +96,6 @@ def test_the_command_finishes_a_debate_for_any_rejected_features(part: str, refu
 @pytest.mark.filterwarnings("ignore:model .* rejects")
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_the_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
+def test_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
     """The page streams to its readers, whether or not the model's server can stream."""
     check_page(part, refusal)

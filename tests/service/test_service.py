@@ -175,7 +175,7 @@ async def test_readers_joining_at_any_time_get_the_same_events() -> None:
         assert kinds_and_paths(await first) == kinds_and_paths(await second) == kinds_and_paths(late)
 
 
-async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
+async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
     """Each read of the journal returns the events so far, and the last read returns all of them."""
     file = tmp_path / "runs.sqlite3"
     code = (
@@ -208,7 +208,7 @@ async def test_a_run_in_another_process_is_followed_live(tmp_path: Path) -> None
     assert len(run.document.raw.transcript) == 4
 
 
-async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
+async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
     """The document is built from the journal, without a call and without changing anything."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
@@ -225,7 +225,7 @@ async def test_the_document_of_a_run_in_progress_has_its_transcript() -> None:
 
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["an output", "none"])
-async def test_the_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
+async def test_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
     """As with a plan, the output is what the synthesizer wrote. It is omitted if it equals the raw output."""
     async with Service(
         {"it": rent_debate(synthesizer=synthesizer)}, store="memory:", model=constant_model()
@@ -338,7 +338,7 @@ async def test_owners_of_queued_runs_take_turns() -> None:
         assert [name for name in await order() if name[0] in "de" and name[1:] in "01"] == ["e0", "e1", "d0", "d1"]
 
 
-async def test_a_queued_run_starts_when_the_local_run_ends() -> None:
+async def test_queued_run_starts_when_the_local_run_ends() -> None:
     """The queued run does not wait for the next poll."""
     store, patterns, model = MemoryStore(), {"it": rent_debate()}, Gate(at=0)
     async with asyncio.timeout(60), Service(patterns, store=store, model=model, max_concurrency=1, poll=300) as service:
@@ -381,7 +381,7 @@ async def test_runs_per_owner_are_limited() -> None:
             assert (await service.wait(run_id)).status == "complete"
 
 
-async def test_a_resumed_run_is_queued() -> None:
+async def test_resumed_run_is_queued() -> None:
     """Repeating the request does not resume it twice."""
     model = Gate(at=0)
     async with Service({"it": rent_debate()}, store="memory:", model=model, max_concurrency=1) as service:
@@ -425,7 +425,7 @@ async def test_service_limits_apply_to_every_run() -> None:
             assert finished.usage.calls == calls
 
 
-async def test_a_run_continues_after_a_human_answer() -> None:
+async def test_run_continues_after_a_human_answer() -> None:
     """A returning reader receives the rest, or everything again if the task was suspended in between."""
     pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
@@ -449,7 +449,7 @@ async def test_a_run_continues_after_a_human_answer() -> None:
         assert finished.document.raw.transcript[0].text == "Homes first."
 
 
-async def test_a_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
+async def test_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
     """The answers already recorded are marked as replayed."""
     model = Gate(at=2)
     async with Service({"it": rent_debate()}, store="memory:", model=model) as service:
@@ -490,7 +490,7 @@ async def test_readers_can_reconnect_at_any_time_during_a_resume() -> None:
         assert kinds_and_paths(rest) == kinds_and_paths(everything)[length:], turns
 
 
-async def test_a_run_in_another_process_is_not_cancelled_or_deleted() -> None:
+async def test_run_in_another_process_is_not_cancelled_or_deleted() -> None:
     """The error says that another process is executing the run."""
     store, model = MemoryStore(), Gate(at=0)
     handle = rent_debate().start(QUESTION, model=model, store=store, run_id="r")
@@ -509,7 +509,7 @@ async def test_a_run_in_another_process_is_not_cancelled_or_deleted() -> None:
             await read_updates(service.follow("r"))
 
 
-async def test_the_next_service_finishes_the_runs_of_the_previous_one() -> None:
+async def test_next_service_finishes_the_runs_of_the_previous_one() -> None:
     """The call in flight finishes first, so it is not repeated."""
     store, model = MemoryStore(), Gate(at=1)
     service = Service({"it": rent_debate()}, store=store, model=model, recover=True)
@@ -573,7 +573,7 @@ async def test_readers_can_wait_for_a_run_before_its_recovery() -> None:
         assert model.calls == 2 * 4
 
 
-async def test_a_fork_reports_reused_and_new_calls() -> None:
+async def test_fork_reports_reused_and_new_calls() -> None:
     async with Service({"it": rent_debate()}, store="memory:", model=constant_model()) as service:
         plan = await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="plan")
         await service.begin("it", QUESTION, run_id="own")
@@ -592,7 +592,7 @@ async def test_a_fork_reports_reused_and_new_calls() -> None:
             await service.fork("own", options={"max_rounds": 3})
 
 
-async def test_a_fork_keeps_question_seed_and_models() -> None:
+async def test_fork_keeps_question_seed_and_models() -> None:
     """Options can change the seed and the models, but not the question."""
     calls = {"one": 0, "two": 0}
 
@@ -624,7 +624,7 @@ async def test_a_fork_keeps_question_seed_and_models() -> None:
     assert (judged.fork.reused, judged.fork.asked, calls["two"]) == (0, 4, 4)
 
 
-async def test_a_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
+async def test_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
     store = MemoryStore()
     options = {"question": "Should we ship?", "max_rounds": 1}
     short, unlimited = (make_plan(DEBATE, {**options, "max_calls": number}) for number in (1, 9))
@@ -640,7 +640,7 @@ async def test_a_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
         assert service.handle("nobody") is None
 
 
-async def test_an_abandoned_run_is_not_awaited() -> None:
+async def test_abandoned_run_is_not_awaited() -> None:
     """The state of the run is returned unchanged."""
     store = MemoryStore()
     await store.create(header("r"))
@@ -678,7 +678,7 @@ async def test_no_run_starts_if_proposing_sides_fails() -> None:
         assert (await service.runs()).runs == ()
 
 
-async def test_a_run_with_an_unknown_pattern_gives_the_reason() -> None:
+async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
     """Readers still learn that the run has ended."""
     store = MemoryStore()
     await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")

@@ -96,12 +96,12 @@ def test_help_lists_the_pattern_with_options_and_examples() -> None:
     assert build_command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
 
-def test_the_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType) -> None:
+def test_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType) -> None:
     """The pattern ends, is reproducible, and loses no more to a failed provider than it must."""
     check_pattern(register_riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
 
 
-def test_the_page_shows_parts_of_the_example() -> None:
+def test_page_shows_parts_of_the_example() -> None:
     """Each Python fence on the page occurs in the example, line by line."""
     parts = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert len(parts) >= 4
@@ -110,7 +110,7 @@ def test_the_page_shows_parts_of_the_example() -> None:
             assert piece.strip() in read_riddles()
 
 
-def test_a_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
+def test_two_line_program_adds_the_pattern_to_the_command(tmp_path: Path) -> None:
     (tmp_path / "riddles.py").write_text(read_riddles())
     (tmp_path / "solve.py").write_text(EXAMPLE.with_name("solve.py").read_text("utf-8"))
     helped = subprocess.run(
@@ -159,7 +159,7 @@ def test_plan_can_be_run_shown_resumed_forked_and_reported(tmp_path: Path) -> No
     assert "riddle" in build_command("runs").stdout
 
 
-def test_a_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
+def test_batch_reads_files_and_writes_results(tmp_path: Path) -> None:
     questions, lines, table = tmp_path / "q.csv", tmp_path / "r.jsonl", tmp_path / "r.csv"
     questions.write_text(f"id,question\n1,{RIDDLE}\n2,What flies?\n")
     with model_server() as on:
@@ -203,7 +203,7 @@ def test_riddle_started_from_the_form_is_shown_on_its_page(stage: Stage) -> None
     assert 'value="riddle"' in stage.http.get("/").text
 
 
-def test_the_live_page_shows_speakers_and_workers() -> None:
+def test_live_page_shows_speakers_and_workers() -> None:
     gate = Gate(answer)
     with staged(lambda: make_service(gate)) as stage:
         run_id = stage.begin(pattern="riddle", question=RIDDLE, options={"max_rounds": 1})
@@ -278,7 +278,7 @@ async def test_mcp_hosts_find_and_start_the_pattern() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_notebook_shows_the_pattern_live_and_finished(register_riddles: ModuleType) -> None:
+async def test_notebook_shows_the_pattern_live_and_finished(register_riddles: ModuleType) -> None:
     """The live page uses the pattern's own wording. The report then replaces it, as HTML and as Markdown."""
     called, go = asyncio.Event(), asyncio.Event()
 
@@ -302,7 +302,7 @@ async def test_a_notebook_shows_the_pattern_live_and_finished(register_riddles: 
             assert part in page
 
 
-def test_the_documentation_page_of_the_pattern_is_in_the_index(register_riddles: ModuleType) -> None:
+def test_documentation_page_of_the_pattern_is_in_the_index(register_riddles: ModuleType) -> None:
     """All registered patterns have a page, and all of these pages are in the index."""
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")

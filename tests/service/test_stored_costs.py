@@ -21,7 +21,7 @@ SIDES = [Debater("ann", "rents should be capped"), Debater("ben", "rents should 
 RENT = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
 
 
-async def test_a_stored_run_includes_its_cost() -> None:
+async def test_stored_run_includes_its_cost() -> None:
     store = MemoryStore()
     with vendors():
         result = await RENT.run("Should rents be capped?", model="openai/gpt-5-mini", store=store)

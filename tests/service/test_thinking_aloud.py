@@ -159,7 +159,7 @@ async def test_thinking_is_counted_with_its_call() -> None:
     assert all(call.usage.reasoning_tokens for call in calls[:2])
 
 
-def test_the_command_shows_only_the_spoken_text() -> None:
+def test_command_shows_only_the_spoken_text() -> None:
     """Another program reads the text through a pipe."""
     with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
         options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]

@@ -95,7 +95,7 @@ async def list_answers(archive: Archive) -> list[Any]:
 
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
-def test_a_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
+def test_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
     """Whatever changes are made, each of two archives in one store agrees with the archive in memory."""
 
     async def compare() -> None:
@@ -112,7 +112,7 @@ def test_a_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]
     asyncio.run(compare())
 
 
-async def test_an_archive_survives_reopening_its_file(tmp_path: Path) -> None:
+async def test_archive_survives_reopening_its_file(tmp_path: Path) -> None:
     steps: list[Act] = [
         ("past_debates", "1", PastDebate(id="1", task="Cap rents?", outcome="consensus", answer="Yes.", at=9.5)),
         ("critique_patterns", "1", [CritiquePattern(issue="dear", successes=1, uses=2)]),
@@ -185,7 +185,7 @@ async def voter(request: Any, ctx: Context) -> Any:
     return {"choice": "ann", "confidence": 0.9}
 
 
-async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path: Path) -> None:
+async def test_consensus_remembers_the_results_of_an_earlier_process(tmp_path: Path) -> None:
     from flowdebate import Persona
 
     personas = [Persona(name, f"{name} of the council", block=voter) for name in ("ann", "bob", "cy")]
@@ -216,13 +216,13 @@ async def test_a_consensus_remembers_the_results_of_an_earlier_process(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101, None, 7])
-def test_an_archive_name_must_be_a_short_line_of_text(name: Any) -> None:
+def test_archive_name_must_be_a_short_line_of_text(name: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"stored_archive: `name` .*1 to 100 printable characters"):
         stored_archive(MemoryStore(), name=name)
 
 
 @pytest.mark.parametrize("store", [False, True, 7, ""])
-def test_an_archive_requires_a_store(store: Any) -> None:
+def test_archive_requires_a_store(store: Any) -> None:
     """The error lists the possible stores."""
     with pytest.raises(ConfigurationError, match="stored_archive: `store` must be"):
         stored_archive(store)
@@ -262,7 +262,7 @@ async def test_error_names_the_unreadable_document(body: str, problem: str) -> N
     assert dict(await store.documents("archive/default/ratings")) == {"9": body}
 
 
-def test_a_stored_archive_contains_every_part() -> None:
+def test_stored_archive_contains_every_part() -> None:
     archive = stored_archive(MemoryStore(), patience=3.0)
     assert archive.patience == 3.0
     parts = [getattr(archive, field.name) for field in fields(Archive) if field.name != "patience"]
@@ -302,7 +302,7 @@ async def test_outcomes_and_answers_can_be_corrected() -> None:
     assert [past.answer for past in await second_archive.past_debates.recent("Rents?", limit=1)] == ["Cap rents at 4%."]
 
 
-async def test_a_deleted_debate_leaves_no_trace() -> None:
+async def test_deleted_debate_leaves_no_trace() -> None:
     """Not a word of the debate remains, while other debates are kept."""
     store = MemoryStore()
     archive = stored_archive(store)
@@ -330,7 +330,7 @@ async def test_a_deleted_debate_leaves_no_trace() -> None:
         ({"answer": " "}, "`answer` must not be blank"),
     ],
 )
-async def test_an_invalid_correction_is_rejected(correction: dict[str, Any], problem: str) -> None:
+async def test_invalid_correction_is_rejected(correction: dict[str, Any], problem: str) -> None:
     archive = stored_archive(MemoryStore())
     debate = await agreed_debate(archive)
     before = await list_answers(archive)

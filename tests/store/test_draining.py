@@ -42,7 +42,7 @@ async def test_store_is_quiet_once_every_step_has_ended(end: str) -> None:
     await asyncio.wait_for(quiet, 5)
 
 
-async def test_an_unstarted_step_is_not_awaited() -> None:
+async def test_unstarted_step_is_not_awaited() -> None:
     """The run that the step belongs to may have been deleted."""
     store = Draining(MemoryStore())
     with pytest.raises(RunNotFound):
@@ -58,7 +58,7 @@ async def test_an_unstarted_step_is_not_awaited() -> None:
         ("complete", False, "complete"),
     ],
 )
-async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
+async def test_draining_store_starts_nothing_and_requeues_interrupted_runs(
     status: StoredStatus, *, given_up: bool, expected_status: str
 ) -> None:
     """Runs that were cancelled before are not requeued, and a completed run stays complete."""
@@ -78,7 +78,7 @@ async def test_a_draining_store_starts_nothing_and_requeues_interrupted_runs(
     assert (await inner.run("r")).status == expected_status
 
 
-def test_a_draining_store_is_a_store_in_every_python_version() -> None:
+def test_draining_store_is_a_store_in_every_python_version() -> None:
     """From Python 3.12 on, a protocol is checked without `__getattr__`, so each method must be defined."""
     store = Draining(MemoryStore())
     names = [name for name in dir(Store) if not name.startswith("_")]

@@ -188,7 +188,7 @@ def test_runs_survive_export_and_import_between_stores(runs: list[tuple[StoredRu
         asyncio.run(there_and_back(folder))
 
 
-async def test_a_file_in_the_first_format_stays_readable() -> None:
+async def test_file_in_the_first_format_stays_readable() -> None:
     """The file dates from when the format was created, and it is never rewritten."""
     store = MemoryStore()
     done = await import_runs(store, read_export(DATA / "run-export-1.jsonl"))
@@ -203,7 +203,7 @@ async def test_a_file_in_the_first_format_stays_readable() -> None:
     assert (await store.run("20260102-trams")).status == "running"
 
 
-async def test_a_run_in_progress_can_be_exported() -> None:
+async def test_run_in_progress_can_be_exported() -> None:
     """The export is a snapshot. The imported run has no owner, so it can be resumed."""
     store, copy = MemoryStore(), MemoryStore()
     await store.create(make_header())
@@ -291,7 +291,7 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
 }
 
 
-async def test_a_run_with_another_plan_version_is_not_imported() -> None:
+async def test_run_with_another_plan_version_is_not_imported() -> None:
     """The error states both versions and suggests what to do."""
     lines = await export_lines(await filled_store("r1"))
     lines[0] = change_line(lines[0], "run", "header", "plan", to={"format": 2, "pattern": "debate", "options": {}})
@@ -305,7 +305,7 @@ async def test_a_run_with_another_plan_version_is_not_imported() -> None:
 
 
 @pytest.mark.parametrize(("index", "name"), [(0, n) for n in RUN_CHANGES] + [(1, n) for n in STEP_CHANGES])
-async def test_an_invalid_line_is_rejected_with_its_field(index: int, name: str) -> None:
+async def test_error_names_the_field_of_an_invalid_line(index: int, name: str) -> None:
     path, to, message = (RUN_CHANGES, STEP_CHANGES)[index][name]
     lines = await export_lines(await filled_store("r1"))
     lines[index] = change_line(lines[index], *path, to=to)
@@ -343,7 +343,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_line_is_rejected(name: str) -> None:
+async def test_hostile_line_is_rejected(name: str) -> None:
     change, message = HOSTILE[name]
     lines: list[str | bytes] = [*await export_lines(await filled_store("r1"))]
     lines[2] = change(str(lines[2]))
@@ -368,7 +368,7 @@ async def assert_rejected(lines: list[Any], message: str) -> None:
 
 
 @given(st.data())
-def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
+def test_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
     """The file is truncated, or some of its bytes are changed.
 
     There is at most one error, and each imported run has all its steps.
@@ -390,7 +390,7 @@ def test_a_damaged_file_yields_only_complete_runs(data: st.DataObject) -> None:
     asyncio.run(befall())
 
 
-async def test_a_truncated_export_is_reported() -> None:
+async def test_truncated_export_is_reported() -> None:
     """The file may end in the middle of a line or between two lines."""
     lines = await export_lines(await filled_store("r1"))
     for cut in ([*lines[:-1], lines[-1][:20]], lines[:-1]):
@@ -398,7 +398,7 @@ async def test_a_truncated_export_is_reported() -> None:
             await import_runs(MemoryStore(), cut)
 
 
-async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
+async def test_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
     """An overlong line must not cost memory or time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
@@ -409,7 +409,7 @@ async def test_an_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
         await import_runs(MemoryStore(), [" " * 64_000_000 + "1"])
 
 
-async def test_an_existing_run_is_rejected_or_skipped() -> None:
+async def test_existing_run_is_rejected_or_skipped() -> None:
     """The existing run does not change. After a partial import, the same file can be imported again."""
     store, target = await filled_store("r2"), MemoryStore()
     lines = [
@@ -445,7 +445,7 @@ def list_names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def test_an_export_is_written_atomically(tmp_path: Path) -> None:
+async def test_export_is_written_atomically(tmp_path: Path) -> None:
     """A failed export keeps the previous file and leaves no temporary one."""
     path = tmp_path / "runs.jsonl"
     store = await filled_store("r1", "r2")
@@ -475,7 +475,7 @@ async def test_inaccessible_path_is_reported_as_a_bad_file(tmp_path: Path) -> No
         await import_runs(store, read_export(tmp_path))
 
 
-async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
+async def test_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
     """The umask does not matter, even if the export replaces a public file."""
     path, store = tmp_path / "runs.jsonl", await filled_store("r1")
     for overwrite in (False, True):
@@ -484,7 +484,7 @@ async def test_an_export_is_private_to_its_owner(tmp_path: Path, open_umask: Non
         path.chmod(0o644)
 
 
-async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
+async def test_imported_run_stays_foreign(tmp_path: Path) -> None:
     """The mark survives an export and a trusted import, and no file can remove it."""
     path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
     lines = await export_lines(await filled_store("r1"))
@@ -498,7 +498,7 @@ async def test_an_imported_run_stays_foreign(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_trusted_file_is_imported_unchanged() -> None:
+async def test_trusted_file_is_imported_unchanged() -> None:
     """The application's own runs are not marked as foreign."""
     store = MemoryStore()
     await import_runs(store, await export_lines(await filled_store("r1")), trusted=True)
@@ -530,7 +530,7 @@ async def test_documents_of_a_run_are_exported_with_it() -> None:
     assert "documents" not in json.loads((await export_lines(await filled_store("r1")))[0])
 
 
-async def test_a_document_with_invalid_json_is_rejected() -> None:
+async def test_document_with_invalid_json_is_rejected() -> None:
     line, *steps = await export_lines(await filled_store("r1"))
     changed = json.dumps({**json.loads(line), "documents": {"votes/a": "{"}})
     store = MemoryStore()
@@ -540,7 +540,7 @@ async def test_a_document_with_invalid_json_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "RUNS.NDJSON"])
-def test_an_export_cannot_be_opened_as_a_store(name: str, tmp_path: Path) -> None:
+def test_export_cannot_be_opened_as_a_store(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"`store` must be a Store, .*flowdebate import .*{name}"):
         open_store(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
@@ -553,7 +553,7 @@ OUTCOMES = st.dictionaries(
 
 
 @given(OUTCOMES)
-def test_an_outcome_survives_storage(outcome: dict[str, Any]) -> None:
+def test_outcome_survives_storage(outcome: dict[str, Any]) -> None:
     """An output that equals the raw output is written only once."""
     packed = json.loads(json.dumps(pack_outcome(outcome)))
     assert json.dumps(unpack_outcome(packed), sort_keys=True) == json.dumps(outcome, sort_keys=True)

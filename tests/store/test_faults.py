@@ -85,7 +85,7 @@ async def read_keys(path: Path, run_id: str = "r1") -> list[str]:
 # Disk space
 
 
-async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
+async def test_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     code = """
     import resource
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -112,7 +112,7 @@ async def test_a_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None
     assert await read_keys(tmp_path / "runs.sqlite3") == [*(f"k{number}" for number in range(committed)), "after"]
 
 
-async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
+async def test_full_mounted_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
     """The file system holds 256 kB. If the user may not mount one, the test is skipped."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -140,7 +140,7 @@ async def test_a_full_small_disk_is_reported_and_loses_nothing(tmp_path: Path) -
         subprocess.run([unmount, "--lazy", str(disk)], timeout=60, check=True)
 
 
-async def test_a_shortage_of_file_handles_is_reported_and_recoverable(tmp_path: Path) -> None:
+async def test_shortage_of_file_handles_is_reported_and_recoverable(tmp_path: Path) -> None:
     code = """
     import resource
     from contextlib import suppress
@@ -208,7 +208,7 @@ def list_modes(folder: Path) -> set[str]:
     return {stat.filemode(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
 
 
-async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
+async def test_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
     """The file, the log, locks, lists of open steps and the folders created for them are private, with any umask."""
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
     await store.create(make_header())
@@ -221,7 +221,7 @@ async def test_a_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: N
     await store.close()
 
 
-async def test_an_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None) -> None:
+async def test_existing_store_keeps_its_mode(tmp_path: Path, open_umask: None) -> None:
     """The owner may have granted access to others on purpose."""
     path = tmp_path / "runs.sqlite3"
     await open_and_close(path)
@@ -238,7 +238,7 @@ async def open_and_close(path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "folder"])
-async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
+async def test_read_only_store_is_reported_and_unchanged(target: str) -> None:
     """The user may read the file or the folder, but not write to it."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -271,7 +271,7 @@ async def test_a_read_only_store_is_reported_and_unchanged(target: str) -> None:
 # Locks
 
 
-async def test_a_lock_held_by_another_program_is_awaited_and_then_reported(tmp_path: Path) -> None:
+async def test_lock_held_by_another_program_is_awaited_and_then_reported(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.3)
     await store.create(make_header())
@@ -336,7 +336,7 @@ async def assert_unusable(path: Path, problem: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
+async def test_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
     """Nothing is written to the file."""
     path = tmp_path / "runs.sqlite3"
     content = await closed_store(path)
@@ -345,7 +345,7 @@ async def test_a_truncated_file_is_reported(tmp_path: Path, share: float) -> Non
 
 
 @pytest.mark.parametrize("content", [random.Random(7).randbytes(50_000), b"rents", b"[runs]\ncap = 3\n" * 999])
-async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content: bytes) -> None:
+async def test_file_that_is_not_a_database_is_reported(tmp_path: Path, content: bytes) -> None:
     """The file may be valuable, so it is not changed."""
     path = tmp_path / "runs.sqlite3"
     path.write_bytes(content)
@@ -353,7 +353,7 @@ async def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path, content
 
 
 @pytest.mark.parametrize("application", [0, 7])
-async def test_a_database_belonging_to_another_program_is_reported(tmp_path: Path, application: int) -> None:
+async def test_database_belonging_to_another_program_is_reported(tmp_path: Path, application: int) -> None:
     """Such a database has different tables or a different application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
@@ -365,7 +365,7 @@ async def test_a_database_belonging_to_another_program_is_reported(tmp_path: Pat
 
 
 @pytest.mark.parametrize("version", [0, 2, 99])
-async def test_a_store_with_another_version_is_rejected(version: int, tmp_path: Path) -> None:
+async def test_store_of_another_version_is_rejected(version: int, tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite3"
     await closed_store(path)
     with closing(sqlite3.connect(path)) as connection:
@@ -401,7 +401,7 @@ async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["folder", "file/runs.sqlite3", "x" * 300])
-async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None:
+async def test_impossible_path_is_reported(tmp_path: Path, path: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     store = SqliteStore(tmp_path / path)
@@ -410,7 +410,7 @@ async def test_an_impossible_path_is_reported(tmp_path: Path, path: str) -> None
     await store.close()
 
 
-async def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+async def test_empty_file_becomes_a_store(tmp_path: Path) -> None:
     """An empty file is treated like a missing one."""
     (tmp_path / "runs.sqlite3").touch()
     assert await closed_store(tmp_path / "runs.sqlite3")
@@ -458,7 +458,7 @@ async def test_answers_survive_killed_processes(tmp_path: Path) -> None:
     assert len(keys) - len(printed) <= 20
 
 
-async def test_a_commit_survives_double_cancellation(tmp_path: Path) -> None:
+async def test_commit_survives_double_cancellation(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
     await store.create(make_header())
@@ -495,7 +495,7 @@ async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-async def test_a_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
+async def test_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
     """The thread and the connection stay with the parent.
 
     The child can use any store that was not in use at the fork.
@@ -558,7 +558,7 @@ def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
 # Disk errors
 
 
-async def test_a_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> None:
+async def test_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> None:
     """A failed sync is not retried: a second one may report success although the first one's data is lost."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(make_header())

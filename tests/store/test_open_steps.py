@@ -88,7 +88,7 @@ def test_file_size_is_bounded(tmp_path: Path) -> None:
     open_steps.close(remove=True)
 
 
-def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
+def test_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
     """The disk may have been full for a while. The run whose line is truncated is reported."""
     path = tmp_path / "owner.begun"
     open_steps = OpenSteps(path)
@@ -106,7 +106,7 @@ def test_a_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
     open_steps.close(remove=True)
 
 
-async def test_a_store_reports_that_it_cannot_record_open_steps(tmp_path: Path) -> None:
+async def test_store_reports_that_it_cannot_record_open_steps(tmp_path: Path) -> None:
     """The step counts as not started. The next attempt succeeds once the disk has space again."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))

@@ -66,7 +66,7 @@ async def take_run(store: PostgresStore, run_id: str, within: float) -> StoredRu
                 raise
 
 
-async def test_a_restarted_server_loses_nothing(postgres_server: Server, own_schema: str) -> None:
+async def test_restarted_server_loses_nothing(postgres_server: Server, own_schema: str) -> None:
     """Steps written in the meantime wait for the server.
 
     All of them are stored once and in order, and the run keeps its owner.
@@ -103,7 +103,7 @@ async def test_closed_sessions_are_reopened(postgres_server: Server, own_schema:
     await second_store.close()
 
 
-async def test_an_owner_reconnects_automatically(postgres_server: Server, own_schema: str) -> None:
+async def test_owner_reconnects_automatically(postgres_server: Server, own_schema: str) -> None:
     """If the owner loses its session during a long call without writes, its new session soon holds the lock."""
     store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
@@ -116,7 +116,7 @@ async def test_an_owner_reconnects_automatically(postgres_server: Server, own_sc
     await store.close()
 
 
-async def test_an_owner_that_is_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
+async def test_owner_that_is_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
     """Another owner took the run in the meantime.
 
     Later writes by the first owner are rejected, although earlier ones succeeded.
@@ -190,7 +190,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_process_that_exits_without_closing_has_written_everything(
+async def test_process_that_exits_without_closing_has_written_everything(
     postgres_server: Server, own_schema: str
 ) -> None:
     """Pending writes are stored although the event loop is gone, and the process exits without a message."""
@@ -214,7 +214,7 @@ async def test_four_processes_can_create_the_schema_at_once(postgres_server: Ser
     await store.close()
 
 
-async def test_a_process_works_with_a_compatible_newer_schema(postgres_server: Server, own_schema: str) -> None:
+async def test_process_works_with_a_compatible_newer_schema(postgres_server: Server, own_schema: str) -> None:
     """An incompatible schema is rejected with advice, even while the store is in use."""
     running = PostgresStore(postgres_server.url, schema=own_schema)
     await running.create(header("r"))
@@ -299,7 +299,7 @@ class LosesFirstAnswer(PostgresStore):
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_an_unconfirmed_document_change_is_applied_once(
+async def test_unconfirmed_document_change_is_applied_once(
     postgres_server: Server, own_schema: str, *, ends: bool
 ) -> None:
     """A committed change is not repeated after another client's change.
@@ -340,7 +340,7 @@ async def test_waiting_ends_after_the_configured_patience(postgres_server: Serve
     await store.close()
 
 
-async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schema: str) -> None:
+async def test_newer_schema_is_not_modified(postgres_server: Server, own_schema: str) -> None:
     store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
     await store.close()
@@ -353,7 +353,7 @@ async def test_a_newer_schema_is_not_modified(postgres_server: Server, own_schem
     assert execute_as_admin(postgres_server, f"SELECT owner IS NOT NULL FROM {own_schema}.runs") == [(True,)]  # noqa: S608
 
 
-async def test_an_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
+async def test_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
     """The password may be wrong, or the database, the server or PostgreSQL itself may be missing.
 
     StoreError names the address without its password.
@@ -396,7 +396,7 @@ def serve_page(listening: socket.socket) -> None:
 @pytest.mark.parametrize(
     "url", ["postgresql://me:s3cret@host:port/x", "postgresql://me:s3cret%@host", "postgresql://me:s3@cret@[::1/x"]
 )
-def test_an_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
+def test_invalid_address_is_not_repeated_in_the_error(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         PostgresStore(url)
     assert "cret" not in "".join(traceback.format_exception(caught.value))
@@ -411,7 +411,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
         PostgresStore("postgresql://localhost/x", **options)
 
 
-def test_a_missing_driver_error_shows_the_install_command() -> None:
+def test_missing_driver_error_shows_the_install_command() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from flowdebate.store.postgres.store import PostgresStore\n"
@@ -422,7 +422,7 @@ def test_a_missing_driver_error_shows_the_install_command() -> None:
     assert "pip install 'flowdebate[postgres]'" in done.stdout
 
 
-def test_the_last_migration_is_the_current_schema() -> None:
+def test_last_migration_is_the_current_schema() -> None:
     """Migrations are numbered without gaps."""
     names = sorted(path.name for path in (_FOLDER / "versions").glob("v*.py"))
     assert [name[1:5] for name in names] == [f"{number:04d}" for number in range(1, len(names) + 1)]

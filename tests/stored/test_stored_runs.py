@@ -47,31 +47,31 @@ def test_imported_run_is_shown_as_recorded(pattern: str, import_store: Path) -> 
 
 
 @pytest.mark.parametrize("pattern", RUNS)
-def test_a_finished_run_is_resumed_without_a_call(pattern: str, copied_store: Path) -> None:
+def test_finished_run_is_resumed_without_a_call(pattern: str, copied_store: Path) -> None:
     """The run's server is gone, so any call would fail."""
     before = json.loads(run_command("show", RUNS[pattern], "--page", "--json", store=copied_store).stdout)
     resumed = run_command("resume", RUNS[pattern], "--json", store=copied_store)
     assert (resumed.exit_code, json.loads(resumed.stdout)) == (0, before)
 
 
-def test_an_export_is_verified(copied_store: Path) -> None:
+def test_stored_export_is_verified(copied_store: Path) -> None:
     """The outputs must follow from the journals."""
     assert run_command("runs", "verify", str(EXPORT), store=copied_store).exit_code == 0
 
 
-def test_a_stored_run_is_exported_unchanged(copied_store: Path) -> None:
+def test_stored_run_is_exported_unchanged(copied_store: Path) -> None:
     """The files are identical byte for byte."""
     assert run_command("export", "--all", store=copied_store).stdout == EXPORT.read_text(encoding="utf-8")
 
 
-def test_an_imported_run_is_exported_with_only_its_origin_changed(import_store: Path) -> None:
+def test_imported_run_is_exported_with_only_its_origin_changed(import_store: Path) -> None:
     """An imported run is marked as foreign."""
     exported = run_command("export", "--all", store=import_store).stdout
     assert exported.replace(', "foreign": true', "") == EXPORT.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("pattern", RUNS)
-def test_the_report_of_a_stored_run_is_verified(pattern: str, copied_store: Path) -> None:
+def test_report_of_a_stored_run_is_verified(pattern: str, copied_store: Path) -> None:
     report = copied_store.with_suffix(".html")
     assert run_command("runs", "report", RUNS[pattern], "--html", str(report), store=copied_store).exit_code == 0
     assert run_command("runs", "verify", str(report), store=copied_store).exit_code == 0

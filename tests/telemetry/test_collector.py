@@ -26,7 +26,7 @@ def _life(collector: Collector, store: Path, killed_at: int) -> int:
     return warm.run_warm(warm.run_module("tests.telemetry.life"), *arguments, cwd=ROOT, check=False).returncode
 
 
-def test_a_killed_and_resumed_run_has_the_same_metrics(tmp_path: Path) -> None:
+def test_killed_and_resumed_run_has_the_metrics_of_an_undisturbed_one(tmp_path: Path) -> None:
     """Tokens, calls and verdicts agree over real OTLP, and the last process links to the first trace."""
     with Collector() as undisturbed, Collector() as disturbed:
         assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0

@@ -45,7 +45,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [json.loads(formatter.format(record)) for record in caplog.records]
 
 
-async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "flowdebate")
     model = FunctionModel(answer_with_usage)
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=model, run_id="r", seed=1)
@@ -65,7 +65,7 @@ async def test_the_end_of_a_run_is_logged(caplog: pytest.LogCaptureFixture) -> N
     }
 
 
-async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Resuming or viewing the run logs nothing more. The error's message is omitted because it may contain quotes."""
     caplog.set_level(logging.INFO, "flowdebate")
     store, pattern, model = MemoryStore(), _skipping(), FunctionModel(failing_model)
@@ -92,7 +92,7 @@ async def test_a_skipped_failure_is_logged_as_one_warning(caplog: pytest.LogCapt
     assert "CANARY" not in caplog.text
 
 
-async def test_a_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "flowdebate")
     sides = [Debater("ann", "for"), Debater("bob", "against")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1)
@@ -115,7 +115,7 @@ def test_exceptions_are_logged_by_class() -> None:
     assert line["time"].endswith("+00:00")
 
 
-def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
+def test_program_without_logging_sees_nothing_on_stderr() -> None:
     """Only the application decides where log records go."""
     program = (
         "import logging; assert logging.root.handlers == []\n"  # without a handler, warnings would go to stderr
@@ -126,7 +126,7 @@ def test_a_program_without_logging_sees_nothing_on_stderr() -> None:
     assert done.stderr == ""
 
 
-def test_the_command_appends_json_lines(tmp_path: Path) -> None:
+def test_command_appends_json_lines(tmp_path: Path) -> None:
     """With `--log-json FILE`, each run appends one line to the file. The value "-" sends the lines to stderr."""
     log = tmp_path / "runs.jsonl"
     with Stage() as stage:
@@ -144,7 +144,7 @@ def test_the_command_appends_json_lines(tmp_path: Path) -> None:
     assert "Homes first." not in log.read_text("utf-8") + stderr
 
 
-def test_an_unwritable_log_is_reported_before_any_call(tmp_path: Path) -> None:
+def test_unwritable_log_is_reported_before_any_call(tmp_path: Path) -> None:
     done = run_warm(COMMAND, "--log-json", str(tmp_path / "no" / "log"), "debate", "?", check=False)
     assert done.returncode == 2
     assert "cannot be written: there is no folder" in done.stderr

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 MODEL = FunctionModel(answer_with_usage, name="openai/small")
 
 
-async def test_a_debate_emits_its_metrics() -> None:
+async def test_debate_emits_its_metrics() -> None:
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS["debate"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
     assert watched.totals() == snapshot(
@@ -79,7 +79,7 @@ async def test_known_cost_is_counted() -> None:
     assert cost == pytest.approx(result.cost)
 
 
-async def test_the_cost_of_unknown_tokens_is_not_counted() -> None:
+async def test_cost_of_unknown_tokens_is_not_counted() -> None:
     """A limit uses an estimate for unknown tokens, but a metric does not."""
     watched = Watched()
     line = generator(name="line")
@@ -129,7 +129,7 @@ async def test_no_metric_contains_an_id_or_a_personal_name(name: str) -> None:
     assert "conversation.id=" not in text
 
 
-async def test_a_skipped_failure_is_counted() -> None:
+async def test_skipped_failure_is_counted() -> None:
     """The attributes of a skipped failure are the role, the error and the recovery action.
 
     The failed call also carries its error.
@@ -157,7 +157,7 @@ async def test_a_skipped_failure_is_counted() -> None:
     )
 
 
-async def test_a_verdict_identifies_sides_by_number() -> None:
+async def test_verdict_identifies_sides_by_number() -> None:
     """Sides are numbered in declaration order, even if a judge reads them in several orders."""
 
     def bob_wins(request: ModelRequest) -> Any:

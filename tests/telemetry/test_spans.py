@@ -228,7 +228,7 @@ invoke_workflow ask
     )
 
 
-async def test_the_http_request_of_the_client_is_below_the_call() -> None:
+async def test_http_request_of_the_client_is_below_the_call() -> None:
     watched = Watched()
     AioHttpClientInstrumentor().instrument(tracer_provider=watched.tracers)
     try:
@@ -261,7 +261,7 @@ async def test_the_http_request_of_the_client_is_below_the_call() -> None:
         ("no address", "custom"),
     ],
 )
-async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
+async def test_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
     """Spans and metrics name the provider, whatever the model is. The rest of the URL is not exported."""
     watched = Watched()
 
@@ -276,7 +276,7 @@ async def test_a_provider_behind_a_base_url_has_its_own_name(address: str, provi
     assert "hunter2" not in str(call.attributes)
 
 
-async def test_a_retry_is_an_event_of_the_call() -> None:
+async def test_retry_is_an_event_of_the_call() -> None:
     class Busy(FunctionModel):
         retry = Retry(attempts=3, first_wait=0.0)
 
@@ -361,7 +361,7 @@ async def test_cancelled_and_limited_runs_are_marked() -> None:
     assert (attributes[names.STATUS], attributes[names.ERROR]) == ("limit", LimitReached.__name__)
 
 
-async def test_a_suspended_run_ends_its_span_and_the_next_one_links_to_it() -> None:
+async def test_suspended_run_ends_its_span_and_the_next_one_links_to_it() -> None:
     """No span stays open while the run is suspended.
 
     Replayed answers are counted but have neither spans nor metrics.
@@ -388,7 +388,7 @@ invoke_workflow rent > invoke_agent rent-judge > chat small\
     assert list(stored.header.labels) == ["traceparent"]
 
 
-async def test_a_fork_links_to_the_trace_of_its_parent() -> None:
+async def test_fork_links_to_the_trace_of_its_parent() -> None:
     """The link is present whenever the fork is resumed, as long as the parent is in the store."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
@@ -418,7 +418,7 @@ def span_ids(span: ReadableSpan) -> tuple[int, int]:
     return context.trace_id, context.span_id
 
 
-async def test_an_invalid_trace_label_is_ignored() -> None:
+async def test_invalid_trace_label_is_ignored() -> None:
     """The labels of an imported run cannot be trusted."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
@@ -443,7 +443,7 @@ async def test_batches_and_services_are_observed() -> None:
     assert [span.parent for span in workflows] == [None] * 3
 
 
-async def test_a_run_is_a_child_of_the_current_span() -> None:
+async def test_run_is_a_child_of_the_current_span() -> None:
     """The current span may be the one for a request to a server."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
@@ -452,7 +452,7 @@ async def test_a_run_is_a_child_of_the_current_span() -> None:
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-async def test_a_frozen_exception_passes_through_all_spans_unchanged() -> None:
+async def test_frozen_exception_passes_through_all_spans_unchanged() -> None:
     """An application's exception may reject new attributes, and spans must be able to end without them."""
 
     @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
     assert broken.promise == "answers_current_question"
 
 
-def test_the_same_seed_gives_the_same_result() -> None:
+def test_same_seed_gives_the_same_result() -> None:
     planted = PLANTED["a question without its markup"]
     search(planted, 5)  # import all modules first, because Hypothesis draws constants from loaded modules
     assert str(search(planted, 5).broken) == str(search(planted, 5).broken)

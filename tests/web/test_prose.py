@@ -200,7 +200,7 @@ def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
         ("[x]: https://x.example 'T'", "<p>[x]: https://x.example &#39;T&#39;</p>"),
     ],
 )  # fmt: skip
-def test_the_subset_is_rendered_as_specified(text: str, html: str) -> None:
+def test_subset_is_rendered_as_specified(text: str, html: str) -> None:
     assert prose(text) == html
 
 
@@ -253,7 +253,7 @@ def test_finished_blocks_are_not_sent_again() -> None:
         assert len(growing.blocks) == 50
 
 
-def test_a_long_block_is_not_rendered_again_for_each_word() -> None:
+def test_long_block_is_not_rendered_again_for_each_word() -> None:
     """Streaming a list of three hundred lines takes at most a few dozen times as long as rendering it once."""
     growing, times, text = GrowingProse(), 0, ""
     for number in range(300):
@@ -281,7 +281,7 @@ def test_formulas_and_tasks_are_rendered() -> None:
         "\\text{&lt;b&gt;}",
     ],
 )
-def test_a_formula_has_no_foreign_elements(latex: str) -> None:
+def test_formula_has_no_foreign_elements(latex: str) -> None:
     """Text stays text, while addresses and styles are removed."""
     html = prose(f"Look: ${latex}$")
     drawn = html.partition("<annotation")[0]

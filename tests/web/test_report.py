@@ -123,7 +123,7 @@ async def test_report_of_an_application_pattern_is_verified_with_that_pattern(na
     assert any("the run was started by a program" in problem for problem in unknown.problems)
 
 
-async def test_a_fork_is_verified() -> None:
+async def test_report_of_a_fork_is_verified() -> None:
     """The fork has an edited answer and a reused one, and it is verified without its parent."""
     async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
@@ -157,7 +157,7 @@ async def test_reports_with_any_options_are_verified(name: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["debater-bob", "judge", "synthesizer", "moderator"])
-async def test_a_run_continued_without_a_role_is_verified(role: str) -> None:
+async def test_report_of_a_run_continued_without_a_role_is_verified(role: str) -> None:
     """The page mentions the missing role."""
 
     def answer(request: ModelRequest) -> Any:
@@ -170,7 +170,7 @@ async def test_a_run_continued_without_a_role_is_verified(role: str) -> None:
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
-async def test_a_run_of_a_small_model_object_is_verified() -> None:
+async def test_report_of_a_run_with_a_small_model_is_verified() -> None:
     """The journal does not record that the model has concise prompts."""
 
     class Small(FunctionModel):
@@ -205,7 +205,7 @@ def failing_model(block: str) -> FunctionModel:
 
 
 @pytest.mark.parametrize("block", ["debater-ann", "debater-bob", "judge", "synthesizer"])
-async def test_a_failed_run_is_verified_up_to_its_failure(block: str) -> None:
+async def test_report_of_a_failed_run_is_verified_up_to_the_failure(block: str) -> None:
     html = await make_report("debate", SHORT, model=failing_model(block))
     assert "gone" in html
     finding = await verify_report(html)
@@ -213,7 +213,7 @@ async def test_a_failed_run_is_verified_up_to_its_failure(block: str) -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
-async def test_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
+async def test_report_of_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
     from flowdebate import Limits
 
     async with Service(store=MemoryStore(), model=constant_model(), limits=Limits(calls=calls)) as service:
@@ -224,7 +224,7 @@ async def test_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
     assert (finding.outcome, finding.problems) == ("verified", ())
 
 
-async def test_an_unfinished_run_is_verified() -> None:
+async def test_report_of_an_unfinished_run_is_verified() -> None:
     """The run is in progress or waiting for a person, but its transcript must follow from the answers so far."""
     waits = {**SHORT, "humans": ["judge"], "suspend": True}
     assert (await verify_report(await make_report("debate", waits))).outcome == "verified"
@@ -298,7 +298,7 @@ async def rebuild_report(journal: str) -> Finding:
 
 
 @pytest.mark.parametrize("role", ["debater-ann", "debater-bob", "moderator", "judge", "synthesizer"])
-async def test_a_changed_answer_with_matching_hash_and_page_is_detected(role: str) -> None:
+async def test_changed_answer_with_matching_hash_and_page_is_detected(role: str) -> None:
     """The result does not follow from the answer, and later prompts have different hashes."""
     lines = extract_journal(REPORT).splitlines()
     index = next(at for at, line in enumerate(lines) if '"kind": "step"' in line and role in line)
@@ -314,7 +314,7 @@ async def test_a_changed_answer_with_matching_hash_and_page_is_detected(role: st
     assert "the journal gives" in finding.problems[0]
 
 
-async def test_a_consistently_changed_answer_is_detected_by_later_prompts() -> None:
+async def test_consistently_changed_answer_is_detected_by_later_prompts() -> None:
     """Only the last answer escapes detection, since the author of a whole journal can invent all of it."""
     journal = extract_journal(REPORT)
     quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
@@ -370,7 +370,7 @@ def replace_bytes(html: str, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-async def test_a_damaged_file_is_rejected_with_its_location(name: str) -> None:
+async def test_damaged_file_is_rejected_with_its_location(name: str) -> None:
     damage, problem = DAMAGED[name]
     with pytest.raises(BadFile, match=re.escape(problem)) as caught:
         await verify_report(damage(REPORT), source="report.html")
@@ -385,7 +385,7 @@ async def test_plan_from_another_version_has_unknown_outcome() -> None:
     assert "another version" in finding.problems[0]
 
 
-async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
+async def test_export_is_verified_run_by_run(tmp_path: Path) -> None:
     """Without a page, results are compared with those that follow from the answers. Stdin can have any line endings."""
     journal = extract_journal(REPORT)
     file = tmp_path / "runs.jsonl"
@@ -397,7 +397,7 @@ async def test_an_export_is_verified_run_by_run(tmp_path: Path) -> None:
     assert "verdict" in finding.problems[0]
 
 
-async def test_a_report_survives_other_line_endings(tmp_path: Path) -> None:
+async def test_report_survives_other_line_endings(tmp_path: Path) -> None:
     """Mail programs change line endings."""
     file = tmp_path / "report.html"
     file.write_bytes(REPORT.replace("\n", "\r\n").encode())

@@ -36,7 +36,7 @@ async def show_queue(fleet: Fleet, *arguments: str) -> str:
     return (await asyncio.to_thread(warm.run_warm, *command_line, cwd=ROOT, env=environment)).stdout
 
 
-async def test_an_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
+async def test_operator_sees_the_queue_and_its_workers(fleet: Fleet) -> None:
     watched = Watched()
     workers = fleet.workers(max_concurrency=1, observe=watched.observe)
     empty = await workers.overview()
@@ -104,7 +104,7 @@ async def test_run_can_be_submitted_on_the_command_line(fleet: Fleet) -> None:
         assert (await wait_for_end(workers, name)).status == "complete"
 
 
-async def test_a_version_without_live_workers_is_reported(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_version_without_live_workers_is_reported(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting clients get an error, but the run stays in the queue for a worker of its version."""
     monkeypatch.setattr("flowdebate.workers.reaper.STRANDED", 0.5)
     old, new = fleet.workers(), fleet.workers(version="2")
@@ -125,7 +125,7 @@ async def is_complete(workers: Any, run_id: str) -> bool:
     return bool((await workers.status(run_id)).status == "complete")
 
 
-async def test_a_rejected_run_ends_all_waits(fleet: Fleet) -> None:
+async def test_rejected_run_ends_all_waits(fleet: Fleet) -> None:
     """Lists show the reason and followers see the end, even if the run is in progress."""
     workers, wrong = fleet.workers(), fleet.workers(patterns={"other": fleet.workers().patterns["city"]})
     fleet.models.answering.clear()
@@ -147,7 +147,7 @@ async def test_a_rejected_run_ends_all_waits(fleet: Fleet) -> None:
             assert (await wait_for_end(workers, run_id)).status == "complete"
 
 
-async def test_a_server_is_ready_while_its_store_responds(fleet: Fleet, postgres_server: Server) -> None:
+async def test_server_is_ready_while_its_store_responds(fleet: Fleet, postgres_server: Server) -> None:
     async with serve_http(Service(workers=fleet.workers())) as http:
         assert (await http.get("/ready", headers={"authorization": ""})).status_code == 200
         await asyncio.to_thread(postgres_server.stop)
@@ -166,7 +166,7 @@ async def test_a_server_is_ready_while_its_store_responds(fleet: Fleet, postgres
         await poll_until(ready)
 
 
-async def test_a_worker_waits_for_its_database_and_reports_its_health(
+async def test_worker_waits_for_its_database_and_reports_its_health(
     fleet: Fleet, postgres_server: Server, free_port: int
 ) -> None:
     run_id = await fleet.workers().submit("city", "How?")
@@ -196,7 +196,7 @@ async def test_a_worker_waits_for_its_database_and_reports_its_health(
     assert any("is waiting for its database" in record["message"] for record in log)
 
 
-async def test_a_database_that_denies_access_is_not_awaited(fleet: Fleet, postgres_server: Server) -> None:
+async def test_database_that_denies_access_is_not_awaited(fleet: Fleet, postgres_server: Server) -> None:
     with pytest.raises(StoreError, match="nobody"):
         await fleet.workers(url=postgres_server.url.rpartition("/")[0] + "/nobody").work(asyncio.Event())
 

@@ -145,13 +145,13 @@ async def run_procrastinate(program_folder: ProgramFolder) -> None:
         await asyncio.to_thread(worker.communicate, 40)
 
 
-async def test_the_documented_programs_run(program_folder: ProgramFolder) -> None:
+async def test_documented_programs_run(program_folder: ProgramFolder) -> None:
     """Each program executes its run with five calls, although Procrastinate delivers its run twice."""
     await asyncio.gather(run_dbos(program_folder), run_procrastinate(program_folder))
     assert program_folder.call_count() == 2 * 5
 
 
-async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(program_folder: ProgramFolder) -> None:
+async def test_step_of_a_custom_dbos_workflow_resumes_its_run(program_folder: ProgramFolder) -> None:
     """The process is killed at the third call, and only that call is repeated after the restart."""
     (program_folder.folder / "with_dbos.py").write_text(read_program("with_dbos.py"))
     (program_folder.folder / "die").touch()
@@ -163,7 +163,7 @@ async def test_a_step_of_a_custom_dbos_workflow_resumes_its_run(program_folder: 
 
 
 @pytest.mark.slow
-async def test_a_killed_celery_task_resumes_its_run(program_folder: ProgramFolder) -> None:
+async def test_killed_celery_task_resumes_its_run(program_folder: ProgramFolder) -> None:
     """Another process of the same worker receives the task."""
     (program_folder.folder / "with_celery.py").write_text(read_program("with_celery.py"))
     (program_folder.folder / "die").touch()

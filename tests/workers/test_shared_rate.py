@@ -101,7 +101,7 @@ async def test_slots_are_evenly_spaced(
         assert seconds <= max(0.0, due) + elapsed + ROUNDING
 
 
-async def test_an_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: Server) -> None:
+async def test_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: Server) -> None:
     """RateLimited is raised at once and states the seconds to wait. Later requests are not delayed."""
     spender = FixedUsage(1)
     model = SharedRateLimit(
@@ -135,7 +135,7 @@ async def test_tokens_are_counted_across_processes(postgres_server: Server) -> N
     await second_limit.close()
 
 
-async def test_a_request_that_cannot_be_counted_is_not_sent() -> None:
+async def test_request_that_cannot_be_counted_is_not_sent() -> None:
     """If there is no database, StoreError names its location without the secrets."""
     spender = FixedUsage(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
@@ -146,7 +146,7 @@ async def test_a_request_that_cannot_be_counted_is_not_sent() -> None:
     await model.close()
 
 
-async def test_an_abandoned_slot_stays_empty(postgres_server: Server) -> None:
+async def test_abandoned_slot_stays_empty(postgres_server: Server) -> None:
     """A request cancelled while it waits is not sent, and the requests behind it wait just as long."""
     spender = FixedUsage(1)
     model = SharedRateLimit(

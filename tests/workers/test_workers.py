@@ -137,7 +137,7 @@ async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) ->
 
 
 @pytest.mark.parametrize("operation", ["submit", "resume"])
-async def test_a_stored_run_is_executed_if_its_client_died_before_queueing(fleet: Fleet, operation: str) -> None:
+async def test_stored_run_is_executed_if_its_client_died_before_queueing(fleet: Fleet, operation: str) -> None:
     """The client dies between the two writes. The next worker finds the run and completes it."""
     workers, left_out = fleet.workers(), f"left-{operation}-{fleet.given['name']}"
     if operation == "resume":
@@ -211,7 +211,7 @@ async def test_runs_survive_a_provider_outage(fleet: Fleet, monkeypatch: pytest.
     assert len(fleet.models.requests) <= len(ids) * CALLS + 4 + 4
 
 
-async def test_a_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run fails once the provider has been unavailable for `outage` seconds, or at once if that option is not set."""
     monkeypatch.setitem(DELAYS, "outage", (0.1, 0.1))
     monkeypatch.setattr("flowdebate.workers.worker.COOLDOWN", 0.1)
@@ -241,7 +241,7 @@ async def test_provider_outage_detected_by_one_worker_is_respected_by_all(fleet:
 # Stopping
 
 
-async def test_a_stopping_worker_loses_no_call(fleet: Fleet) -> None:
+async def test_stopping_worker_loses_no_call(fleet: Fleet) -> None:
     """The call in flight is answered and recorded.
 
     The run returns to the queue, and another worker makes the remaining calls.
@@ -300,7 +300,7 @@ async def test_number_of_database_sessions_is_bounded(fleet: Fleet, postgres_ser
         assert 0 < peak <= int(match[1])
 
 
-async def test_a_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postgres_server: Server) -> None:
+async def test_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postgres_server: Server) -> None:
     """The worker reports how many sessions it requires and how many there are, and continues once there are more."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
@@ -321,7 +321,7 @@ async def test_a_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postg
     assert (await wait_for_end(workers, run_id)).status == "complete"
 
 
-async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
+async def test_worker_does_not_wait_forever(fleet: Fleet) -> None:
     """A call that exceeds the worker's patience is abandoned, and the next worker repeats it."""
     workers = fleet.workers()
     fleet.models.answering.clear()
@@ -336,7 +336,7 @@ async def test_a_worker_does_not_wait_forever(fleet: Fleet) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
-async def test_a_long_database_outage_ends_no_run(fleet: Fleet, postgres_server: Server) -> None:
+async def test_long_database_outage_ends_no_run(fleet: Fleet, postgres_server: Server) -> None:
     """Only the answer that could not be stored is requested again, and the run is completed."""
     workers = fleet.workers()
     workers._store = PostgresStore(postgres_server.url, schema="fleet", patience=0.1)
@@ -381,7 +381,7 @@ class FailingStore(PostgresStore):
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
-async def test_a_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: Server) -> None:
+async def test_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: Server) -> None:
     """While the run cannot be released, no other worker gets it. Its own worker keeps trying, and completes it."""
     workers = fleet.workers()
     workers._store = store = FailingStore(postgres_server.url)
@@ -416,7 +416,7 @@ async def test_submitting_a_run_twice_creates_one_run(fleet: Fleet) -> None:
     assert len(await asyncio.to_thread(workers.queue.of, name)) == 1
 
 
-async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
+async def test_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     assert (await workers.status(run_id)).delivery == "waiting"
@@ -431,7 +431,7 @@ async def test_a_run_can_be_cancelled_before_it_starts(fleet: Fleet) -> None:
     assert (await workers.status(run_id)).status == "complete"
 
 
-async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
+async def test_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
     """The worker abandons the call in flight. Recorded answers are kept and not requested again."""
     workers = fleet.workers()
     fleet.models.answering.clear()
@@ -447,7 +447,7 @@ async def test_a_run_can_be_cancelled_while_it_runs(fleet: Fleet) -> None:
     assert len(fleet.models.requests) == CALLS + 1
 
 
-async def test_a_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, postgres_server: Server) -> None:
+async def test_deleted_run_leaves_nothing_in_the_queue(fleet: Fleet, postgres_server: Server) -> None:
     """Finished and waiting runs are both removed. A run whose id has the same prefix is unaffected."""
     workers = fleet.workers()
     ids = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{name}") for name in ("a", "a/b", "c")]
@@ -479,7 +479,7 @@ class Program:
 
 
 @pytest.mark.parametrize("mark", ["py_pickle", None, "custom_serializer"])
-async def test_a_queue_row_cannot_run_code(
+async def test_queue_row_cannot_run_code(
     fleet: Fleet, postgres_server: Server, tmp_path: Path, mark: str | None
 ) -> None:
     """A forged row turns its run into a dead letter that states the reason, while other runs continue."""
@@ -511,7 +511,7 @@ async def test_a_queue_row_cannot_run_code(
     assert (await wait_for_end(workers, changed)).status == "complete"
 
 
-async def test_a_forged_output_with_our_marker_is_reported(fleet: Fleet, postgres_server: Server) -> None:
+async def test_forged_output_with_our_marker_is_reported(fleet: Fleet, postgres_server: Server) -> None:
     """A forged output does not prevent the status of the run from being read."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-c")
@@ -568,7 +568,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
     assert [run.header.run_id.removeprefix(f"{name}-") for run in ended] == expected
 
 
-async def test_a_new_owner_gets_no_extra_turns(fleet: Fleet) -> None:
+async def test_new_owner_gets_no_extra_turns(fleet: Fleet) -> None:
     """Unused turns are lost, so old and new owners alternate from then on."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     submit = partial(workers.submit, "city", "How?")
@@ -612,7 +612,7 @@ async def test_concurrent_runs_per_owner_are_limited(fleet: Fleet) -> None:
 
 
 @pytest.mark.slow
-async def test_a_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
+async def test_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
     """A run that has already been started continues before any new run, whatever the priorities."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     fleet.models.answering.clear()
@@ -643,7 +643,7 @@ async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
     assert len(await asyncio.to_thread(clients[0].queue.of, name)) == 4
 
 
-async def test_an_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
+async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
     """Every operation raises RunNotFound, and an unknown pattern is rejected at once."""
     workers = fleet.workers()
     for method in (workers.status, workers.cancel, workers.resume):
@@ -656,7 +656,7 @@ async def test_an_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
 # Workers with other versions
 
 
-async def test_a_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
+async def test_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
     """The worker takes its own run and leaves an earlier one for a worker with the matching version."""
     old, new = fleet.workers(), fleet.workers(version="2")
     first = await old.submit("city", "How?")
@@ -672,7 +672,7 @@ async def test_a_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("difference", ["name", "outline"])
-async def test_a_worker_without_the_pattern_reports_it(fleet: Fleet, difference: str) -> None:
+async def test_worker_without_the_pattern_reports_it(fleet: Fleet, difference: str) -> None:
     """The run stays as it is, and its status gives the reason. A worker with the pattern executes it."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("cy", "bikes")], synthesizer=False)
     name = "country" if difference == "name" else "city"
@@ -739,12 +739,12 @@ def test_redelivery_delays_double(deaths: int, steps: int) -> None:
 
 
 @given(st.text(), st.integers(1, 10**6), st.integers(0, 2**63 - 1))
-def test_a_worker_id_identifies_its_lock(machine: str, process: int, number: int) -> None:
+def test_worker_id_identifies_its_lock(machine: str, process: int, number: int) -> None:
     assert number_of(worker_id(machine, process, number)) == number
 
 
 @pytest.mark.parametrize("worker", [None, "", "local", "a:b:c", "a:1:"])
-def test_an_invalid_worker_id_has_no_lock(worker: str | None) -> None:
+def test_invalid_worker_id_has_no_lock(worker: str | None) -> None:
     assert number_of(worker) is None
 
 
@@ -776,7 +776,7 @@ def test_invalid_worker_options_are_rejected(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("spec", ["", "nothing", "no.such.module:x", "tests.workers.fleet:nothing", "json:dumps.x"])
-def test_a_worker_without_patterns_does_not_start(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_worker_without_patterns_does_not_start(spec: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigurationError):
         load(spec)
     assert main([spec or ":"]) == 2

@@ -76,7 +76,7 @@ async def test_predicate_is_not_evaluated_again_on_resume(pattern: str, *, wait:
 
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
+async def test_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
     """After the run is killed, the predicate is changed so that it would let the run continue."""
     lives, store = Lives(), MemoryStore()
     predicate = lives.answer({1: {1}, 2: set()})
@@ -93,7 +93,7 @@ async def test_a_run_ended_by_a_predicate_stays_ended(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("calls", [1, 100], ids=["stops later", "goes on later"])
-async def test_the_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
+async def test_budget_example_keeps_its_number_of_rounds(calls: int) -> None:
     """The run is killed during the judge's call and resumed with a different budget.
 
     It keeps the rounds already paid for and adds no others.
@@ -217,7 +217,7 @@ async def test_function_block_answers_in_other_patterns_are_recorded(kind: str) 
         assert [audit.notes for audit in raw.audits] == ["Life 1.", "Life 2."]
 
 
-async def test_a_rejected_answer_can_be_corrected() -> None:
+async def test_rejected_answer_can_be_corrected() -> None:
     """Only accepted answers are recorded, so the run continues once the function has been fixed."""
     lives, store = Lives(), MemoryStore()
     sides = [

@@ -89,7 +89,7 @@ def test_run_with_any_imported_header_is_resumed_or_rejected(limits: Any, sessio
 
 
 @pytest.mark.parametrize("seconds", [10**400, float("inf"), float("nan"), 0, True])
-def test_a_limit_too_large_for_the_clock_is_rejected(seconds: Any) -> None:
+def test_limit_too_large_for_the_clock_is_rejected(seconds: Any) -> None:
     """An integer can be too large for a float, and waiting that long would overflow in the middle of a run."""
     with pytest.raises(ConfigurationError, match=r"`seconds` must be .*(greater than 0|finite)"):
         Limits(seconds=seconds)

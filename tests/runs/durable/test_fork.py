@@ -59,7 +59,7 @@ def two_sides(**options: Any) -> Any:
 @pytest.mark.parametrize("name", PATTERNS)
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=example_count(3))
-async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
+async def test_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
     """The result must be the same for every pattern, even if providers fail, and also for a fork of a fork."""
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
@@ -84,7 +84,7 @@ async def test_an_unchanged_fork_makes_no_call_and_has_the_same_result(name: str
 @pytest.mark.parametrize("name", PATTERNS)
 @given(drawn=st.integers(0, 10**6))
 @settings(max_examples=example_count(4))
-async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> None:
+async def test_edit_repeats_only_dependent_calls(name: str, drawn: int) -> None:
     """The test compares the fork's requests with the parent's requests at the same paths."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
@@ -106,7 +106,7 @@ async def test_an_edit_repeats_only_dependent_calls(name: str, drawn: int) -> No
     assert {origins[key] for key in before if key in origins} <= {"reused"}
 
 
-async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
+async def test_changed_judge_repeats_only_the_judge_call() -> None:
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     calls.clear()
@@ -117,7 +117,7 @@ async def test_a_changed_judge_repeats_only_the_judge_call() -> None:
     assert result.usage.calls == len(calls)
 
 
-async def test_a_changed_judge_model_repeats_only_the_judge_call() -> None:
+async def test_changed_judge_model_repeats_only_the_judge_call() -> None:
     """Another model answers the same request differently, and a fork of that fork keeps both answers."""
     store, calls = MemoryStore(), Calls()
     chat, judge = recording_model(calls), recording_model(judged := Calls())
@@ -155,7 +155,7 @@ async def test_forking_never_changes_the_parent_even_if_it_is_in_progress() -> N
     assert (await store.run("first"), await store.steps("first")) == before
 
 
-async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
+async def test_fork_at_a_step_repeats_everything_after_it() -> None:
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     rows = await store.steps("first")
@@ -164,7 +164,7 @@ async def test_a_fork_at_a_step_repeats_everything_after_it() -> None:
     assert len(calls) == len(rows) - 2
 
 
-async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
+async def test_killed_fork_is_resumed_without_its_parent() -> None:
     """Reused answers are recorded in the fork before any later records."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=3)
@@ -185,7 +185,7 @@ async def test_a_killed_fork_is_resumed_without_its_parent() -> None:
     assert [entry.text for entry in result.raw.transcript][1:3] == ["I agree.", "New words."]
 
 
-async def test_an_imported_fork_reuses_nothing_from_this_store() -> None:
+async def test_imported_fork_reuses_nothing_from_this_store() -> None:
     """The author of an imported file can choose any id, so an unrelated run in this store may have the parent's id."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
@@ -255,7 +255,7 @@ async def assert_fork_rejected(
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
+async def test_rejected_edit_leaves_no_run(name: str) -> None:
     """The corrected fork can use the same id, whatever kind of step was edited."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
@@ -272,7 +272,7 @@ async def test_a_rejected_edit_leaves_no_run(name: str) -> None:
         )
 
 
-async def test_a_pattern_can_reject_an_edit() -> None:
+async def test_pattern_can_reject_an_edit() -> None:
     """The edited proposal in this test has the right type but is blank."""
     store = MemoryStore()
     await PATTERNS["consensus"]().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first", seed=1)
@@ -281,7 +281,7 @@ async def test_a_pattern_can_reject_an_edit() -> None:
     await assert_fork_rejected(store, PATTERNS["consensus"](), {revision.key: blank}, "plan-revise-ann.*got blank text")
 
 
-async def test_an_edit_after_repeated_calls_is_rejected() -> None:
+async def test_edit_after_repeated_calls_is_rejected() -> None:
     """The edit is rejected before any repeated call is paid for, even if the judge's request differs."""
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
     await two_sides().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first")
@@ -295,7 +295,7 @@ async def test_an_edit_after_repeated_calls_is_rejected() -> None:
     assert fork.raw.verdict.winner == "for"
 
 
-async def test_an_edit_must_be_a_valid_human_answer() -> None:
+async def test_edit_must_be_a_valid_human_answer() -> None:
     store = MemoryStore()
 
     def people() -> Any:
@@ -369,7 +369,7 @@ async def test_side_effects_are_reused_until_the_first_difference() -> None:
     assert done[2:] == ["Other words."]
 
 
-async def test_a_human_answer_is_reused_like_a_model_answer() -> None:
+async def test_human_answer_is_reused_like_a_model_answer() -> None:
     store, calls = MemoryStore(), Calls()
 
     def mixed() -> Any:

@@ -111,7 +111,7 @@ class Model:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_a_human_can_take_any_role(role: str) -> None:
+async def test_human_can_take_any_role(role: str) -> None:
     """The run is suspended as often as necessary, and its result is the same as with immediate answers."""
     pattern, store, models = ROLES[role](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, seed=1, store=store, run_id="it")
@@ -134,7 +134,7 @@ async def test_a_human_can_take_any_role(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_a_run_without_a_store_is_rejected_before_any_cost(role: str) -> None:
+async def test_run_without_a_store_is_rejected_before_any_cost(role: str) -> None:
     """A store is required whichever role a human has, even if that role is never needed."""
     models = Model()
     with pytest.raises(ConfigurationError, match="`store` is required"):
@@ -152,7 +152,7 @@ async def test_concurrent_work_finishes_before_suspension() -> None:
     assert statuses == {"ann": "awaiting_review", "bob": "completed", "cy": "awaiting_review"}
 
 
-async def test_a_failed_run_does_not_wait_for_a_human() -> None:
+async def test_failed_run_does_not_wait_for_a_human() -> None:
     rent = debate(name="rent", debaters=make_sides(ann=human(name="ann")), turn_order="simultaneous", synthesizer=False)
     with pytest.raises(ProviderFailed) as failed:
         await rent.run(QUESTION, model=ScriptedModel(ProviderFailed("503")), store=MemoryStore())
@@ -164,7 +164,7 @@ async def test_a_failed_run_does_not_wait_for_a_human() -> None:
 
 @LAW
 @given(data=st.data())
-async def test_the_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
+async def test_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
     """Resuming the run in between makes no difference either."""
 
     def made() -> Any:
@@ -233,7 +233,7 @@ async def test_invalid_answers_are_rejected_with_specific_errors() -> None:
     assert verdict.winner == "for"
 
 
-async def test_an_answer_that_breaks_a_rule_is_requested_again() -> None:
+async def test_answer_that_breaks_a_rule_is_requested_again() -> None:
     """JSON Schema cannot express the moderator's own rules, so the human is told the reason and asked again."""
     pattern = debate(name="rent", debaters=make_sides(), moderator=human(name="mo"), max_rounds=1, synthesizer=False)
     store, models = MemoryStore(), Model()
@@ -286,7 +286,7 @@ async def test_answer_must_say_which_of_several_open_requests_it_is_for() -> Non
         await submit_answer(store, "other", "Yes.")
 
 
-async def test_a_running_run_accepts_no_answer() -> None:
+async def test_run_in_progress_accepts_no_answer() -> None:
     """While a process is executing a run, only that process may change it."""
     pattern, store = debate(name="rent", debaters=make_sides(ann=human(name="ann"))), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
@@ -295,7 +295,7 @@ async def test_a_running_run_accepts_no_answer() -> None:
         await submit_answer(store, "it", "Yes.")
 
 
-async def test_a_human_who_answers_at_once_gets_one_request() -> None:
+async def test_human_who_answers_at_once_gets_one_request() -> None:
     """The answer is recorded as a step of the run, so the audit trail contains no review."""
     requests: list[HumanRequest] = []
 
@@ -351,7 +351,7 @@ def test_three_processes_run_one_debate(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_human_judge_sees_no_names() -> None:
+async def test_human_judge_sees_no_names() -> None:
     """Like a model, a human judge sees stances and aliases unless the debate's options reveal names."""
     verdict, prompts = {"reasoning": "-", "winner": None, "verdict": "-"}, list[str]()
 

@@ -89,7 +89,7 @@ async def test_answered_calls_are_not_repeated() -> None:
     assert run.outcome["usage"]["calls"] == 5
 
 
-async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
+async def test_replayed_answer_is_not_announced_as_a_call() -> None:
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     handle = await rent_debate().start_resume("it", model=Counting().model, store=store)
@@ -99,7 +99,7 @@ async def test_a_replayed_answer_is_not_announced_as_a_call() -> None:
     assert len(called) == 5
 
 
-async def test_a_resumed_run_reports_the_original_times() -> None:
+async def test_resumed_run_reports_the_original_times() -> None:
     store = MemoryStore()
     first = await rent_debate().run("Cap rents?", model=Counting().model, store=store)
     resumed = await rent_debate().resume(first.run_id, model=Counting().model, store=store)
@@ -147,7 +147,7 @@ async def test_changed_configuration_is_rejected_with_the_differences() -> None:
     assert (await rent_debate().resume("it", model=Counting().model, store=store)).status == "complete"
 
 
-async def test_an_answer_is_not_reused_for_another_request() -> None:
+async def test_answer_is_not_reused_for_another_request() -> None:
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     changed = Counting()
@@ -173,7 +173,7 @@ async def test_calls_in_flight_can_be_treated_as_errors() -> None:
     assert set(steps.values()) == {1}
 
 
-async def test_a_failed_call_is_retried_when_the_run_is_resumed() -> None:
+async def test_failed_call_is_retried_when_the_run_is_resumed() -> None:
     """The end of a failed call is recorded, so its outcome is known. Its requests still count towards the limits."""
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
@@ -208,7 +208,7 @@ async def test_run_that_raised_a_limit_error_can_be_resumed_with_a_higher_limit(
     assert (await pair.resume("it", model=Counting().model, store=store, limits=Limits(calls=2))).output == "Point 1."
 
 
-async def test_a_resumed_run_restores_the_session() -> None:
+async def test_resumed_run_restores_the_session() -> None:
     """Both state and history are restored. If they could not be stored, the session must be passed again."""
     store = MemoryStore()
     block = generator(name="ask", history=True)
@@ -228,7 +228,7 @@ async def test_a_resumed_run_restores_the_session() -> None:
         await one({"n": object()})
 
 
-async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
+async def test_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
     stores = [SqliteStore(tmp_path / "runs.db") for _ in range(2)]
     await interrupt_run(rent_debate(), stores[0])
     started, end = asyncio.Event(), asyncio.Event()
@@ -251,7 +251,7 @@ async def test_a_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_a_run_that_keeps_crashing_its_process_is_abandoned() -> None:
+async def test_run_that_keeps_crashing_its_process_is_abandoned() -> None:
     """The run can still be read, and it can be revived."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
@@ -278,7 +278,7 @@ class Fact(BaseModel):
     ("value", "returns"),
     [("x", None), (None, None), ({"a": [1, 2.5, True, None]}, None), (Fact(text="x"), Fact), ((1, 2), tuple[int, int])],
 )
-async def test_a_replayed_step_returns_its_recorded_value(value: Any, returns: Any) -> None:
+async def test_replayed_step_returns_its_recorded_value(value: Any, returns: Any) -> None:
     done: list[int] = []
 
     async def act(_: object, ctx: Context) -> bool:
@@ -308,7 +308,7 @@ async def test_values_that_cannot_be_stored_raise_errors() -> None:
         await handler(act, name="act").run(object(), store=MemoryStore())
 
 
-async def test_a_step_failure_can_be_recorded() -> None:
+async def test_step_failure_can_be_recorded() -> None:
     class Broken(Exception):
         """An application error raised by a step."""
 
@@ -342,7 +342,7 @@ def test_errors_survive_storage() -> None:
     assert (str(decoded), vars(decoded)) == (str(error), vars(error))
 
 
-async def test_a_resumed_run_does_not_call_a_tool_again() -> None:
+async def test_resumed_run_does_not_call_a_tool_again() -> None:
     """A tool call and its answer together form a step."""
     topics: list[str] = []
 
@@ -365,7 +365,7 @@ def _then_cancelled(request: ModelRequest, call: ToolCall) -> ToolCall:
     return call
 
 
-async def test_the_environment_selects_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_selects_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLOWDEBATE_STORE", str(tmp_path / "deep" / "runs.db"))
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="kept")
     await generator(name="ask").run("q", model=ScriptedModel("a"), run_id="not", store=False)
@@ -375,7 +375,7 @@ async def test_the_environment_selects_the_store(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("variable", "model"), [("intent-free", "intent-free"), (" ", None)])
-async def test_the_default_model_is_recorded_by_name(
+async def test_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run can be resumed with the same model elsewhere.
@@ -411,7 +411,7 @@ async def test_run_ids_are_unique() -> None:
         await block.resume("it")
 
 
-async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
+async def test_answer_that_cannot_be_stored_is_not_used() -> None:
     class Full(MemoryStore):
         async def commit(self, *_: Any) -> None:
             raise StoreError(self.name, "is full")
@@ -420,7 +420,7 @@ async def test_an_answer_that_cannot_be_stored_is_not_used() -> None:
         await generator(name="ask").run("q", model=ScriptedModel("a"), store=Full())
 
 
-async def test_a_run_survives_a_failure_to_store_its_end() -> None:
+async def test_run_survives_a_failure_to_store_its_end() -> None:
     class Full(MemoryStore):
         async def finish(self, *_: Any) -> None:
             raise StoreError(self.name, "is full")
@@ -433,7 +433,7 @@ async def test_a_run_survives_a_failure_to_store_its_end() -> None:
 @pytest.mark.parametrize(
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
-async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None:
+async def test_unreadable_record_is_reported_with_its_path(body: str) -> None:
     """Whoever wrote the record, no call is made and no data is invented."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
@@ -445,7 +445,7 @@ async def test_an_unreadable_record_is_reported_with_its_path(body: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["told", "annotations", "no such error", "FlowDebateWarning"])
-def test_a_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
+def test_stored_failure_of_any_kind_becomes_an_exception(kind: str) -> None:
     record = {"kind": kind, "name": "Odd", "said": "x", "facts": {}, "tuples": []}
     error = failure_of(json.dumps(record))
     assert (type(error).__name__, str(error)) == ("Odd", "x")

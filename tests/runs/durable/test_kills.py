@@ -34,7 +34,7 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
     assert report["repeated"] <= report["in_flight"]
 
 
-def test_a_run_killed_at_any_moment_has_the_same_result() -> None:
+def test_run_killed_at_any_moment_has_the_same_result() -> None:
     """The process is killed at random moments and at each specific point.
 
     Parallel patterns and failing providers are included.

@@ -86,7 +86,7 @@ def fill_disk(_: Path) -> Iterator[None]:
 @pytest.mark.skipif(sys.platform == "win32", reason="limits as Unix has them")
 @pytest.mark.parametrize("trouble", [lock_file, fill_disk])
 @pytest.mark.parametrize("then", ["resume", "delete"])
-async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, trouble: Any, then: str) -> None:
+async def test_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, trouble: Any, then: str) -> None:
     """Once the file is writable again, the same store object can resume the run without making a call, or delete it."""
     path = tmp_path / "runs.sqlite3"
     store, counter, second_store = SqliteStore(path, patience=0.2), CountingModel(), SqliteStore(path)
@@ -109,7 +109,7 @@ async def test_a_run_whose_end_was_not_written_can_be_resumed(tmp_path: Path, tr
     await second_store.close()
 
 
-async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_server: Server) -> None:
+async def test_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_server: Server) -> None:
     # a busy server takes a while to come back
     store, counter = PostgresStore(postgres_server.url, schema="ownership", patience=2.0, grace=0.0), CountingModel()
     try:
@@ -124,7 +124,7 @@ async def test_a_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_
     await store.close()
 
 
-async def test_a_running_run_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
+async def test_run_in_progress_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
     """A second journal would pay for the calls again, whether or not the first one failed to record its end."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
@@ -182,7 +182,7 @@ async def test_file_aliases_refer_to_the_same_store(tmp_path: Path, monkeypatch:
     assert [one.name for one in tmp_path.rglob("*-owners")] == ["runs.sqlite3-owners"]
 
 
-async def test_a_file_with_two_hard_links_is_rejected(tmp_path: Path) -> None:
+async def test_file_with_two_hard_links_is_rejected(tmp_path: Path) -> None:
     """SQLite would write a separate log next to each name, and the contents of one of them would be lost."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path)
@@ -220,7 +220,7 @@ def replace(path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:run it ended as 'failed', which could not be recorded")
 @pytest.mark.parametrize("remove", [unlink, move, replace])
 @pytest.mark.parametrize("at", [1, 3, CALLS, None], ids=["first call", "third call", "last call", "after all calls"])
-async def test_a_run_whose_file_was_deleted_is_not_complete(
+async def test_run_whose_file_was_deleted_is_not_complete(
     tmp_path: Path, remove: Callable[[Path], None], at: int | None
 ) -> None:
     """The record is lost, so the run raises `StoreLost`.
@@ -272,7 +272,7 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
         await one.close()
 
 
-async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
+async def test_complete_run_is_owned_from_its_first_new_step() -> None:
     """The run's block has since been extended. If two processes resume the run, only one of them makes the new call."""
     store, counter = MemoryStore(), CountingModel()
     await make_calls().run("q", model=counter.model, store=store, run_id="it")
@@ -299,7 +299,7 @@ async def test_a_complete_run_is_owned_from_its_first_new_step() -> None:
     assert (stored.status, stored.steps, stored.owned) == ("complete", CALLS + 1, False)
 
 
-async def test_a_complete_run_whose_replay_fails_stays_complete() -> None:
+async def test_complete_run_whose_replay_fails_stays_complete() -> None:
     store = MemoryStore()
     await make_calls().run("q", model=CountingModel().model, store=store, run_id="it")
     before = await store.run("it")

@@ -243,7 +243,7 @@ async def test_replaying_a_journal_up_to_any_point_gives_the_events_so_far(life:
 
 
 @given(LIVES, st.data())
-async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
+async def test_follower_always_agrees_with_a_replay(life: Life, data: st.DataObject) -> None:
     done = Forbidden()
     pattern, store, _, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -262,7 +262,7 @@ async def test_a_follower_always_agrees_with_a_replay(life: Life, data: st.DataO
     assert (done, asyncio.all_tasks()) == (before, tasks)
 
 
-async def test_a_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
+async def test_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
     """It makes no difference how often the journal is polled."""
     done = Forbidden()
     pattern, store, _, options = await live_out(Life("debate"), done)
@@ -298,7 +298,7 @@ async def measure_replay(rounds: int) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
-async def test_a_long_replay_does_not_block_the_loop() -> None:
+async def test_long_replay_does_not_block_the_loop() -> None:
     """The event loop regains control at least once per call."""
     turns, (store, block) = 0, (MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=30))
     await block.run(QUESTION, store=store, model=FunctionModel(answer_to), run_id="r")
@@ -326,7 +326,7 @@ async def replay_run(block: Any, **options: Any) -> tuple[Any, Any]:
     return await replay(block, await store.run("r"), await store.steps("r"), **options), result
 
 
-async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
+async def test_cancelled_replay_leaves_nothing_behind() -> None:
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
     life = Life("lookups", interrupted=3)
@@ -348,7 +348,7 @@ async def test_a_cancelled_replay_leaves_nothing_behind() -> None:
     assert problems == []
 
 
-async def test_a_replay_waits_for_work_in_a_thread() -> None:
+async def test_replay_waits_for_work_in_a_thread() -> None:
     async def measured(value: str) -> str:
         await asyncio.to_thread(time.sleep, 0.05)
         return value
@@ -357,7 +357,7 @@ async def test_a_replay_waits_for_work_in_a_thread() -> None:
     assert journaled_events(replay_result.events) == journaled_events(result.events)
 
 
-async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that waits for time to pass ends the replay, but the events before that point remain available."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
@@ -382,7 +382,7 @@ async def test_a_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
-async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
+async def test_exception_in_a_block_ends_only_its_replay() -> None:
     def wrong(_: object) -> str:
         raise ValueError
 
@@ -397,13 +397,13 @@ async def test_an_exception_in_a_block_ends_only_its_replay() -> None:
     assert end.status == "failed"
 
 
-async def test_a_run_with_a_time_limit_is_replayed_completely() -> None:
+async def test_run_with_a_time_limit_is_replayed_completely() -> None:
     """Neither the duration of the replay nor the load on the machine makes a difference."""
     replayed_run, result = await replay_run(rent(), limits=Limits(seconds=1e-9))
     assert journaled_events(replayed_run.events) == journaled_events(result.events)
 
 
-async def test_a_replay_uses_the_prompt_profile_of_the_model_object() -> None:
+async def test_replay_uses_the_prompt_profile_of_the_model_object() -> None:
     """The profile affects which steps follow. Without the model object, it would be derived from the model's name."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)

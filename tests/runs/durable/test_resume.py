@@ -75,7 +75,7 @@ def strip_times(value: Any) -> Any:
 @pytest.mark.parametrize("name", PATTERNS)
 @LAW
 @given(data=st.data(), failing=st.sampled_from([0.0, 0.0, 0.2]), seed=st.integers(0, 3))
-async def test_a_run_interrupted_at_any_call_has_the_same_result(
+async def test_run_interrupted_at_any_call_still_has_the_same_result(
     name: str, data: st.DataObject, failing: float, seed: int
 ) -> None:
     pattern = PATTERNS[name]()
@@ -112,7 +112,7 @@ async def test_a_run_interrupted_at_any_call_has_the_same_result(
     ("name", "calls"),
     [("by letter", ["ballot"] * 4 + ["quote"] * 2), ("reasons and letter", ["reasons", "ballot"] * 2)],
 )
-async def test_a_letter_judge_interrupted_at_any_call_has_the_same_verdict(name: str, calls: list[str]) -> None:
+async def test_letter_judge_interrupted_at_any_call_has_the_same_verdict(name: str, calls: list[str]) -> None:
     """Ballots, reasons and quotes are separate steps, so none of them has to be paid for again."""
     pattern = PATTERNS[name]()
     full = Paid()
@@ -155,7 +155,7 @@ async def run_outcome(call: Awaitable[RunResult[Any]]) -> Any:
     ],
     ids=["a default", "an override", "by intent", "the environment's"],
 )
-async def test_a_resumed_run_uses_its_original_models(
+async def test_resumed_run_uses_its_original_models(
     options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only an override replaces the models of blocks; a changed default or environment does not."""

@@ -45,7 +45,7 @@ def rent_debate(rounds: int = 1) -> Any:
     return debate(name="city", debaters=SIDES, max_rounds=rounds, synthesizer=False)
 
 
-async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
+async def test_restarted_script_pays_only_for_missing_calls() -> None:
     """The same call starts the run, resumes it after a crash, and returns the result once it is complete."""
     store, dying, living = MemoryStore(), Counted(fail_at=2), Counted()
     with pytest.raises(KeyboardInterrupt):
@@ -62,7 +62,7 @@ async def test_a_restarted_script_pays_only_for_missing_calls() -> None:
     ("question", "rounds", "seed", "part"),
     [("Where do we meet?", 1, 7, "question"), (QUESTION, 2, 7, "outline"), (QUESTION, 1, 8, "seed")],
 )
-async def test_a_different_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
+async def test_different_run_is_not_resumed_by_accident(question: str, rounds: int, seed: int, part: str) -> None:
     store, counted = MemoryStore(), Counted()
     await rent_debate().run(QUESTION, model=counted.model, store=store, run_id="city-1", seed=7)
     with pytest.raises(RunChanged) as caught:
@@ -81,7 +81,7 @@ async def test_using_an_existing_id_without_the_option_is_an_error() -> None:
     assert counted.answers == 3
 
 
-async def test_a_run_in_progress_is_not_started_twice() -> None:
+async def test_run_in_progress_is_not_started_twice() -> None:
     store, going, done = MemoryStore(), asyncio.Event(), asyncio.Event()
 
     async def wait(value: str) -> str:
@@ -122,7 +122,7 @@ async def test_one_of_two_simultaneous_starts_fails_with_a_conflict() -> None:
     assert [(await call).output for call in going] == ["x"]
 
 
-async def test_a_run_in_another_process_is_awaited() -> None:
+async def test_run_in_another_process_is_awaited() -> None:
     """Both calls return the same result.
 
     If the other process ends early, this one continues the run.

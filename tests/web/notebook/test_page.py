@@ -90,7 +90,7 @@ async def test_every_pattern_can_be_shown_at_any_time(name: str) -> None:
         assert QUESTION in str(value._repr_markdown_())
 
 
-async def test_the_live_page_shows_text_in_progress() -> None:
+async def test_live_page_shows_text_in_progress() -> None:
     gate = asyncio.Semaphore(0)
 
     async def answer(request: Any) -> Any:
@@ -124,7 +124,7 @@ async def test_the_live_page_shows_text_in_progress() -> None:
 
 
 @pytest.mark.parametrize("end", ["Should we move to a monorepo?", "\u0647\u0644 \u0646\u0646\u062a\u0642\u0644\u061f"])
-async def test_the_question_is_shown_in_full(end: str) -> None:
+async def test_question_is_shown_in_full(end: str) -> None:
     """Live pages, reports and untrusted notebooks show the question with its whole background."""
     background = "Forty services share a database. " * 30
     gate = asyncio.Event()
@@ -144,7 +144,7 @@ async def test_the_question_is_shown_in_full(end: str) -> None:
         assert f"{background}{end}" in text
 
 
-async def test_a_failed_run_shows_its_progress() -> None:
+async def test_failed_run_shows_its_progress() -> None:
     def answer(request: Any) -> str:
         if "bob" in request.block:
             raise ConnectionError(HOSTILE)
@@ -162,7 +162,7 @@ async def test_a_failed_run_shows_its_progress() -> None:
     assert "ConnectionError" in str(handle._repr_markdown_())
 
 
-async def test_a_suspended_run_names_the_human_it_waits_for() -> None:
+async def test_suspended_run_names_the_human_it_waits_for() -> None:
     """The transcript so far is shown, in Markdown as well. A standalone human block works too."""
     sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
@@ -174,7 +174,7 @@ async def test_a_suspended_run_names_the_human_it_waits_for() -> None:
     assert "waits for an answer from olga" in str(alone._repr_html_())
 
 
-async def test_a_run_without_a_pattern_shows_its_state() -> None:
+async def test_run_without_a_pattern_shows_its_state() -> None:
     go = asyncio.Event()
 
     async def shout(value: Any, ctx: Any) -> str:
@@ -240,7 +240,7 @@ async def test_output_of_a_large_run_stays_small() -> None:
         assert "Yes." in text
 
 
-def test_an_excerpt_omits_the_middle() -> None:
+def test_excerpt_omits_the_middle() -> None:
     """The first and the last contributions are kept.
 
     After the gap, the heading of the next contribution is repeated.
@@ -261,7 +261,7 @@ def test_an_excerpt_omits_the_middle() -> None:
 
 
 @pytest.mark.parametrize("broken", ["raw", "events", "status"])
-async def test_an_unprintable_value_causes_no_error(broken: str) -> None:
+async def test_unprintable_value_causes_no_error(broken: str) -> None:
     """The notebook shows the repr of whatever unknown result an application's block returns."""
 
     class Broken(type(await _result())):  # type: ignore[misc]
@@ -341,7 +341,7 @@ def test_notebook_code_is_loaded_only_on_demand() -> None:
 
 
 @pytest.mark.skipif(find_spec("anywidget") is not None, reason="anywidget is installed")
-async def test_a_missing_extra_raises_an_error_with_the_install_command() -> None:
+async def test_missing_extra_raises_an_error_with_the_install_command() -> None:
     """The two names can be imported, and raise the error only when used."""
     from flowdebate.notebook import HumanTurn, show
 

@@ -116,7 +116,7 @@ def test_runs_without_common_paths_are_shown_step_by_step() -> None:
     ]
 
 
-def test_a_fork_shows_the_origin_of_each_step() -> None:
+def test_fork_shows_the_origin_of_each_step() -> None:
     """A step is reused, edited, or repeated. The parent itself has no origin."""
     fork = [
         make_call("a", origin="reused"),

@@ -45,7 +45,7 @@ def turn_numbers(moment: Moment) -> list[int]:
     return [turn.call.number for turn in turns if turn.call is not None]
 
 
-def test_the_transcript_at_a_step_contains_all_earlier_turns(pattern_sheet: Sheet) -> None:
+def test_transcript_at_a_step_contains_all_earlier_turns(pattern_sheet: Sheet) -> None:
     every = [turn for sheet_round in pattern_sheet.rounds for turn in sheet_round.parts if isinstance(turn, Turn)]
     spoken = sorted(turn.call.number for turn in every if turn.call is not None)
     assert spoken
@@ -58,12 +58,12 @@ def test_the_transcript_at_a_step_contains_all_earlier_turns(pattern_sheet: Shee
         assert moment.turns == len(turn_numbers(moment))
 
 
-def test_a_number_past_the_end_selects_the_last_step(pattern_sheet: Sheet) -> None:
+def test_number_past_the_end_selects_the_last_step(pattern_sheet: Sheet) -> None:
     """A number past the end may come from a longer fork."""
     assert moment_at(pattern_sheet, 10_000) == moment_at(pattern_sheet, len(pattern_sheet.trace.calls))
 
 
-def test_a_fork_shows_its_changes() -> None:
+def test_fork_shows_its_changes() -> None:
     """The first changed step and its author are shown. Paths that the parent does not have are ignored."""
     run, sheet = asyncio.run(finish_run("debate"))
     steps = {call.place: call for call in sheet.trace.calls}
