@@ -308,7 +308,7 @@ class DecisionlessStore(MemoryStore):
             await super().commit(run_id, key, kind, body, at)
 
 
-async def test_decisions_that_were_not_recorded_are_made_again_on_resume() -> None:
+async def test_run_without_recorded_decisions_evaluates_them_on_resume() -> None:
     """The process ended before the decision was recorded."""
     lives, store = Lives(), DecisionlessStore()
 
