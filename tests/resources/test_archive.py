@@ -94,7 +94,7 @@ async def test_adding_a_debate_twice_does_not_change_it() -> None:
 
 
 def critique_point(issue: str, suggestion: str = "", *, successes: int = 0, uses: int = 1) -> CritiquePattern:
-    """Create a point."""
+    """Create a critique point."""
     return CritiquePattern(issue=issue, suggestion=suggestion, successes=successes, uses=uses)
 
 

@@ -43,7 +43,7 @@ class Clock:
 
 @dataclass
 class Watched:
-    """A collection with its clock and its events."""
+    """A collection together with its clock and the events it has emitted."""
 
     clock: Clock = field(default_factory=Clock)
     events: list[TaskChanged] = field(default_factory=list)
@@ -67,7 +67,7 @@ def work() -> Watched:
 
 
 def create_task(tasks: TaskCollection, status: TaskStatus, max_attempts: int) -> Task:
-    """Create a task with this status, claimed once if the status requires a claim."""
+    """Create a task in this status, claiming it once if the status requires a claim."""
     task = tasks.add_task("do it", id="it", max_attempts=max_attempts)
     way: dict[TaskStatus, list[Callable[[], object]]] = {
         "pending": [],
@@ -227,7 +227,7 @@ def test_invalid_tasks_are_rejected(work: Watched, case: Refused) -> None:
 
 
 def test_earliest_task_is_claimed_first(work: Watched) -> None:
-    """A task keeps its place in the order of creation even when it is retried."""
+    """A retried task keeps its place in creation order."""
     for name in ("one", "two", "three"):
         work.tasks.add_task(name, id=name, max_attempts=2)
     first = work.tasks.claim()
@@ -385,7 +385,7 @@ def test_text_arguments_must_be_strings(work: Watched) -> None:
 
 
 def test_listeners_are_called_after_the_change_is_in_place() -> None:
-    """A listener sees a collection at least as recent as the event, even if one call makes two changes."""
+    """A listener already finds the change in the collection, even if one call makes two changes."""
     statuses: list[str] = []
     tasks = TaskCollection("work", on_change=lambda event: statuses.append(tasks.get(event.task.id).status))
     tasks.add_task("a")
@@ -485,7 +485,7 @@ def test_each_run_has_its_own_collection() -> None:
 
 
 def test_resources_with_same_key_and_collection_are_equal() -> None:
-    """Blocks that were created independently share a collection if its key and id are the same."""
+    """Blocks created independently of each other share a collection if they use the same key and id."""
     assert create_task_collection("rent") == create_task_collection("rent")
     assert len({create_task_collection("rent"), create_task_collection("rent")}) == 1
     assert create_task_collection("rent") != create_task_collection("rent", key="todo")

@@ -313,7 +313,7 @@ async def test_repeating_a_batch_gives_the_same_seeds() -> None:
 
 
 async def test_questions_are_read_only_as_needed() -> None:
-    """The iterator may be endless, so the number of running and unread items is limited, even for a slow reader."""
+    """The iterator may be endless, so the number of running and unread items is limited even if the reader is slow."""
     pulled = 0
 
     def endless() -> Iterator[int]:
@@ -440,7 +440,7 @@ async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
 
 
 async def test_closing_a_batch_ends_it_for_its_reader() -> None:
-    """A batch also ends if one of its workers is cancelled from outside, because that worker's question has no item."""
+    """A batch also ends if one of its workers is cancelled from outside, since that worker's item will never arrive."""
     started = asyncio.Event()
 
     async def hang(question: int, ctx: Context) -> None:

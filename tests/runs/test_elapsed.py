@@ -37,7 +37,7 @@ async def test_block_sees_the_elapsed_time_of_the_run() -> None:
 
 
 async def test_elapsed_time_of_a_resumed_run_counts_from_its_first_start() -> None:
-    """A replayed step keeps its recorded time, while later steps include the time between two executions."""
+    """A replayed step keeps its recorded time. The times of later steps include the gap between the executions."""
     store, times = MemoryStore(), list[float]()
     failing = True
 

@@ -31,7 +31,7 @@ QUESTION = "Should rents be capped?"
 
 @pytest.fixture
 def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
-    """Start stubs of four vendors' servers."""
+    """Start stub servers of four vendors."""
     with vendors() as running:
         yield running
 

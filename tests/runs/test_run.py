@@ -83,7 +83,7 @@ def test_reading_missing_parts_of_a_run_raises_lookup_error() -> None:
 
 
 def test_each_run_has_its_own_id_and_seed() -> None:
-    """A seed may also be passed to the run."""
+    """The caller can also choose the seed."""
     results = [handler(str).run_sync(5) for _ in range(20)]
     assert len({result.run_id for result in results}) == 20
     assert len({result.seed for result in results}) == 20

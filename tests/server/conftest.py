@@ -36,6 +36,6 @@ def gate() -> Gate:
 
 @pytest.fixture
 def gated(gate: Gate) -> Iterator[Stage]:
-    """Serve a model that answers only when the test permits."""
+    """Serve a model that answers only when the test lets it."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         yield stage

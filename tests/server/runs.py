@@ -147,7 +147,7 @@ def any_play(draw: DrawFn) -> Play:
 
 
 def debate_plays(*, hostile: bool) -> SearchStrategy[Play]:
-    """Draw any debate from `debates()`. Hostile ones have misbehaving models and blocks."""
+    """Draw any debate from `debates()`. In hostile debates, models and blocks misbehave."""
     return st.tuples(debates(hostile=hostile), _PIECES).map(
         lambda parts: Play(
             block=parts[0].debate(),

@@ -41,14 +41,14 @@ SECURITY = {
 
 
 def answer_debate(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer in a short debate: two lines of text, or a verdict."""
+    """Answer a request in a short debate with two lines of text or a verdict."""
     if request.output_schema is not None:
         return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
     return f"{request.block} is sure.\nSo it is."
 
 
 def propose_sides(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer in a debate that needs proposed sides."""
+    """Answer a request in a debate whose sides have to be proposed first."""
     if request.block == "sides":
         positions = ("Postgres is enough", "MySQL is simpler", "SQLite will do")
         return {"sides": [{"name": position.split()[0], "position": position} for position in positions]}
@@ -56,7 +56,7 @@ def propose_sides(request: ModelRequest) -> str | dict[str, Any]:
 
 
 class Gate:
-    """Model that gives the same answers as `answer`, one for each permitted call."""
+    """Model that gives the answers of `answer` one at a time, as each call is permitted."""
 
     name = "gate"
 

@@ -27,7 +27,7 @@ SEEN: list[Call] = []
 
 
 def answer_vote(call: Call) -> Any:
-    """Answer a vote so that ann and bob vote for ann, while cy votes for itself and gives a reason."""
+    """Answer a request for a vote: ann and bob vote for ann, while cy votes for itself and gives a reason."""
     if call.phase != "vote":
         return None
     return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}

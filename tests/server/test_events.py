@@ -39,7 +39,7 @@ def test_readers_follow_a_run_from_its_first_event_to_its_end(stage: Stage) -> N
 
 @dataclass(slots=True, kw_only=True)
 class ApplicationEvent(BaseEvent):
-    """Event that an application defines."""
+    """Event defined by an application."""
 
     kind: ClassVar[str] = "odd\nid: 7"
     share: float

@@ -28,7 +28,7 @@ PACKAGE = "generated_client"
 
 @pytest.fixture(scope="module")
 def generated_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Generate the package without generator warnings, and import it."""
+    """Generate the package, check that there are no generator warnings, and import it."""
     folder = tmp_path_factory.mktemp("generated")
     with staged(lambda: Service(store="memory:")) as stage:
         (folder / "openapi.json").write_text(json.dumps(stage.spec))

@@ -239,7 +239,7 @@ def test_links_and_code_for_others_omit_the_browser_path(shared_stage: Stage) ->
 
 
 def test_browser_can_sign_out(tmp_path: Path) -> None:
-    """Signing out ends all cookies, including those on other servers of the store and after a restart.
+    """Signing out invalidates all cookies, on every server of the store and even after a restart.
 
     Each cookie expires after a week.
     """

@@ -208,8 +208,8 @@ def test_link_for_one_request_has_a_page(stage: Stage) -> None:
         assert "You have nothing more to do here" in person.get(link["page"]).text
 
 
-def test_link_page_links_to_no_other_page(stage: Stage) -> None:
-    """The code in the link does not work as a token, or for the run, another request or a longer path."""
+def test_link_code_gives_no_access_to_other_paths(stage: Stage) -> None:
+    """The code is not accepted as a token, for other requests of the run, or in a longer path."""
     run_id = waiting_run(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]
@@ -227,7 +227,7 @@ def test_link_page_links_to_no_other_page(stage: Stage) -> None:
 
 
 def test_link_expires() -> None:
-    """The link expires after its duration, or when the server's secret changes."""
+    """A link expires once its duration is over or when the server's secret changes."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         run_id = waiting_run(stage)
         path = stage.post(f"/runs/{run_id}/links", {"seconds": 0.01}).json()["path"]

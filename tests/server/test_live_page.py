@@ -128,7 +128,7 @@ async def test_late_and_slow_readers_get_the_whole_page() -> None:
         assert [view[0]["whole"] for view in views] == [True] * 3
 
 
-async def test_last_reader_stops_the_renderer() -> None:
+async def test_renderer_stops_when_the_last_reader_leaves() -> None:
     """No state is kept, and the next reader starts the renderer again."""
     async with Service(store="memory:", model=FunctionModel(answer_slowly)) as service:
         everybody, run_id = Readers(), await start_debate(service, 2)

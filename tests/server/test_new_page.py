@@ -164,7 +164,7 @@ def test_all_forms_of_generated_code_are_equivalent(shared: Stage) -> None:
 
 
 async def run_program(program: str) -> Any:
-    """Run a generated program with the model of these tests."""
+    """Run a generated program with the model that these tests use."""
     names: dict[str, Any] = {"__name__": "written"}
     exec(program, names)  # noqa: S102 - it is what the page shows
     async with Service(store="memory:", model=FunctionModel(answer_debate)) as service:

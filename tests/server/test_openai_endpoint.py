@@ -75,7 +75,7 @@ def make_client(stage: Stage, **options: Any) -> openai.OpenAI:
 
 @pytest.fixture(scope="module")
 def client(stage: Stage) -> Iterator[openai.OpenAI]:
-    """Create a client of `stage`."""
+    """Create a client for `stage`."""
     with make_client(stage) as client:
         yield client
 

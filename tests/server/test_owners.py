@@ -60,7 +60,7 @@ def ben(two_user_stage: Stage) -> Iterator[httpx2.Client]:
 
 
 def start_run(http: httpx2.Client, run_id: str, **changes: Any) -> str:
-    """Finish a run."""
+    """Start a run, wait until it is complete or needs a human, and return its id."""
     answer = http.post("/runs", json={**BRIEF, "runId": run_id, **changes})
     assert answer.status_code == 201, answer.text
     assert http.get(f"/runs/{run_id}?wait=30").json()["status"] in ("complete", "awaiting")
@@ -166,7 +166,7 @@ def test_run_ids_of_other_users_are_unavailable(ann: httpx2.Client, ben: httpx2.
 # every route, requested without a key and by another user
 
 CANARY = "Marigold-7f3a"
-"""Word in each text that Ann writes. Nobody else may read it."""
+"""Word that Ann includes in each of her texts. Nobody else may see it."""
 PUBLIC = ("/api/v1/health", "/api/v1/ready", "/static/", "/api/v1/links/", "/answer/", "/shared/")
 
 

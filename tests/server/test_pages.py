@@ -76,7 +76,7 @@ def test_each_run_has_a_page(stage: Stage) -> None:
 def test_run_page_shows_the_full_question(stage: Stage) -> None:
     """Lists shorten the question to one line.
 
-    Run and vote pages show all of it, including the joiners that its script requires.
+    Run and vote pages show all of it, including the zero-width joiners that its writing system requires.
     """
     question = "क्\u200dया हम बदलें?\n\n" + "The build takes long. " * 60 + "Should we move to a monorepo?"
     sides = [{"name": "one", "stance": "One repository"}, {"name": "many", "stance": "Many"}]

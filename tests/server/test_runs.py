@@ -85,7 +85,10 @@ def test_simultaneous_requests_with_the_same_id_start_one_run(gated: Stage, gate
 
 
 def test_runs_are_listed_in_pages(stage: Stage) -> None:
-    """The newest runs come first. `next` is the `before` of the following page, and runs must match every filter."""
+    """The newest runs come first, and runs must match every filter.
+
+    `next` is the value of `before` for the following page.
+    """
     for number in range(5):
         stage.finished(runId=f"run-{number}", labels={"team": "blue" if number % 2 else "red"})
     first = stage.get("/runs", params={"limit": 3}).json()

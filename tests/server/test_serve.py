@@ -1,4 +1,4 @@
-"""`flowdebate serve` as a separate process, from its start to its end."""
+"""`flowdebate serve` as a separate process, from start to end."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], expecte
 
 
 def test_environment_sets_address_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options override address, port and limits. Invalid numbers are rejected before anything is served."""
+    """Command-line options take precedence. Invalid numbers are rejected before anything is served."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.2", 0))
         port = str(opened.getsockname()[1])

@@ -152,7 +152,7 @@ def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: d
 
 
 def test_any_two_runs_can_be_compared(stage: Stage) -> None:
-    """The page points out that questions or patterns differ."""
+    """The page points out whether the questions or the patterns differ."""
     one = stage.finished()
     stage.begin(question="Should we wait?", pattern="deliberation", runId="two", options={})
     stage.get("/runs/two?wait=30")

@@ -39,7 +39,7 @@ def answer(request: Any) -> Any:
 
 
 def service() -> Service:
-    """Create a service in memory."""
+    """Create a service with an in-memory store."""
     return Service(store="memory:", model=FunctionModel(answer))
 
 
@@ -81,7 +81,7 @@ def test_order_of_sides_is_random() -> None:
 
 
 def test_only_the_first_vote_of_a_reader_counts() -> None:
-    """Only a reader's first vote counts. From then on, the page shows it next to the verdict."""
+    """Once a reader has voted, the page shows that vote next to the verdict."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         first = cast_vote(stage, READERS[0], SHIP, why="<b>Figures.</b>", order=[WAIT, SHIP])

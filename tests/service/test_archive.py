@@ -28,7 +28,7 @@ VOTES = {"ann": "ann", "bob": "ann", "cy": "cy"}
 
 
 def answer_vote(call: Call) -> Any:
-    """Answer a vote so that ann and bob vote for ann, while cy votes for itself and gives a reason."""
+    """Answer a request for a vote: ann and bob vote for ann, while cy votes for itself and gives a reason."""
     if call.phase != "vote":
         return None
     return {"reasoning": f"{call.agent} says so.", "choice": VOTES[call.agent], "confidence": 0.9}
@@ -41,7 +41,7 @@ def phase_prompts(calls: list[Call], phase: str = "proposal") -> list[str]:
 
 @pytest.fixture
 async def make_service() -> AsyncIterator[Service]:
-    """Create a service with an in-memory store, whose agents vote for ann or for themselves."""
+    """Create a service with an in-memory store and with agents that vote for ann or for themselves."""
     async with Service(store=MemoryStore(), model=model(answer_vote)) as service:
         yield service
 
@@ -161,7 +161,7 @@ async def test_resumed_run_sees_the_same_archived_context() -> None:
 
 
 async def test_fork_sees_the_archived_context_of_its_parent() -> None:
-    """Only the edited answer and what depends on it are requested, and votes keep their weights."""
+    """The edited ballot requires no call, and votes keep their weights."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service, "Rents?")

@@ -38,7 +38,7 @@ LINES = range(6)
 
 
 def answer(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer in a short debate."""
+    """Answer a request in a short debate."""
     if request.output_schema is not None:
         return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
     return f"{request.block} is sure."

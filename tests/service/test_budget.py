@@ -27,7 +27,7 @@ SHORT = {"max_rounds": 1, "schedule": "single"}
 
 
 class CountingModel(FunctionModel):
-    """Model for a short debate that counts its answers."""
+    """Model that answers in a short debate and counts its answers."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)

@@ -28,7 +28,7 @@ GIVEN: dict[str, Any] = {
 
 @pytest.fixture
 def vendor_clients() -> Iterator[dict[VendorName, Vendor]]:
-    """Serve stub servers for four vendors."""
+    """Start stub servers of four vendors."""
     with vendors() as running:
         yield running
 

@@ -62,7 +62,7 @@ def constant_model() -> FunctionModel:
 
 
 class Gate:
-    """Model that streams words and stops before call `at` until it is opened."""
+    """Model that streams words and pauses before call `at` until the gate is opened."""
 
     name = "gate"
 

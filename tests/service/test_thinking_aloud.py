@@ -62,7 +62,7 @@ class ObservedRun:
 
     @property
     def terminal(self) -> str:
-        """Return the output of a terminal."""
+        """Return what a terminal would show."""
         plan = make_plan(PATTERNS["debate"], {"question": "Q?", "debaters": ["ann=cap rents", "ben=free rents"]})
         stream = io.StringIO()
         page, live = Page(stream, speakers_of(plan.speakers)), DebateLive(plan)

@@ -92,7 +92,7 @@ class Chaos:
             self.alive[version] = after
 
     async def start_server(self) -> None:
-        """Start the server in the current version, on its previous port."""
+        """Start the current version of the server, on the port of the previous one."""
         token = ROOT / "build" / "soak-fleet-token"
         token.parent.mkdir(exist_ok=True)
         token.write_text(TOKEN)

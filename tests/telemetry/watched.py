@@ -85,7 +85,7 @@ def answer_with_usage(request: ModelRequest) -> ModelResponse:
 
 
 class Watched:
-    """Observer with its exported data."""
+    """Observer together with the data it exports."""
 
     def __init__(self, content: Content = "none") -> None:
         self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()

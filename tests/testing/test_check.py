@@ -112,7 +112,7 @@ def check_error(make: Callable[[], Any], **options: Any) -> PromiseBroken:
 
 
 def test_errors_name_the_promise_and_show_a_reproducible_example() -> None:
-    """The `AssertionError` contains a small example that also fails without the rest of the check."""
+    """The `AssertionError` contains a small example that also fails on its own."""
     broken = check_error(PLANTED["`.format` on a question"].make)
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
@@ -259,7 +259,7 @@ def test_models_use_the_words_that_a_predicate_waits_for() -> None:
 
 
 class Settled(stop.Condition):
-    """A custom stop condition as a class."""
+    """A custom stop condition written as a class."""
 
     @property
     def name(self) -> str:
@@ -270,7 +270,7 @@ class Settled(stop.Condition):
 
 
 class Agreed:
-    """A custom stop condition as a callable object."""
+    """A custom stop condition written as a callable object."""
 
     def __call__(self, ctx: Context) -> bool:
         return "So it is." in [entry.text for entry in entries_of(ctx)]

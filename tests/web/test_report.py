@@ -41,7 +41,7 @@ JOURNAL = re.compile(r"(?<=base64,)[^\"]+")
 
 
 def constant_model() -> FunctionModel:
-    """Return a model with a constant answer to every request."""
+    """Return a model that gives the same answer to every request."""
     return FunctionModel(answer_to)
 
 
@@ -70,7 +70,7 @@ def replace_journal(html: str, journal: str, *, rehashed: bool = True) -> str:
 
 
 class Parts(HTMLParser):
-    """Elements of a page with their attributes and active content, and its visible text with positions."""
+    """HTML parser that collects a page's elements with their attributes, its active content, and its visible text."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=False)

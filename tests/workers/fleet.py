@@ -24,7 +24,7 @@ __all__ = ("ModelServer", "ReceivedRequest", "RemoteModel", "make_workers", "mod
 
 
 class RemoteModel:
-    """Model behind HTTP that does without slow imports."""
+    """Model called over HTTP, without the slow imports of a real client."""
 
     name = "test/remote"
 

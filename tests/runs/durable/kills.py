@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 POINTS = ("before", "in flight", "answered", "in commit", "committed", "between rounds", "in judge", "suspended")
 """The points at which a process can be killed.
 
-These are: before or during a call, after its answer but before recording, within the transaction that records it, right
-after that, between two rounds, during a call by a judge, moderator or voter, and while the run waits for a human.
+These are: before or during a call, between the answer and its recording, within the transaction that records it, right
+after that transaction, between two rounds, during a call by a judge, moderator or voter, and while the run waits for a
+human.
 """
 
 OTHERS = ("human", "predicate", "fork")
@@ -67,7 +68,7 @@ _JUDGES = ("judge", "moderator", "synthesizer", "vote")
 
 @dataclass(frozen=True)
 class Job:
-    """A run with its files and with the settings shared by its processes."""
+    """A run, its files, and the settings that its processes share."""
 
     pattern: str
     seed: int
@@ -382,7 +383,7 @@ def _kill(job: Job, report: Report, draw: Random, in_a_row: int, *, max_kills: i
 
 
 def _judge(job: Job, report: Report, undisturbed: str) -> None:
-    """Check what `job` did against its log, which records the paid calls."""
+    """Check the outcome of `job` against its log, which records the paid calls."""
     digests: dict[str, str] = {}
     recorded: dict[str, str] = {}
     paid: Counter[str] = Counter()

@@ -277,7 +277,7 @@ async def test_pipeline_conditions_and_routers_are_not_evaluated_again_on_resume
 
 
 async def test_each_condition_has_its_own_steps_and_random_draws() -> None:
-    """Skipping a recorded condition in a resumed run must not shift the steps of later ones."""
+    """If a resumed run skips a recorded condition, the steps of later conditions must not shift."""
     store, life = MemoryStore(), 0
     steps: list[tuple[int, float]] = []
 

@@ -31,7 +31,7 @@ numbers = st.sampled_from([1, 0, -1, 2.5, 1e308, 10**400])
 
 
 async def imported_store(**changes: Any) -> MemoryStore:
-    """Return a store with an imported run that has not taken a step yet and has these fields in its header."""
+    """Return a store containing an imported run that has these header fields and no steps yet."""
     original, store = MemoryStore(), MemoryStore()
     await ASK.run("q", model=model(), store=original, run_id="it")
     run = await original.run("it")

@@ -85,7 +85,6 @@ async def test_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, s
 @given(drawn=st.integers(0, 10**6))
 @settings(max_examples=example_count(4))
 async def test_edit_repeats_only_dependent_calls(name: str, drawn: int) -> None:
-    """The test compares the fork's requests with the parent's requests at the same paths."""
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     rows = {row.key: row for row in await store.steps("first")}
@@ -245,7 +244,7 @@ JUDGE = "rent/rent-judge"
 async def assert_fork_rejected(
     store: Any, pattern: Any, edits: dict[str, Any], words: str = "a valid answer for the step"
 ) -> None:
-    """Check that a fork with `edits` is rejected without a call or a stored run, and that its id stays free."""
+    """Check that a fork with `edits` is rejected, makes no call, stores no run, and leaves its id free."""
     calls = Calls()
     before = [run.header.run_id for run in await store.runs()]
     with pytest.raises(ConfigurationError, match=words):
@@ -347,7 +346,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 
 async def test_side_effects_are_reused_until_the_first_difference() -> None:
-    """A side effect has no request to compare."""
+    """Unlike a call, a side effect has no request that could be compared."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
 

@@ -143,7 +143,7 @@ async def test_run_without_a_store_is_rejected_before_any_cost(role: str) -> Non
 
 
 async def test_concurrent_work_finishes_before_suspension() -> None:
-    """Personas speak simultaneously, so the models' answers are stored, and each human receives a request."""
+    """Personas speak simultaneously, so a suspended run has the models' answers and one request for each human."""
     pattern, store, models = ROLES["two"](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
     assert [request.block for request in result.pending] == ["ann", "cy"]

@@ -68,7 +68,7 @@ def rent_debate(**options: Any) -> Any:
 
 
 async def interrupt_run(pattern: Any, store: Any, *, stop: int = 3, **options: Any) -> Counting:
-    """Return the counter of a run with the id "it" that was interrupted at its call number `stop`."""
+    """Interrupt the run "it" of `pattern` at call number `stop`, and return the counter of its calls."""
     first = Counting(stop=stop)
     with pytest.raises(asyncio.CancelledError):
         await pattern.run("Cap rents?", model=first.model, store=store, run_id="it", seed=5, **options)
@@ -252,7 +252,7 @@ async def test_run_has_one_executor_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_run_that_keeps_crashing_its_process_is_abandoned() -> None:
-    """The run can still be read, and it can be revived."""
+    """An abandoned run can still be read, and even revived."""
     store = MemoryStore()
     await interrupt_run(rent_debate(), store)
     for _ in range(MAX_RECOVERIES + 1):

@@ -54,7 +54,7 @@ def test_twenty_kills_in_a_row_do_no_harm() -> None:
 
 @pytest.mark.slow
 def test_runs_survive_kills_on_postgresql(postgres_server: Server) -> None:
-    """The PostgreSQL server outlives the clients that are killed."""
+    """The PostgreSQL server keeps running when its clients are killed."""
     report = run_killed("--kills", "4", "--seed", "5", "--store", postgres_server.url)
     assert report["kills"] == 4
     assert_nothing_lost(report)

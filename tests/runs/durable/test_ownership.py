@@ -242,7 +242,7 @@ async def test_run_whose_file_was_deleted_is_not_complete(
 
 
 async def test_path_of_a_deleted_file_opens_a_new_store(tmp_path: Path) -> None:
-    """If a store is given by its path, the object whose file was deleted is not reused."""
+    """A store given by its path must not reuse the object whose file was deleted."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):
         await make_calls(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")

@@ -174,9 +174,10 @@ class ObservedStore(MemoryStore):
 
 
 def journaled_events(events: Sequence[Any]) -> list[tuple[str, str]]:
-    """Return the kind and path of the events that a journal reproduces, except the last one.
+    """Return the kind and path of the events that a journal reproduces.
 
-    The event of a judge's view belongs to a call, and the call is not repeated once its failure is recorded.
+    These do not include the end of the run, retries, fallbacks and judges' views. A view belongs to a call, and a call
+    is not repeated once its failure is recorded.
     """
     dropped = (RunFinished, CallRetried, CallFellBack, JudgeViewMade)
     return [(event.kind, event.path) for event in events if not isinstance(event, dropped)]

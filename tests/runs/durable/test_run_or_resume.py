@@ -99,7 +99,7 @@ async def test_run_in_progress_is_not_started_twice() -> None:
 
 
 async def test_one_of_two_simultaneous_starts_fails_with_a_conflict() -> None:
-    """Both processes have looked for a run with this id, and neither found one."""
+    """Both processes look for a run with this id before either of them has created one."""
     done = asyncio.Event()
 
     @handler(name="slow")
