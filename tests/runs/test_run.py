@@ -358,7 +358,7 @@ async def test_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
         return await _SHOUT(value, ctx)
 
     assert (await sequencer(name="outer").then(right).run("for")).output == "FOR"
-    assert (await _SHOUT.run("for")).output == "FOR"  # the run is over
+    assert (await _SHOUT.run("for")).output == "FOR"  # allowed, since the outer run is over
 
 
 async def test_model_can_start_nested_runs() -> None:

@@ -241,4 +241,4 @@ def test_server_with_readers_can_stop(gate: Gate) -> None:
         for reader in readers:
             reader.join(30)
             assert not reader.is_alive()
-    assert "end" not in {frame.event for frame in frames}  # so that browsers reconnect
+    assert "end" not in {frame.event for frame in frames}  # without an end event, browsers reconnect

@@ -94,7 +94,7 @@ def read_lists(call: Client) -> None:
     assert call("health").status == "ok"
     assert "debate" in {pattern.name for pattern in call("patterns")}
     assert call("models").default == "gate"
-    call("logout", wants=204)  # for browsers; it does not affect programs
+    call("logout", wants=204)  # signs out browsers but not programs
     assert QUESTION in call("write_plan", body=call.models.BeginBody(pattern="debate", question=QUESTION)).toml
     sides = call("propose_sides", body=call.models.BeginBody(pattern="debate", question=QUESTION)).sides
     assert len(sides) == 2

@@ -84,7 +84,7 @@ def test_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty_sto
         counting_server.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})
     empty_store.reads.clear()
     html = counting_server.http.get(f"{counting_server.pages}/").text
-    assert empty_store.reads == {"runs": 2, "documents_in": 1}  # runs that wait for a person are a separate list
+    assert empty_store.reads == {"runs": 2, "documents_in": 1}  # the second read lists the runs that wait for a person
     assert all(f"the note of {number}." in html for number in range(12))
 
 
@@ -101,7 +101,7 @@ def test_run_page_reads_its_row_and_steps_once(
             "run": 1,
             "steps": 1,
             "documents": 2,
-        }  # votes together with the note, then public links
+        }  # one read for the votes and the note, and one for the public links
 
 
 def test_step_page_reads_the_run_once(counting_server: Stage, empty_store: CountingReads) -> None:
@@ -164,7 +164,7 @@ def test_page_is_compressed_and_contains_each_text_once() -> None:
             size = answer.num_bytes_downloaded
         text = sum(map(len, map(make_markdown, range(200))))
         assert len(html) < 1.6 * text
-        assert size < 0.45 * text  # gzip -5 of words in random order
+        assert size < 0.45 * text  # about the rate that gzip -5 achieves for words in random order
         assert html.count(make_markdown(7).split("**")[2][:60]) == 1
         assert stage.http.get(f"{address}/turns/8").text == make_markdown(7)
         assert [stage.http.get(f"{address}/turns/{number}").status_code for number in (0, 201)] == [404, 404]

@@ -51,7 +51,7 @@ def test_stored_critique_can_be_shown_resumed_and_forked(tmp_path: Path) -> None
         report_result = run_command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
         forked = run_command("runs", "fork", run_id, "--set", "revise=false", "--json", *location[2:4])
-        assert len(on.bodies) == before  # the rulings are the same, and there is no revision
+        assert len(on.bodies) == before  # the rulings are reused, and no revision is requested
         batch = run_command("batch", "-", "--pattern", "critique", *location, *options[:2], text="When?\n")
     assert [result.exit_code for result in (live, saved, resumed, page_text, report_result, batch)] == [0] * 6, (
         batch.output

@@ -80,7 +80,7 @@ def test_stored_review_can_be_shown_resumed_and_forked(tmp_path: Path) -> None:
         report_result = run_command("runs", "report", run_id, "--html", str(page))
         assert len(on.bodies) == before
         forked = run_command("runs", "fork", run_id, "--set", 'gate="no confirmed major"', "--json", *location[2:4])
-        assert len(on.bodies) == before  # a gate is a rule on data, so no call is repeated
+        assert len(on.bodies) == before  # a gate only evaluates the findings, so no call is repeated
         batch = run_command("batch", "-", "--pattern", "review", *location, *seats[4:], text="What is missing?\n")
     assert [result.exit_code for result in (live, saved, resumed, page_text, report_result, batch)] == [0] * 6, (
         batch.output

@@ -303,7 +303,7 @@ STOPPING: dict[str, Any] = {
 def test_any_stop_condition_can_be_checked(kind: str) -> None:
     max_examples = (
         30 if kind == "a part of a function" else 4
-    )  # this word must come last; the words for other conditions occur at once
+    )  # its word must come last, which takes more examples; the words for other conditions occur at once
     check_debate(
         lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=max_examples, failures=False
     )

@@ -156,7 +156,7 @@ def grow_text(pieces: list[str]) -> list[str]:
 @example(["a\nb|c\n-|-", "x"])  # and so does a table
 @example(["* a\n\n* * *", "b"])  # a rule is an item of the preceding list
 @example(["1. a\n\n2", ". b"])  # and so is a paragraph
-@example(["*a*\n\nb\n\xa0\nc"])  # spaces that exist only in Unicode
+@example(["*a*\n\nb\n\xa0\nc"])  # non-ASCII whitespace
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
 def test_growing_text_ends_up_as_the_whole_text(pieces: list[str]) -> None:

@@ -222,7 +222,7 @@ def _watched(job: Job, killer: Killer, note: Callable[..., None]) -> Any:
         killer.at("answered")
         # the answer may be durable even if the process was killed before it could report this
         note("tried", f"{run_id}: {key}", body)
-        if isinstance(store, SqliteStore):  # SQLite's connection can report that the statement is being executed
+        if isinstance(store, SqliteStore):  # only SQLite's connection reports when a statement is being executed
             await commit(run_id, key, kind, body, at)
         else:  # kill the process shortly after the statement was sent, unless it has returned by then
             delay = _ROUND_TRIP * Random(key).random()
