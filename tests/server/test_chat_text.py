@@ -137,7 +137,7 @@ def test_simultaneous_speakers_are_shown_one_after_another() -> None:
     assert "**pro**: cap rents\n\n> Homes first.\n\n**con**: free rents\n\n> Supply first.\n\n" in text
 
 
-def test_void_text_is_marked() -> None:
+def test_void_text_is_marked_as_void() -> None:
     """Text cannot be withdrawn once it is displayed."""
     run = follow_single_run(
         round_robin(name="panel", debaters=[Persona("Ann"), Persona("Ben")], max_rounds=1, synthesizer=False),

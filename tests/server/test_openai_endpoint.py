@@ -410,7 +410,7 @@ def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
     assert ask(client, f"{RENT}:answer", **neutral).choices[0].finish_reason == "stop"
 
 
-def test_ignored_sampling_parameters_are_reported(client: openai.OpenAI) -> None:
+def test_header_reports_ignored_sampling_parameters(client: openai.OpenAI) -> None:
     """Ordinary clients always send sampling parameters. A header names those that would normally have an effect."""
     parameters: dict[str, Any] = {
         "temperature": 0.2,
@@ -676,7 +676,7 @@ def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
             ask(client, f"{RENT}:answer")
 
 
-def test_run_waiting_for_a_human_is_reported(stage: Stage, client: openai.OpenAI) -> None:
+def test_completion_says_that_the_run_waits_for_a_human(stage: Stage, client: openai.OpenAI) -> None:
     """The run is stored, since the human answers elsewhere."""
     completion = ask(client, "debate/waits")
     assert "Waiting for ann" in completion.choices[0].message.content

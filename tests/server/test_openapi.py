@@ -36,7 +36,7 @@ def test_openapi_document_is_valid(shared: Stage) -> None:
             target = target[part]
 
 
-def test_every_endpoint_is_described(shared: Stage) -> None:
+def test_openapi_document_describes_every_endpoint(shared: Stage) -> None:
     operations = [operation for path in shared.spec["paths"].values() for operation in path.values()]
     ids = [operation["operationId"] for operation in operations]
     assert len(ids) == len(set(ids))

@@ -261,7 +261,7 @@ def start_failing_server(folder: Path, *arguments: str) -> tuple[int, str]:
         (("--allow-base-url", "ftp://x"), "http://"),
     ],
 )
-def test_misuse_is_explained(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
+def test_error_explains_misuse_without_a_traceback(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
     (tmp_path / "short").write_text("short")
     code, message = start_failing_server(tmp_path, *arguments)
     assert code == 2

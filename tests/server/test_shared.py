@@ -102,8 +102,8 @@ def test_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client
     assert opened == {("GET", path) for path in reads | free}
 
 
-def test_revoked_link_is_reported(stage: Stage, stranger: httpx2.Client) -> None:
-    """Each page of a revoked link returns 410 at once, while other links to the run still work."""
+def test_revoked_link_returns_410(stage: Stage, stranger: httpx2.Client) -> None:
+    """Each page of the link returns the status at once, while other links to the run still work."""
     run_id = stage.finished()
     one, two = share_run(stage, run_id), share_run(stage, run_id, "vote")
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204

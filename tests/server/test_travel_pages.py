@@ -29,8 +29,8 @@ def get_page(stage: Stage, path: str) -> str:
     return answer.text
 
 
-def test_steps_are_links(stage: Stage) -> None:
-    """Without scripts, each step links to the run as it was at that time, and the last link leads to the last step."""
+def test_each_step_links_to_the_run_at_that_step(stage: Stage) -> None:
+    """The links work without scripts, and the last one leads to the last step."""
     run_id = stage.finished()
     page = get_page(stage, f"/runs/{run_id}/travel")
     assert re.findall(r'href="\?step=(\d)" aria-label="([^"]+)"', page) == [
@@ -64,7 +64,7 @@ def test_run_page_links_to_its_steps(stage: Stage) -> None:
     assert page.count(f"/runs/{run_id}/travel?step=4") == 1
 
 
-def test_forks_are_listed(stage: Stage) -> None:
+def test_page_of_steps_lists_forks(stage: Stage) -> None:
     run_id = stage.finished()
     assert "None yet." in get_page(stage, f"/runs/{run_id}/travel")
     stage.finished(runId="other")
@@ -172,7 +172,7 @@ def test_read_only_server_offers_no_changes() -> None:
         assert "<form" not in page
 
 
-def test_run_without_steps_is_reported() -> None:
+def test_page_says_that_a_run_has_no_steps() -> None:
     def fails(_: Any) -> str:
         raise RuntimeError
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.context import Context
 
 
-def test_steps_and_tasks_are_listed(stage: Stage) -> None:
+def test_steps_and_tasks_can_be_listed(stage: Stage) -> None:
     run_id = stage.finished()
     steps = stage.get(f"/runs/{run_id}/steps").json()
     assert [step["kind"] for step in steps] == ["call"] * 4

@@ -389,7 +389,7 @@ async def test_no_run_starts_in_a_file_changed_by_another_version(tmp_path: Path
     await store.close()
 
 
-async def test_overwritten_pages_are_reported(tmp_path: Path) -> None:
+async def test_overwritten_database_pages_are_reported(tmp_path: Path) -> None:
     """The process continues, and whatever can still be read is correct."""
     path = tmp_path / "runs.sqlite3"
     content = await closed_store(path)

@@ -54,7 +54,7 @@ def test_finished_run_is_resumed_without_a_call(pattern: str, copied_store: Path
     assert (resumed.exit_code, json.loads(resumed.stdout)) == (0, before)
 
 
-def test_stored_export_is_verified(copied_store: Path) -> None:
+def test_stored_export_can_be_verified(copied_store: Path) -> None:
     """The outputs must follow from the journals."""
     assert run_command("runs", "verify", str(EXPORT), store=copied_store).exit_code == 0
 

@@ -301,7 +301,7 @@ async def test_retry_is_an_event_of_the_call() -> None:
     assert call.status.status_code is StatusCode.UNSET
 
 
-async def test_skipped_and_fatal_failures_are_marked() -> None:
+async def test_spans_mark_skipped_and_fatal_failures() -> None:
     """Each span that a failure passes through names the error class, but not the message, which may quote models."""
 
     def failing(request: ModelRequest) -> Any:
@@ -336,7 +336,7 @@ async def test_skipped_and_fatal_failures_are_marked() -> None:
     assert "CANARY" not in skipped.text() + failed.text()
 
 
-async def test_cancelled_and_limited_runs_are_marked() -> None:
+async def test_spans_mark_cancelled_and_limited_runs() -> None:
     watched, called = Watched(), asyncio.Event()
 
     async def never(_: ModelRequest) -> Any:
