@@ -185,7 +185,6 @@ def test_positions_keep_their_insertion_order(reports: list[tuple[str, list[tupl
 
 
 async def test_changing_a_result_does_not_change_the_archive() -> None:
-    """Returned lists are copies."""
     archive = Archive()
     await archive.positions.add("1", [Position(agent="ann", answer="yes", round=1)])
     positions: Sequence[Position] = await archive.positions.of("ann")

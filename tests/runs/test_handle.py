@@ -289,8 +289,6 @@ async def test_current_readers_see_the_start_of_a_call() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_late_reader_sees_only_the_end_of_a_call(fails: bool) -> None:  # noqa: FBT001
-    """A call that has finished, successfully or not, is no longer in progress."""
-
     def answer(_: ModelRequest) -> str:
         if fails:
             raise RuntimeError("boom")

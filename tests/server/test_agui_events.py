@@ -168,7 +168,6 @@ def test_reset_replays_the_run(play: Play) -> None:
 
 
 def test_text_from_a_failed_attempt_is_void() -> None:
-    """Text from a failed attempt becomes a separate message that is marked as void."""
     path = "poet"
     events = [
         Update("event", RunStarted(run_id="r", block="poet", seed=1, path=path)),

@@ -726,7 +726,6 @@ def test_run_can_continue_without_its_reader() -> None:
 
 
 def test_idempotency_key_makes_a_request_safe_to_repeat(stage: Stage, client: openai.OpenAI) -> None:
-    """Repeating a request with its key returns the same run at no cost."""
     keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-7"}}
     first, second = ask(client, **keyed), ask(client, **keyed)
     assert first.id == second.id

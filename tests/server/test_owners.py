@@ -127,7 +127,6 @@ def test_runs_of_other_users_are_not_found(two_user_stage: Stage, ann: httpx2.Cl
 
 
 def test_run_list_has_only_the_runs_of_its_user(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """Other users' runs appear in no list, on no page and under no filter."""
     run_of_ann, other = start_run(ann, new_id()), start_run(ben, new_id())
     for query in ("", "?limit=200", "?label=owner=ann", "?text=ship", "?status=complete"):
         listed = [run["runId"] for run in ben.get(f"/runs{query}").json()["runs"]]

@@ -82,7 +82,6 @@ def test_run_has_at_most_twenty_links(stage: Stage) -> None:
 
 @pytest.mark.parametrize("shows", ["run", "vote"])
 def test_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client, shows: str) -> None:
-    """The code in a public link opens no answer page, no other kind of link, no other run, and no other route."""
     run_id, other = stage.finished(), stage.finished()
     code = share_run(stage, run_id, shows)["page"].rpartition("/")[2]
     opened = set()

@@ -203,7 +203,6 @@ async def test_imported_fork_reuses_nothing_from_this_store() -> None:
 
 
 async def test_edited_structured_answer_is_validated() -> None:
-    """The answer is validated against the schema of its step."""
     store, calls = MemoryStore(), Calls()
     await two_sides(synthesizer=False).run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     judge = (await store.steps("first"))[-1].key
