@@ -119,7 +119,6 @@ async def test_run_can_skip_the_archive(make_service: Service) -> None:
 
 
 async def test_deleted_run_is_removed_from_the_archive(make_service: Service) -> None:
-    """No document in the archive mentions a deleted run, and its ratings are removed."""
     first = await finish_debate(make_service)
     await finish_debate(make_service, "Are trams affordable?")
     assert (await make_service.archive().ratings.of(["ann"]))["ann"].debates == 2

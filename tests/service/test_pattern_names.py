@@ -86,5 +86,4 @@ def test_no_other_module_names_a_pattern() -> None:
     [*((entry, {"debate"}) for entry in DEBATES), *((entry, NAMES - {"debate"}) for entry in OTHERS)],
 )
 def test_every_listed_exception_is_needed(entry: str, names: set[str]) -> None:
-    """An exception that is no longer needed must be removed from the list."""
     assert [module for module in MODULES if module.startswith(entry) and any(find_names(ROOT / module, names))]

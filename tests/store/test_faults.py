@@ -411,7 +411,6 @@ async def test_impossible_path_is_reported(tmp_path: Path, path: str) -> None:
 
 
 async def test_empty_file_becomes_a_store(tmp_path: Path) -> None:
-    """An empty file is treated like a missing one."""
     (tmp_path / "runs.sqlite3").touch()
     assert await closed_store(tmp_path / "runs.sqlite3")
     assert len(await read_keys(tmp_path / "runs.sqlite3")) == 20

@@ -327,7 +327,6 @@ async def test_statements_have_a_time_limit(postgres_server: Server, own_schema:
 
 
 async def test_waiting_ends_after_the_configured_patience(postgres_server: Server, own_schema: str) -> None:
-    """StoreError is raised once the server has been unavailable for the configured time."""
     store = PostgresStore(postgres_server.url, schema=own_schema, patience=0.3)
     await store.create(header("r"))
     await asyncio.to_thread(postgres_server.stop)

@@ -160,7 +160,6 @@ def grow_text(pieces: list[str]) -> list[str]:
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
 def test_growing_text_ends_up_as_the_whole_text(pieces: list[str]) -> None:
-    """However the text is split, the blocks sent in the end are those of the whole text."""
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
         assert "\n".join(grow_text([*pieces, END])) == prose(text + END)

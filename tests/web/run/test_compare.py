@@ -144,7 +144,6 @@ def test_dissimilar_texts_are_shown_unchanged() -> None:
 
 @given(one=TEXTS, other=TEXTS)
 def test_comparison_keeps_all_words_of_both_sides(one: str, other: str) -> None:
-    """No word of a side's text is lost, whatever its marks and line endings."""
     for part in compare_runs([make_call("a", one or "x")], [make_call("a", other or "x")], fork=None):
         if isinstance(part, Pair):
             for side, text in ((part.one, one or "x"), (part.other, other or "x")):
