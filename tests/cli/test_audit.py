@@ -141,7 +141,7 @@ def test_invalid_data_set_is_rejected(tmp_path: Path, content: str, problem: str
         (("--rejudge", "--schedule", "all"), "--schedule must be "),
         (("--rejudge", "--repeat", "0"), "--repeat must be at least 1 (got 0)"),
         (("--rejudge", "--model", " "), "--model must be a model name"),
-        (("--rejudge", "--base-url", "http://127.0.0.1:9/v1"), "--model is required with --base-url: name a model"),
+        (("--rejudge", "--base-url", "http://127.0.0.1:9/v1"), "--model is required with --base-url: specify a model"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )

@@ -184,7 +184,7 @@ def test_blocks_can_add_tasks_to_the_audit_trail() -> None:
         assert audit.get(task.id).status == "in_progress"
         audit.complete(task.id, "found")
         audit.claim(task_id=audit.add_task("and again", assignee="ann").id, by="ann")
-        with pytest.raises(AttributeError, match="no 'protected' for blocks"):
+        with pytest.raises(AttributeError, match="does not let blocks use 'protected'"):
             audit.protected  # noqa: B018 - the access itself counts
         return "Yes."
 

@@ -242,5 +242,5 @@ def test_invalid_phases_are_rejected(phases: Any, message: str) -> None:
 
 
 def test_phases_determine_the_number_of_rounds() -> None:
-    with pytest.raises(ConfigurationError, match="`max_rounds` cannot be combined with `phases`, which have"):
+    with pytest.raises(ConfigurationError, match="`max_rounds` cannot be combined with `phases`, which define"):
         debate(name="city", debaters=SIDES[:2], phases=CLASSIC, max_rounds=3)

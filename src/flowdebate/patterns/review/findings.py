@@ -437,8 +437,8 @@ STATE_RULES = (
     ),
     StateRule(
         "resolved",
-        "an earlier review confirmed it, its place is gone, and no majority supports it now",
-        "an earlier review confirmed it, its place is gone, and no majority supports it now",
+        "an earlier review confirmed it, its location no longer exists, and no majority supports it now",
+        "an earlier review confirmed it, its location no longer exists, and no majority supports it now",
         lambda tally: tally.earlier and not tally.has_place and not tally.has_majority,
     ),
     StateRule(
@@ -461,7 +461,7 @@ STATE_RULES = (
     ),
     StateRule(
         "disputed",
-        "a majority supports it, but the place it names is not in the material",
+        "a majority supports it, but its location is not in the material",
         "its place is not in the material",
         lambda tally: tally.has_majority and not tally.has_place,
     ),
