@@ -1,11 +1,10 @@
-"""Typed events of runs, each with a `path`, a time `at`, and a wire form.
+"""Typed events of runs, each with a `path`, a timestamp `at`, and a wire format.
 
 *Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
 readers receive them. All other events are always emitted, and applications may emit events of any type. `CallStarted`,
 `TextDelta` and `TextWithdrawn` are live only: they reach followers of the run, but are not part of `result.events`.
 
-Events are not frozen, because creating frozen instances would take a large share of a run's time. Treat them as
-immutable.
+Events are not frozen, because creating frozen instances would take up much of a run's time. Treat them as immutable.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ class RunStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class RunFinished(BaseEvent):
-    """Last event of every run, however it ended."""
+    """Last event of every run, regardless of how the run ended."""
 
     kind: ClassVar[str] = "run_finished"
     run_id: str
     """ID of the run."""
     status: RunStatus
-    """Status at the end of the run; "awaiting" means that the run is suspended until a human answers."""
+    """Final status of the run; "awaiting" means that the run is suspended until a human answers."""
     usage: Usage
     """Usage across all calls."""
     seconds: float
-    """Time spent in this process, in seconds."""
+    """Time that the run spent in this process, in seconds."""
     error: str | None = None
     """Class and message of the error that ended the run, or None if there was none."""
 
@@ -63,7 +62,8 @@ class RunFinished(BaseEvent):
 class HumanAsked(BlockEvent):
     """The run requests an answer from a human.
 
-    The answer arrives as a `BlockAnswered`, after a resume if the run was suspended to wait for it.
+    The answer arrives as a `BlockAnswered` event; if the run was suspended in the meantime, it arrives after the run is
+    resumed.
     """
 
     kind: ClassVar[str] = "human_asked"
@@ -73,14 +73,14 @@ class HumanAsked(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextDelta(BlockEvent):
-    """A piece of text, emitted while the model is writing it (an item; live only); `path` is the path of the call."""
+    """A piece of text, emitted while the model is writing (an item; live only); `path` is the path of the call."""
 
     kind: ClassVar[str] = "text_delta"
     block: str
-    """Name of the block whose model writes the text."""
+    """Name of the block whose model is writing the text."""
     text: str
-    """The new piece, to be appended to earlier ones with the same path. A `CallRetried`, `CallFellBack` or
-    `TextWithdrawn` at that path invalidates all of them.
+    """The new piece of text, to be appended to earlier pieces with the same path. A `CallRetried`, `CallFellBack` or
+    `TextWithdrawn` event at that path invalidates all of them.
     """
 
 
@@ -96,31 +96,32 @@ class ToolCalled(BlockEvent):
     arguments: str
     """Arguments as JSON text, exactly as the model wrote it."""
     result: str
-    """Text of the result sent to the model; after a failure, it describes the failure."""
+    """Result sent to the model, as text; if the tool failed, a description of the failure."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BlockAnswered(BlockEvent):
-    """A generator's answer: text, or the validated value (an item)."""
+    """Answer of a generator: text, or the validated value (an item)."""
 
     kind: ClassVar[str] = "block_answered"
     block: str
     """Name of the block."""
     output: Any
-    """Output of the block. It can have any type, because an output schema can describe any type."""
+    """Output of the block. It can have any type that an output schema can describe."""
     truncated: bool = False
     """True if the answer was cut off at the maximum length."""
     trimmed: int = field(default=0, metadata=SPARSE)
     """Number of characters removed from `output` because they came after the requested number of sentences."""
     first_counts: bool = field(default=False, metadata=SPARSE)
-    """True if a second answer was requested but was no better, so `output` is the first one."""
+    """True if the block was asked for a second answer that was no better, so `output` is the first answer."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CallStarted(BlockEvent):
     """A model call has started; a `ModelCalled` with the same path follows (live only).
 
-    Answers replayed from a store are not announced. New followers of a run receive the calls in progress.
+    No event is emitted for an answer replayed from a store. New followers of a run receive this event for each call in
+    progress.
     """
 
     kind: ClassVar[str] = "call_started"
@@ -132,13 +133,13 @@ class CallStarted(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ModelCalled(BlockEvent):
-    """A model call that was answered or, after all its attempts, failed."""
+    """A completed model call: either it was answered, or all of its attempts failed."""
 
     kind: ClassVar[str] = "model_called"
     block: str
     """Name of the calling block."""
     model: str
-    """Name of the model; the name of a fallback model is in `attempts`."""
+    """Name of the requested model; if a fallback model answered, its name is in `attempts`."""
     usage: Usage
     """Usage across all attempts."""
     seconds: float
@@ -146,15 +147,15 @@ class ModelCalled(BlockEvent):
     error: str | None = None
     """Class and message of the error, or None if the call was answered."""
     attempts: tuple[Attempt, ...] = ()
-    """Requests that were sent, in order."""
+    """Requests sent to models for this call, in order."""
     asked_as: str | None = None
-    """Structured-output mode of the request, if the model has several."""
+    """Structured-output mode used for the request, if the model supports several."""
     flags: tuple[Flag, ...] = ()
-    """Peculiarities of the answer."""
+    """Codes for anything unusual about the answer."""
     repaired: tuple[str, ...] = field(default=(), metadata=SPARSE)
     """Repairs made to a structured answer, each described in a few words, such as "code fence"."""
     replayed: bool = field(default=False, metadata=SPARSE)
-    """True if the answer was recorded earlier; it counts toward usage and limits, but no request was sent now."""
+    """True if the answer was recorded earlier; it counts toward usage and limits, but no new request was sent."""
     origin: Origin = field(default="asked", metadata=SPARSE)
     """Source of the answer; answers that required no request cost nothing."""
 
@@ -183,9 +184,9 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 
 
 def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
-    """List remarks for readers of a result: peculiarities of its calls, grouped by model and kind, and repetitions.
+    """List remarks about a result for its readers: unusual calls, counted by model and kind, and repetitions.
 
-    `raw` is the run's raw output; None if it has none.
+    `raw` is the run's raw output; None if there is none.
     """
     find = getattr(raw, "find_repetitions", None)  # only the outputs of patterns have this method
     counts = Counter(

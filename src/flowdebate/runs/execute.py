@@ -1,4 +1,4 @@
-"""Execution of blocks (in the caller's task, in the background, or from synchronous code), and the options for runs."""
+"""Execution of blocks (in the caller's task, in the background, or from synchronous code), and options for runs."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.journal import OnUncertain
 
 IfExists: TypeAlias = Literal["raise", "resume", "wait"]
-"""Policy for a run whose id is already in the store; "wait" also resumes the run once no other process is
-executing it.
+"""Policy for starting a run whose id is already in the store; "wait" waits until no other process is executing the run,
+and then resumes it.
 """
 
 
@@ -56,11 +56,11 @@ class CommonOptions(TypedDict, total=False):
     limits: Limits | None
     """Limits on calls, tokens, cost and time."""
     observe: Observer | None
-    """Observer of the run and its agents, calls and tools, for tracing."""
+    """Observer that traces the run and its agents, calls and tools."""
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options for a single run; batches have no session option, because their runs would all share the session."""
+    """Options for a single run; batches have no session option, because all of their runs would share the session."""
 
     session: SessionLike
 
@@ -91,7 +91,7 @@ class ForkOptions(SessionOptions, total=False):
     edits: Mapping[str, Any] | None
     """Replacement answers, keyed by the paths of their steps."""
     at: str | None
-    """Path of the first step to request again; all later steps are requested again too."""
+    """Path of the first step to repeat; all later steps are repeated too."""
 
 
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -104,13 +104,13 @@ class Seat(NamedTuple):
     block: str
     model: Model | str
     around: tuple[ModelChoice, ...]
-    """Models of the enclosing patterns, nearest first."""
+    """Models of the enclosing patterns, innermost first."""
     checks: Sequence[Callable[[Model, str], None]]
-    """Checks on what the block adds to prompts; see `Capability`."""
+    """Checks on the content that the block adds to prompts; see `Capability`."""
 
 
 class Runnable(Protocol[OutT_co]):
-    """Protocol for the blocks accepted by `run_block`."""
+    """Protocol implemented by the blocks that `run_block` accepts."""
 
     @property
     def name(self) -> str:
@@ -121,10 +121,10 @@ class Runnable(Protocol[OutT_co]):
         """Resources that the block shares with the enclosing blocks."""
 
     def outline(self) -> object:
-        """Return the block's outline, whose text reveals whether the block has changed."""
+        """Return the block's outline; if the block changes, so does the outline's text."""
 
     def seats(self) -> Iterable[Seat]:
-        """Return all seats for models inside the block."""
+        """Return all seats inside the block, one for each block that calls a model."""
 
     def __call__(self, value: Any, ctx: Context, /) -> Coroutine[Any, Any, OutT_co]:  # noqa: ANN401 - the block's input
         """Execute the block."""
@@ -169,7 +169,7 @@ def make_run(  # noqa: PLR0913 - the options of run
 
 
 def check_outside(block: Runnable[Any]) -> None:
-    """Raise ConfigurationError inside a running block.
+    """Raise ConfigurationError if called inside a running block.
 
     A nested run would escape the limits, the store and the model of the outer run.
     """
@@ -232,14 +232,14 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
 
 
 class _Starts:
-    """Queue that starts at most one run per event loop turn, so that other work gets done in between."""
+    """Queue that starts at most one run per event loop turn, so that other work can be done in between."""
 
     def __init__(self) -> None:
         self.starting = False
         self.waiting: deque[asyncio.Future[None]] = deque()
 
     def next(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the next waiting run start, if there is one."""
+        """Start the next waiting run, if any."""
         self.starting = False
         while self.waiting and not self.starting:
             run = self.waiting.popleft()
@@ -253,7 +253,9 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait for an event loop turn in which no other run starts, because preparing a first prompt takes milliseconds."""
+    """Wait for an event loop turn in which no other run starts, because preparing a run's first prompt takes
+    milliseconds.
+    """
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:
@@ -333,7 +335,7 @@ async def _act(block: Runnable[T], value: object, run: Run) -> T:
 
 
 def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
-    """End the run with `failure`, and return the failure as text."""
+    """End the run with the error `failure`, and return the error as text."""
     text, run.failure = error_text(failure), failure
     for trail in RunView(run).task_collections:
         for task in trail.list(status="awaiting_review"):  # nobody is waiting for these answers anymore
@@ -361,8 +363,8 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
 
 
 _CHECK_EVERY = 0.5
-"""Interval in seconds at which a waiting thread wakes up; otherwise, it would miss an interrupt that arrives just
-before the wait.
+"""Interval in seconds at which a waiting thread wakes up; without it, the thread would miss an interrupt that arrives
+just before the wait.
 """
 
 

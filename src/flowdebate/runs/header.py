@@ -1,4 +1,4 @@
-"""Headers and outcomes of durable runs, stored along with the steps."""
+"""Headers and outcomes of durable runs, both stored along with the runs' steps."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from flowdebate.store.base import RunHeader, Store
 from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
-"""Header keys of the default model, and of the model that overrides all others."""
+"""Header keys for the default model, and for the model that overrides all others."""
 _MAX_LINE_LENGTH = 500
 """Maximum length of a question in a list of runs, in characters."""
 
 
 DEFAULT_MODEL = "the default"
-"""Name in a run's fingerprint for the model provided by the environment."""
+"""Name used in a run's fingerprint for the model provided by the environment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Store and its options for a run: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
+    """Store for a run, with related options: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels for finding the run again."""
+    """Labels by which the run can be found later."""
     plan: Mapping[str, Any] | None = None
     """JSON data that lets the application rebuild its block."""
 
@@ -81,12 +81,12 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return, as text, everything about a run that must not change before it is resumed."""
+    """Return everything about a run that must not change before the run is resumed, as text."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair the parts of a run's earlier and current headers that must be equal before the run can be resumed."""
+    """Pair the earlier and current values of the header fields that must be equal for the run to be resumed."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),
@@ -126,7 +126,7 @@ def result_of(raw: object, output: object) -> dict[str, Any]:
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RunChanged with the differing lines of `pairs` if a stored text differs from the current one."""
+    """Raise RunChanged, listing the differing lines, if the stored and current texts of any pair differ."""
     changes: dict[str, tuple[str, ...]] = {}
     for name, (then, now) in pairs.items():
         if then != now:
@@ -158,7 +158,7 @@ def _summarise_question(value: object) -> str:
 
 
 def list_model_names(model: ModelChoice) -> str:
-    """Return the models' names as text, for the fingerprint."""
+    """Return the names of the models as text for the fingerprint."""
     if model is None:  # the model comes from the environment, which may differ on the machine that resumes the run
         return DEFAULT_MODEL
     if isinstance(model, str):
@@ -170,7 +170,7 @@ def list_model_names(model: ModelChoice) -> str:
 
 
 def name_models(model: ModelChoice) -> dict[str, str] | None:
-    """Return the names of the run's models for its header; None if any of them is a model object."""
+    """Return the names of the run's models for its header; return None if any of them is a model object."""
     if isinstance(model, Mapping):
         names = {intent: spec for intent, spec in model.items() if isinstance(spec, str)}
         return names if len(names) == len(model) else None
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models that a run was started with; a header with a single name refers to the environment's model."""
+    """Return the models that a run was started with; a single name in the header refers to the environment's model."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the limits to store with a run, except for the cost limit, because its prices cannot be stored."""
+    """Return the run's limits for storage, without the cost limit, because its prices cannot be stored."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
@@ -215,12 +215,12 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, problem: str) -> StoreError:
-    """Return the error for a stored (possibly imported) run whose header is unusable."""
+    """Return the error for a stored (possibly imported) run with an unusable header."""
     return StoreError(store.name, f"run {header.run_id}: `{field}` of its header {problem} (got {typed(got)})")
 
 
 def _dump_session(session: Session) -> dict[str, Any] | None:
-    """Return the session at the start of a run as JSON data, or the names of any parts that are not JSON."""
+    """Return a run's initial session as JSON data, or the names of the parts that cannot be converted to JSON."""
     if not (session.state or session.history or session.resources):
         return None
     try:
@@ -248,7 +248,7 @@ def session_of(store: Store, header: RunHeader, location: str) -> Session:
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return `labels` as a dict; raise ConfigurationError for values other than strings."""
+    """Return `labels` as a dict; raise ConfigurationError unless all values are strings."""
     for name, text in labels.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ConfigurationError("run", "labels", {name: text}, "must be a dict of str to str")

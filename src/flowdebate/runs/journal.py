@@ -38,9 +38,9 @@ OnUncertain: TypeAlias = Literal["retry", "raise"]
 """Policy for a call that was started but has no recorded result when the run is resumed."""
 
 UNANSWERED = "#unanswered:"
-"""Key segment that marks a role's fatal failure, followed by the block's name."""
+"""Key segment that marks the fatal failure of a role; it is followed by the block's name."""
 DECISION = "#decision"
-"""Key suffix for decisions, which are made by code without side effects."""
+"""Key suffix for decisions, each of which is made by code without side effects."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -55,7 +55,7 @@ class JournalOptions(TypedDict, total=False):
 class Journal:
     """Journal of a durable run: reads the recorded steps, keyed by path, and records new ones.
 
-    `now` is the run's clock: it advances only with steps, so that a resumed run reads the same times.
+    `now` is the run's clock: it advances only with steps, so a resumed run sees the same times as the original.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Journal:
         return self.header.run_id
 
     def now(self) -> float:
-        """Return the time at which the latest step was recorded or, before the first step, the run's start time."""
+        """Return the time at which the latest step was recorded; before the first step, return the run's start time."""
         return self._clock
 
     async def begin(self) -> None:
@@ -123,9 +123,9 @@ class Journal:
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
-        """Find the recorded step at `key`; raise JournalMismatch if the key is repeated or the request has changed.
+        """Find the recorded step at `key`; raise JournalMismatch if the key was used before or the request has changed.
 
-        Some kinds of journal accept changed requests. A recorded answer is valid whatever the current `model`.
+        Some journals accept changed requests. A recorded answer is valid regardless of the current `model`.
         """
         if key in self._seen:
             raise JournalMismatch(self.store.name, self.run_id, key, "occurs twice in one run")
@@ -145,7 +145,7 @@ class Journal:
         return row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:
-        """Decode a finished step's body with `reader`; raise JournalMismatch for an unreadable record."""
+        """Decode the body of a finished step with `reader`; raise JournalMismatch if the record is unreadable."""
         assert row.body is not None  # noqa: S101 - it is finished
         try:
             return reader(row.body)
@@ -158,7 +158,7 @@ class Journal:
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """Return failures from earlier processes at or below `place`, with their keys; each is returned only once."""
+        """Return failures recorded by earlier processes at or below `place`, with their keys; return each only once."""
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
@@ -184,7 +184,7 @@ class Journal:
         self.owned = True
 
     async def intend(self, key: str, kind: StepKind, request: str | None) -> None:
-        """Record that the step `key` is about to start; raise RunUncertain if it must not start a second time."""
+        """Record that the step `key` is about to start; raise RunUncertain if it must not be started a second time."""
         open_attempt = self._open.get(key)
         # An attempt with a recorded failure produced no answer; any other attempt may have been paid for.
         if (
@@ -198,7 +198,7 @@ class Journal:
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
-        """Record the request to a human at `key` just once, however often the run reaches it."""
+        """Record the request to a human at `key` only once, however often the run reaches it."""
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:
@@ -221,7 +221,7 @@ class Journal:
             _LOGGER.warning("run %s: a failure at %s could not be recorded", self.run_id, key, exc_info=True)
 
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
-        """Return the recorded result of `call`; execute `call` if none is recorded.
+        """Return the recorded result of the step; if there is none, execute `call` and record its result.
 
         Raises NotRecordable unless the result is JSON or of the type `returns`. With `failures`, an exception is
         recorded as well, and raised again on replay.
@@ -248,9 +248,9 @@ class Journal:
         return value
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        """Return the recorded decision `key`; if there is none, record the result of `call`, which has no side effects.
+        """Return the recorded decision `key`; if there is none, record the result of calling `call`.
 
-        If a complete run is merely being read, nothing is recorded.
+        `call` must have no side effects. Nothing is recorded if a complete run is merely being read.
         """
         row = self.find(key)
         if row is not None:
@@ -266,19 +266,19 @@ class Journal:
         return self.read(row, json.loads if returns is None else _adapter(returns).validate_json)
 
     def _value_text(self, key: str, value: object, returns: object) -> str:
-        """Serialize a value; raise NotRecordable if a resumed run would get a different value back."""
+        """Serialize a value; raise NotRecordable if a resumed run would read back a different value."""
         body = exact_json(value) if returns is None else _adapter(returns).dump_json(value).decode()
         if body is None:
             raise NotRecordable(self.store.name, self.run_id, key, value)
         return body
 
     def recorded_failure(self, key: str) -> Exception | None:
-        """Return the provider failure recorded at `key`; None if there is none."""
+        """Return the provider failure recorded at `key`; return None if there is none."""
         row = self.find(key)
         return None if row is None else self.read(row, failure_of)
 
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
-        """Return the key of a role's failure and the failure itself, which is None if the role has not failed.
+        """Return the key of a role's failure and the failure itself, which is None unless the role failed.
 
         The key is `key` followed by a number. If the journal `reopens` the run, the role may answer after all, and the
         new request is recorded.
@@ -294,14 +294,14 @@ class Journal:
         return place, None
 
     async def record_failure(self, key: str, error: Exception) -> None:
-        """Record that the step `key` has failed permanently with `error`: later steps depend on the failure."""
+        """Record that the step `key` has failed permanently with `error`, because later steps depend on the failure."""
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         """Record the end of the run.
 
-        If that fails, this method only warns, because the steps are already recorded; it raises StoreLost if they may
-        be lost too.
+        If that fails, only a warning is issued, because the steps are already recorded. Raises StoreLost if the steps
+        may be lost too.
         """
         if not self.owned:
             return
@@ -318,7 +318,7 @@ class Journal:
 
 
 def has_unanswered(rows: Iterable[StepRow]) -> bool:
-    """Return whether a run ended without an answer from its final role, so that the role can be called again."""
+    """Return whether a run ended without an answer from its final role, in which case the role can be called again."""
     keys = {row.key for row in rows if UNANSWERED in row.key}
     return any(f"{key}#again" not in keys for key in keys if not key.endswith("#again"))
 
@@ -329,7 +329,7 @@ def is_within(key: str, place: str) -> bool:
 
 
 def plain(value: object) -> object:
-    """Convert `value` to JSON data; raise ValueError, TypeError or RecursionError if that is impossible."""
+    """Convert `value` to JSON data; raise ValueError, TypeError or RecursionError if it cannot be converted."""
     return json.loads(json_text(value))
 
 

@@ -1,4 +1,4 @@
-"""Limits on a run (usage is reserved before each request), and accounts of a service's total usage."""
+"""Limits on a run, whose usage is reserved before each request, and accounts of a service's total usage."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated length of an answer, in tokens, if its usage is not reported and its length is not limited."""
+"""Estimated length of an answer, in tokens, for answers of unlimited length whose usage is not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Price of a model per million tokens, in any currency.
+    """Prices of a model per million tokens, in any currency.
 
     >>> Price(prompt=0.25, completion=2.0).of(Usage(calls=1, prompt_tokens=4_000, completion_tokens=500))
     0.002
@@ -52,8 +52,8 @@ class Price:
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
-"""Prices keyed by model name, or a function from a model's name and usage to a cost; it is called only with known token
-counts.
+"""Prices keyed by model name, or a function that computes a cost from a model's name and usage; the function is called
+only if the token counts are known.
 """
 
 
@@ -62,7 +62,7 @@ class Limits:
     """Limits on a run; None means no limit.
 
     Each request counts, even if it fails or is a retry, and its estimated usage is reserved before it is sent. A limit
-    can thus only be exceeded by calls in flight that use more than they reserved, never by a new call. When a debate
+    can thus only be exceeded by in-flight calls that use more than they reserved, never by a new call. When a debate
     reaches a limit, it ends with its partial output, and `result.status` is "limit". Other blocks raise LimitReached.
 
     >>> Limits(calls=40, tokens=50_000).calls
@@ -72,8 +72,8 @@ class Limits:
     calls: int | None = None
     """Maximum number of requests to models."""
     tokens: int | None = None
-    """Maximum number of tokens in prompts and answers together; estimated at four characters per token if a server does
-    not report usage.
+    """Maximum number of tokens in prompts and answers together; the number is estimated at four characters per token if
+    a server does not report usage.
     """
     cost: float | None = None
     """Maximum cost in the currency of `prices`, or in US dollars if `prices` is None."""
@@ -107,11 +107,11 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Return whether any usage is limited or counted."""
+        """Return whether any field is set, which means that usage has to be limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
-        """Return these limits, capped at those in `bounds`.
+        """Return a copy of these limits, each capped at the corresponding limit in `bounds`.
 
         >>> Limits(calls=40).within(Limits(calls=10, seconds=60)) == Limits(calls=10, seconds=60)
         True
@@ -137,13 +137,13 @@ class Reserved(NamedTuple):
 
     @property
     def unknown(self) -> Usage:
-        """Usage to count if the server does not report any."""
+        """Usage to record if the server does not report any."""
         prompt, room = estimate_tokens(self.request.characters), self.request.settings.max_tokens
         return Usage(calls=1, prompt_tokens=prompt, cached_tokens=0, completion_tokens=room or _ANSWER)
 
 
 class Budget:
-    """`Meter` for a run: counts requests against the `Limits` on the run."""
+    """`Meter` that counts a run's requests against its `Limits`."""
 
     __slots__ = (
         "_calls",
@@ -177,7 +177,7 @@ class Budget:
 
     @property
     def cost(self) -> float | None:
-        """Cost so far; None if any model's price is unknown."""
+        """Cost of the run so far; None if any model's price is unknown."""
         while self._unpriced and self._cost is not None:
             price = self.price_of(*self._unpriced.pop())
             self._cost = None if price is None else self._cost + price
@@ -185,7 +185,7 @@ class Budget:
 
     @property
     def prices(self) -> str | None:
-        """Unit of `cost`, and the source of its prices; None if there is no cost."""
+        """Unit of `cost`, and the source of its prices; None if the cost is unknown."""
         if self.cost is None:
             return None
         if self._limits.prices is not None:
@@ -245,7 +245,7 @@ class Budget:
                 _ = self.cost  # look up the application's prices now, so that errors in them are raised during the run
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
-        """Count attempts at `request` made before this process took over the run; limits do not apply to them."""
+        """Count attempts at `request` made before this process took over the run; these attempts are not limited."""
         for attempt in attempts:
             reserved = Reserved(request, 0, 0.0)
             self._in_flight.append(reserved)
@@ -259,7 +259,7 @@ class Budget:
                 return
 
     def time_is_up(self) -> LimitReached:
-        """Return the error for a run that has used up its `seconds`."""
+        """Return the error to raise for a run that has used up its `seconds`."""
         assert self._limits.seconds is not None  # noqa: S101 - the caller has a limit
         self.raised.append(LimitReached("seconds", limit=self._limits.seconds, used=self._limits.seconds))
         return self.raised[-1]
@@ -287,9 +287,9 @@ class Budget:
 
 
 OWNER = "owner"
-"""Label that names the owner of a run."""
+"""Label whose value names the owner of a run."""
 _COLLECTION = "budgets"
-"""Document collection that stores the account of all runs; each owner's account has a collection below it."""
+"""Document collection with the account for all runs; owners' accounts are in collections below it."""
 _DAY = 86_400
 
 
@@ -310,11 +310,12 @@ _NOTHING = Used()
 
 
 class Account:
-    """Usage account of all runs in `store`, or of one `owner`'s runs on one day (UTC); `limits` apply to the total.
+    """Account of the usage of all runs in `store`, or of one `owner`'s runs on one day (UTC).
 
-    All processes using the store share the account, and its figures survive restarts and the deletion of runs. A call's
-    first request is counted before it is sent, so a budget can only be exceeded by retries that several processes send
-    at once, and by answers longer than estimated. Reservations made by a killed process remain counted.
+    The `limits` apply to the total usage. All processes using the store share the account, and its figures survive
+    restarts and the deletion of runs. A call's first request is counted before it is sent, so a budget can be exceeded
+    only by retries that several processes send at the same time, or by answers longer than estimated. Reservations made
+    by a killed process remain counted.
     """
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:
@@ -343,11 +344,11 @@ class Account:
 
     @property
     def until(self) -> float | None:
-        """Time at which the figures are reset, in seconds since the epoch; None if they are never reset."""
+        """Time at which the account is reset, in seconds since the epoch; None if it is never reset."""
         return (max(self._day, int(time.time() // _DAY)) + 1) * float(_DAY) if self._daily else None
 
     def expect(self, model: str, request: ModelRequest, usage: Usage | None = None) -> Used:
-        """Estimate the usage of a request; with `usage`, estimate only the counts missing from it."""
+        """Estimate the usage of a request; if `usage` is passed, estimate only the counts missing from it."""
         expected = self._pricing.estimate(model, request)
         if usage is None:
             return Used(1, expected.tokens, expected.cost)
@@ -355,15 +356,15 @@ class Account:
         return Used(1, usage_known.total_tokens or 0, self._pricing.price_of(model, usage_known) or 0.0)
 
     async def used(self) -> Used:
-        """Return the current usage by all processes."""
+        """Return the total usage so far, across all processes."""
         return (await self._read())[0]
 
     async def check(self) -> None:
-        """Raise BudgetReached if the budget is used up."""
+        """Raise BudgetReached if the account's budget is used up."""
         self._check(await self.used(), Used())
 
     def add_pending(self, used: Used, instead: Used | None = None) -> None:
-        """Add `used` to the next write, in place of the reservation `instead`.
+        """Add `used` to the usage to be written next, replacing the reservation `instead`.
 
         Raises BudgetReached if this would exceed the budget.
         """
@@ -372,7 +373,7 @@ class Account:
         self._owed = self._owed.plus(used).plus(instead or Used(), -1)
 
     async def count(self, more: Used | None = None) -> None:
-        """Write the outstanding usage, plus `more` for a request about to be sent.
+        """Write the usage not yet written, plus `more` for a request about to be sent.
 
         Raises BudgetReached if this would exceed the budget.
         """
@@ -436,7 +437,7 @@ class Accounts:
 
 @dataclass(slots=True)
 class _Meter:
-    """Reserved and actual usage of a single call, in one account."""
+    """Reserved and actual usage of a single call, as recorded in one account."""
 
     account: Account
     reserved: Used = _NOTHING
@@ -444,7 +445,7 @@ class _Meter:
 
 
 class Charge:
-    """Meter for a call: counts requests against the run's budget and the service's accounts."""
+    """Meter that counts a call's requests against the run's budget and the service's accounts."""
 
     def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
         self._meters = [_Meter(account) for account in accounts]

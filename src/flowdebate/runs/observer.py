@@ -1,4 +1,4 @@
-"""Tracing of runs by observers, and logging of tolerated failures."""
+"""Tracing of runs by observers, and logging of failures that do not end a run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NOTHING = nullcontext()
 class Observer(RunObserver):
     """Base class for observers of runs, passed as `run(…, observe=…)`.
 
-    By default, the methods do nothing. Their contexts are entered around the observed work in the same task, so context
-    variables are visible inside, and exceptions pass through. Steps replayed from a store, or reused in a fork, are not
-    observed.
+    By default, the methods do nothing. The contexts that they return are entered around the observed work, in the same
+    task, so context variables are visible to the work, and its exceptions pass through the contexts. Steps replayed
+    from a store, or reused in a fork, are not observed.
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
-        """Return a context around the run; it yields an observer for the run's agents, calls, tools and events.
+        """Return a context around the run that yields an observer for its agents, calls, tools and events.
 
         `labels` are the labels of the stored run; labels added to a new run are stored with it.
         """
@@ -36,7 +36,9 @@ class Observer(RunObserver):
         return nullcontext(self)
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
-        """Return a context around the submission of a run to the workers' queue; it may add `labels` to the run."""
+        """Return a context around the submission of a run to the workers' queue; the context may add `labels` to the
+        run.
+        """
         del block, run_id, labels
         return _NOTHING
 
@@ -48,25 +50,25 @@ class Observer(RunObserver):
         return _NOTHING
 
     def queue(self, state: QueueState, /) -> None:
-        """Handle the state of a queue, as read by each of its workers every few seconds."""
+        """Handle the current state of a queue, which each of the queue's workers reads every few seconds."""
 
 
 NOBODY = Observer()
 
 
 class _Default:
-    """Container for the observer of runs started without one of their own."""
+    """Container for the default observer, which observes runs started without an observer of their own."""
 
     observer = NOBODY
 
 
 def set_default_observer(observer: Observer | None) -> None:
-    """Set the observer for all future runs of this process that are started without `observe`; None removes it."""
+    """Set the observer for all future runs in this process that are started without `observe`; None removes it."""
     _Default.observer = NOBODY if observer is None else observer
 
 
 def observer_of(observe: object) -> Observer:
-    """Return the observer given by a run's `observe` option; raise ConfigurationError if it is not an observer."""
+    """Return the observer passed as a run's `observe` option; raise ConfigurationError if it is not an observer."""
     if observe is None:
         return _Default.observer
     if not isinstance(observe, Observer):
@@ -75,16 +77,16 @@ def observer_of(observe: object) -> Observer:
 
 
 def observing(observe: object) -> Observing | None:
-    """Return the observer factory for a run's `observe` option; None if the run is not observed."""
+    """Return the observer factory for a run's `observe` option; return None if the run is not observed."""
     observer = observer_of(observe)
     return None if observer is NOBODY else lambda run, labels: observer.run(RunView(run), labels)
 
 
 def is_new(events: Sequence[object], place: str = "") -> bool:
-    """Return whether current events result from a call made by this process rather than from a replayed call.
+    """Return whether the current events result from a new call in this process, not from a replayed call.
 
-    This depends on the latest call at or below `place` or, if there is none, on the latest call anywhere. A resumed run
-    must not log or count its replayed part again.
+    The result depends on the latest call at or below `place` or, if there is none, on the run's latest call. A resumed
+    run must not log or count its replayed part again.
     """
     calls = [event for event in events if isinstance(event, ModelCalled)]
     within = [call for call in calls if call.path == place or call.path.startswith((f"{place}/", f"{place}#"))]
@@ -93,7 +95,9 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
 
 
 def log_failure(run: Run, path: str, **fields: object) -> None:
-    """Log a tolerated failure of `run` at `path`, unless it is replayed; `fields` must not contain any content."""
+    """Log a failure that does not end `run`, unless it is replayed; `fields` must not contain any content
+    of the run.
+    """
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
         RUN_LOGGER.warning("run %s continues: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

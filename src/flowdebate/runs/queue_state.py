@@ -1,4 +1,4 @@
-"""Queue of runs: the priorities of runs, and the state of a queue as shown to operators and observers."""
+"""Queues of runs: priorities, and the state of a queue as shown to operators and observers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOWEST = 100
 
 
 def priority_of(header: RunHeader) -> int:
-    """Return the priority of a submitted run; 0 for an imported run with an invalid value."""
+    """Return the priority of a submitted run; return 0 for an imported run with an invalid priority."""
     priority = (header.plan or {}).get("priority")
     return priority if isinstance(priority, int) and 0 <= priority <= LOWEST else 0
 
@@ -39,13 +39,13 @@ class DeliveredRun(WireModel):
     worker: str
     version: str
     delivery: int
-    """Number of times the run has been delivered. It rises when a worker dies while executing the run, or when the
-    run's provider has an outage.
+    """Number of times the run has been delivered. The number increases when a worker dies while executing the run, or
+    when the run's provider has an outage.
     """
     seconds: float
-    """Time in seconds that the run has waited since it was put on the queue, or since its delay ended."""
+    """Time in seconds that the run waited after it was put on the queue, or after its delay ended."""
     resumed: bool = False
-    """True if a worker has executed the run before."""
+    """True if a worker had already executed part of the run."""
 
 
 class QueueVersion(WireModel):
@@ -57,7 +57,7 @@ class QueueVersion(WireModel):
     """Number of runs delayed because their worker died or their provider was unavailable."""
     running: int
     oldest: float | None
-    """Longest time for which a run has been waiting, in seconds; None if no run is waiting."""
+    """Waiting time in seconds of the run that has waited longest; None if no run is waiting."""
     workers: int
     """Number of live workers of this version."""
 
@@ -73,6 +73,6 @@ class QueueState(WireModel):
     rejected: int
     """Number of runs rejected because no worker can execute them in their present form."""
     dead_letters: int
-    """Number of runs abandoned because they killed their workers."""
+    """Number of runs abandoned because they repeatedly crashed their workers."""
     versions: tuple[QueueVersion, ...]
     workers: tuple[WorkerState, ...]

@@ -20,27 +20,29 @@ if TYPE_CHECKING:
 class Records:
     """The `ResourceScope` of a run: its stream of events, and the resource states from the session.
 
-    It is separate from `Run` because resources refer to it: a reference to the run would create a cycle, which would
+    It is separate from `Run` because resources refer to it: a reference from them to the run would create a cycle and
     delay freeing the run.
     """
 
     saved: InitVar[dict[str, Any]]
     now: Callable[[], float]
-    """The run's clock, in seconds since the epoch."""
+    """Current time on the run's clock, in seconds since the epoch."""
     events: list[object] = field(default_factory=list)
-    """The events so far, as in `result.events`."""
+    """Events recorded so far, as in `result.events`."""
     listeners: list[Callable[[object], None]] = field(default_factory=list)
-    """Callbacks for each event; text is streamed only if there is at least one."""
+    """Callbacks called with each event; text is streamed only if there is at least one."""
     observe: Callable[[object], None] | None = None
-    """Callback that passes each recorded event to the run's observer, which does not need streamed text."""
+    """Callback that passes each recorded event to the run's observer, which has no use for streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
     """Model calls in progress, reported to readers who join later."""
     saved_states: dict[str, Any] = field(init=False)
-    """The session's resource states when the run started, by key; new states go to the session, for later runs."""
+    """Resource states in the session when the run started, by key; new states are written to the session for later
+    runs.
+    """
     held_events: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """Events held back below each path; each entry says whether the event is recorded and where it occurred."""
+    """Events held back below each path; each entry states whether to record the event, and where it occurred."""
     closed: bool = False
-    """True if the run is over."""
+    """True once the run is over."""
 
     def __post_init__(self, saved: dict[str, Any]) -> None:
         self.saved_states = _SavedStates(saved)
@@ -110,7 +112,7 @@ class Records:
         return around is not None
 
     def call_started(self, request: ModelRequest, model: str, path: str) -> CallStarted:
-        """Announce a model call; it stays in `calls` until `call_ended` removes it."""
+        """Announce a model call, and keep it in `calls` until `call_ended` removes it."""
         event = CallStarted(block=request.block, role=request.role, model=model, path=path, at=self.now())
         self.calls[id(event)] = event
         self.notify(event)
@@ -133,7 +135,9 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """The session's resource states when the run started, used to open resources; writes go to the session."""
+    """Resource states in the session when the run started, used to open resources; new states are written to the
+    session.
+    """
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

@@ -1,4 +1,4 @@
-"""Views of runs: results, handles, and events as they happen."""
+"""Views of runs: results, handles, and iterators over a run's events."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def seed(self) -> int:
-        """Seed of all random draws; pass it as `seed=` to repeat the draws."""
+        """Seed of all random draws; pass it as `seed=` to reproduce the draws in another run."""
         return self._run.seed
 
     @property
     def store(self) -> Store | None:
-        """The durable run's store; None if there is none."""
+        """Store of a durable run; None if the run is not durable."""
         return None if self._run.journal is None else self._run.journal.store
 
     @property
@@ -64,12 +64,12 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def status(self) -> RunStatus:
-        """Status of the run: "running", "complete", or the reason why it ended early."""
+        """Status of the run: "running", "complete", or the reason why the run ended early."""
         return self._run.status
 
     @property
     def usage(self) -> Usage:
-        """Calls and tokens so far."""
+        """Number of calls and tokens so far."""
         return self._run.usage
 
     @property
@@ -79,31 +79,33 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on the run, for example about a setting rejected by a model or about repeated wording."""
+        """Remarks on the run, for example that a model rejected a setting or that speakers repeated their wording."""
         return remarks_on(self.events, self.raw)
 
     @property
     def cost(self) -> float | None:
-        """Cost so far, according to the limits' `prices` or the built-in prices; None if the prices are unknown."""
+        """Cost so far, based on the limits' `prices` or the built-in prices; None if the prices are unknown."""
         return None if self._run.budget is None else self._run.budget.cost
 
     @property
     def prices(self) -> str | None:
-        """Unit and source of `cost`, for example "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices".
+        """Unit of `cost` and source of prices, such as "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices".
 
         None if there is no cost.
         """
         return None if self._run.budget is None else self._run.budget.prices
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Return the cost of `usage` for the model named `model`; None if its price or the token counts are unknown."""
+        """Return the cost of `usage` for the named `model`; return None if its price or the token counts
+        are unknown.
+        """
         if self._run.budget is None or usage.total_tokens is None:
             return None
         return self._run.budget.price_of(model, usage)
 
     @property
     def parent_labels(self) -> Mapping[str, str]:
-        """Labels of this fork's parent run; empty if the run is not a fork, or if the parent no longer exists."""
+        """Labels of the parent run if this run is a fork; empty if it is not, or if the parent no longer exists."""
         return {} if self._run.journal is None else self._run.journal.parent_labels
 
     @property
@@ -123,12 +125,12 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def raw(self) -> RawT_co:
-        """The pattern's raw output (for example a `DebateRawOutput`); None if there is none yet."""
+        """Raw output of the pattern (for example, a `DebateRawOutput`); None if there is none yet."""
         return cast("RawT_co", self._run.raw_output)
 
     @property
     def raw_so_far(self) -> Any:  # noqa: ANN401 - each pattern has a raw output of its own type
-        """The raw output, or what it would be if the run ended now; None until a pattern has started."""
+        """Raw output of the run, or what it would be if the run ended now; None until a pattern has started."""
         return self._run.partial_output(self.status)
 
     @property
@@ -138,7 +140,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def limit(self) -> str | None:
-        """Name of the limit that the run has reached (a field of `Limits`); None if there is none."""
+        """Name of the limit that the run has reached (a field of `Limits`); None if it has reached none."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
@@ -149,16 +151,16 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def tasks(self) -> TaskCollection:
-        """Audit trail: the `TaskCollection` of the outermost pattern; the last one opened if there are several.
+        """The run's audit trail: the outermost pattern's `TaskCollection`, or the last one opened if there are several.
 
-        Raises LookupError if no block has an audit trail. `task_collections` contains all of them.
+        Raises LookupError if no block has an audit trail. For all audit trails, use `task_collections`.
         """
         trails = [(depth, handle) for depth, handle in self._run.opened if isinstance(handle, TaskCollection)]
         return self._outermost(trails, "TaskCollection")
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
-        """Transcript so far of the outermost pattern; the last one opened if there are several.
+        """The outermost pattern's transcript so far, or the last one opened if there are several.
 
         Raises LookupError if there is none.
         """
@@ -190,7 +192,7 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
 
 
 class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
-    """A run in progress: iterate over it for events, await it for the result, cancel it, or inspect it at any time.
+    """A run in progress: iterate over it for events, await it for the result, cancel it, or inspect it.
 
     If the run fails, `await handle` raises its error, while iteration simply ends. Several readers may iterate at once,
     each receiving all events.
@@ -204,9 +206,9 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.__await__()
 
     async def started(self) -> None:
-        """Wait until the first block acts (by then, a durable run is stored).
+        """Wait until the first block starts to act; by then, a durable run is in its store.
 
-        Raises the error of a run that fails to start.
+        If the run fails to start, raises its error.
         """
         waiting = asyncio.ensure_future(self._run.started.wait())
         try:
@@ -233,17 +235,17 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.result()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the run has ended, for whatever reason, or until `seconds` have passed."""
+        """Wait until the run has ended, for any reason, or until `seconds` have passed."""
         await asyncio.wait({self._task}, timeout=seconds)
 
     def listen(self, listener: Callable[[object], None]) -> None:
-        """Call `listener` with the events so far, and then with each new one as it happens."""
+        """Call `listener` with each event so far, and then with each new event as it happens."""
         for event in (*self._run.records.events, *self._run.records.calls.values()):
             listener(event)
         self._run.records.subscribe(listener)
 
     def on_end(self, call: Callable[[], object]) -> None:
-        """Call `call` once the run is over; if the run failed, its failure then counts as handled."""
+        """Call `call` once the run is over; if the run fails, its error then counts as handled."""
         # Calling `exception` marks it as retrieved; otherwise, asyncio would log an error when nobody awaits the
         # handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
@@ -251,7 +253,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
     def follow(self) -> RunEvents:
         """Start following the run; the events may be read later or in a different task.
 
-        Events so far come first. A reader created before the run's first action misses no text.
+        The reader receives past events first. If it is created before the run's first action, it misses no text.
         """
         return RunEvents(self._run, self._task)
 
@@ -294,7 +296,7 @@ class RunEvents:
         self._unread.put_nowait(_END)  # keep the marker for further iterations
 
     async def aclose(self) -> None:
-        """Stop following the run, for use with `contextlib.aclosing`."""
+        """Stop following the run; this method allows the use of `contextlib.aclosing`."""
         self.close()
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs: identity, events and usage, and the one interface through which all impure steps pass."""
+"""Runs: identity, events and usage, and the single interface for all model calls and side effects."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
-"""Name of the block being executed; None outside runs, and inside models."""
+"""Name of the block being executed; None outside runs, and while a model is being called."""
 
 T = TypeVar("T")
 _NO_LIMITS = Limits()
@@ -77,14 +77,14 @@ class RunObserver:
     """Observer of one run: its agents' answers, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        """Return a context around all calls and tools that contribute to one answer of a generator."""
+        """Return a context around all model and tool calls that contribute to one answer of a generator."""
         del block, path
         return _NOTHING
 
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call and all its attempts; it yields a callback for the response."""
+        """Return a context around a model call, including all attempts; it yields a callback for the response."""
         del started, request
         return _NOTHING
 
@@ -100,11 +100,11 @@ class RunObserver:
 _UNOBSERVED = RunObserver()
 
 Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
-"""Factory for a context around a run; the context yields the run's `RunObserver`, and may add labels to the run."""
+"""Factory for a context around a run; the context yields the run's `RunObserver` and may add labels to the run."""
 
 
 class _Observed:
-    """Observer of a run, entered around its execution; it may add labels to a new run before the run is stored.
+    """Context for observing a run's execution; it may add labels to a new run before the run is stored.
 
     A generator would not work here: `contextlib` sets tracebacks, and an application's exception may be frozen.
     """
@@ -152,34 +152,36 @@ class Run:
     failure: BaseException | None = field(default=None, init=False)
     """Error that ended the run, if it failed or reached a limit."""
     outcome: RunStatus = field(default="complete", init=False)
-    """Status with which the run ends unless it is stopped early: "complete", or "degraded" or "no_verdict" after
+    """Status that the run will have unless it is stopped early: "complete", or "degraded" or "no_verdict" after
     provider failures.
     """
     budget: Budget | None = field(init=False)
     accounts: tuple[Account, ...] = field(default=(), init=False)
-    """Accounts of the service and of the run's owner, shared with their other runs; empty outside a service."""
+    """Accounts of the service and of the run's owner, shared with other runs; empty for runs outside a service."""
     acting: bool = field(default=False, init=False)
     """True once the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Event set once the first block acts; by then, a durable run is in its store."""
+    """Event set when the first block starts to act; by then, a durable run is in its store."""
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
     """Time at which the run was first started, on its own clock; a resumed run keeps this time."""
     cache: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values looked up or recorded once per run, keyed by owner."""
+    """Cache of values, keyed by owner, that are looked up or recorded only once per run."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
-    """Observer of the run's calls, tools and events while the run is being executed."""
+    """Observer of the run's calls, tools and events, set while the run is being executed."""
     records: Records = field(init=False)
-    """The run's events and states. `Run.emit`, `Run.notify` and `Run.now` call the functions of the same name here."""
+    """Events and states of the run. `Run.emit`, `Run.notify` and `Run.now` delegate to the methods of the
+    same names.
+    """
     emit: _Emit = field(init=False)
     notify: Callable[[object], None] = field(init=False)
     now: Callable[[], float] = field(init=False)
     usage: Usage = field(default=Usage.zero(), init=False)
     tokens: int = field(default=0, init=False)
-    """Number of tokens used so far, in prompts and answers together; estimated if a server does not report them."""
+    """Number of tokens used so far in prompts and answers together; estimated if a server does not report usage."""
     raw_output: object = field(default=None, init=False)
-    """Raw output of the pattern that was most recently finished or interrupted; None if there is none."""
+    """Raw output of the most recently finished or interrupted pattern; None if there is none."""
     _unfinished: dict[str, Callable[[RunStatus], object]] = field(default_factory=dict, init=False)
     _raw_outputs: dict[str, object] = field(default_factory=dict, init=False)
     """Latest raw output at each watched path."""
@@ -242,16 +244,18 @@ class Run:
         return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
-        """Set the status after a provider failure that does not end the run."""
+        """Set the run's status after a provider failure that does not end the run."""
         if self.outcome != "no_verdict":  # keep the worst outcome: a turn skipped later does not improve it
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register `build` to produce the raw output of the pattern at `path` if the run ends before the pattern."""
+        """Register `build` to produce the raw output of the pattern at `path` if the run ends before the pattern
+        finishes.
+        """
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:
-        """Set the run's raw output to that of the finished pattern at `path`, replacing any earlier one."""
+        """Set the run's raw output to that of the finished pattern at `path`, replacing any earlier raw output."""
         self._unfinished.pop(path, None)
         self.raw_output = raw
         for place in self._raw_outputs:
@@ -262,7 +266,7 @@ class Run:
     def watch_raw_output(self, path: str) -> Iterator[Callable[[], object]]:
         """Watch the patterns at or below `path`, yielding a function that returns the latest raw output of any of them.
 
-        Steps of several escalations may run at the same time, so the run's own raw output may come from a different
+        Several escalations may be executed concurrently, so the run's own raw output may belong to a different
         escalation.
         """
         self._raw_outputs[path] = None
@@ -273,13 +277,13 @@ class Run:
 
     @property
     def has_partial_output(self) -> bool:
-        """True if raw output can be built for a pattern in progress."""
+        """True if raw output can be built for an unfinished pattern."""
         return bool(self._unfinished)
 
     def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
         """Return the current raw output of the outermost unfinished pattern, or else the run's existing raw output.
 
-        With `below`, only patterns below this path count, and the result is None if there are none.
+        With `below`, only patterns below this path are considered; the result is None if there are none.
         """
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
@@ -297,7 +301,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds: so far, or in total once the run has ended."""
+        """Duration of the run in seconds: so far, or in total once the run has ended."""
         if self._started is None:
             return 0.0
         return (time.perf_counter() if self._ended is None else self._ended) - self._started
@@ -318,11 +322,11 @@ class Run:
         return self._add_opened(resource.open(ResourcePlace(self.records, path)), path)
 
     def open_within(self, resource: StateResource[Any], around: StateHandle[Any], path: str) -> StateHandle[Any]:
-        """Open `resource` inside `around`, for the block at `path`."""
+        """Open `resource` for the block at `path`, within the already open handle `around`."""
         return self._add_opened(resource.open_within(around, ResourcePlace(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> object:
-        """Return the run's shared handle for `resource`, opened on first use."""
+        """Return the handle of `resource` shared by the whole run, opening it on first use."""
         if resource not in self.shared:
             self.shared[resource] = self.open(resource, path)
         return self.shared[resource]
@@ -342,7 +346,7 @@ class Run:
         return await self.journal.step(key, call, returns, failures=failures)
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
-        """Call `model` as the step `path`; the call is counted and its event emitted whether it succeeds or fails.
+        """Call `model` as the step `path`, counting the call and emitting its event whether or not it succeeds.
 
         In a durable run, the answer is committed before it is returned, and a recorded answer is returned without a
         call.
@@ -414,7 +418,7 @@ class Run:
         return response
 
     def _forward_call_event(self, event: object, path: str, role: str | None) -> None:
-        """Forward an event of the model call at `path`; events about streamed text are live-only, like the text."""
+        """Forward an event about the model call at `path`; events about streamed text are live-only, as is the text."""
         if isinstance(event, TextWithdrawn):
             self.notify(replace(event, role=role, path=path, at=self.now()))
         else:
@@ -471,7 +475,9 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call's event, and count its usage and tokens, estimating unreported tokens from prompt and answer."""
+        """Emit a call's event, and count its usage and tokens; unreported tokens are estimated from prompt
+        and answer.
+        """
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
@@ -493,7 +499,7 @@ class Run:
             await self._open_connections.enter_async_context(connect())
 
     async def close(self) -> None:
-        """Close the models' connections; a failure to close one is only logged."""
+        """Close the models' connections; if closing one fails, the failure is only logged."""
         if self._open_connections is None:
             return
         try:
@@ -503,7 +509,7 @@ class Run:
 
 
 def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """Read a failed call with its attempts; None if the failure has no attempts.
+    """Read a failed call with its attempts; return None if the failure has no attempts.
 
     Raises the same errors as `read_call`.
     """
@@ -529,7 +535,7 @@ _LOGGER = logging.getLogger("flowdebate")
 
 
 def _failure_row(error: str, request: ModelRequest, model: Model, seconds: float) -> str:
-    """Serialize a failed call with its attempts, to be read by `_read_failure`."""
+    """Serialize a failed call with its attempts, in the form read by `_read_failure`."""
     return json_text(
         {
             "error": error,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """State that outlives a run; pass the same session to several runs to share it.
+    """State that outlives a run; to share it between runs, pass them the same session.
 
     >>> Session(state={"budget_exhausted": False}).state["budget_exhausted"]
     False
@@ -23,13 +23,15 @@ class Session:
     state: dict[str, Any] = field(default_factory=dict)
     """The application's state, which blocks read and write as `ctx.session.state`."""
     history: list[Message] = field(default_factory=list)
-    """Messages from blocks whose visibility includes `history`, in order, for the `history` slot of generators."""
+    """Messages from blocks whose visibility includes `history`, in order; generators read them through their `history`
+    slot.
+    """
     resources: dict[str, Any] = field(default_factory=dict)
     """Latest state of each session-scoped resource, by key."""
 
 
 SessionLike: TypeAlias = Session | dict[str, Any] | None
-"""Session, a dict to use as its `state` (the same object, not a copy), or None for a new session."""
+"""A session, a dict to use as a session's `state` (the same object, not a copy), or None for a new session."""
 
 
 def as_session(value: SessionLike) -> Session:

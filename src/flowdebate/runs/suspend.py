@@ -29,7 +29,7 @@ class HumanRequest:
     place: str
     """Unique path of the request within the run."""
     shown: str
-    """Text for the human to read: the question and the transcript so far, with fences around text from models."""
+    """Text for the human to read: the question and the transcript so far, with text from models inside fences."""
     expects: str
     """Description of the expected answer."""
     schema: Mapping[str, Any] | None = None
@@ -37,20 +37,20 @@ class HumanRequest:
     problem: str | None = None
     """Problem with the previous answer; None for the first request."""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """Sources that the reader may quote from; they are stored once, in the journal or the plan, and are not part of
-    `text`.
+    """Sources that the human may quote; they are stored once, in the journal or the plan, and are not part
+    of `text`.
     """
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """Function that converts an answer to its value, and raises an OutputError that lists each invalid field."""
+    """Function that converts an answer to its value, and raises an OutputError listing all invalid fields."""
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short sources in full, the others by name and length."""
+        """Render `shown` and the sources as plain text: short sources in full, long ones as name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property
     def text(self) -> str:
-        """The request in its stored form, as JSON."""
+        """The request as JSON, in the form in which it is stored."""
         stored = {"shown": self.shown, "expects": self.expects, "schema": self.schema, "problem": self.problem}
         return json.dumps({"block": self.block, **stored})
 
@@ -73,9 +73,9 @@ _ROLES_IN_NAMES = {
 def role_in_name(block: str, path: str) -> str | None:
     """Derive a block's role from its name, for stored records without a role.
 
-    Older journals do not record the roles of failed calls, because their events had none. Requests to humans never
-    include a role, because a resumed run has to find them unchanged. Patterns name their blocks "{pattern}-{role}" or
-    "{pattern}-{role}-{member}". Returns None for a block named by the application.
+    Older journals do not record the roles of failed calls, because the calls' events had no role. Stored requests to
+    humans never include a role, because a resumed run has to find them unchanged. Patterns name their blocks
+    "{pattern}-{role}" or "{pattern}-{role}-{member}". Returns None for a block named by the application.
 
     >>> role_in_name("rent-debater-ann", "rent/round[1]/rent-turn-ann"), role_in_name("solomon", "rent/solomon")
     ('debater', None)
@@ -88,13 +88,15 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` to wait for it."""
+    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` to wait for the
+    answer.
+    """
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
-    """Read a stored answer; return it, and whether the run was suspended to wait for it."""
+    """Read a stored answer; return the answer, and whether the run was suspended to wait for it."""
     stored = json.loads(body)
     return stored["answer"], stored["parked"]
 
@@ -102,8 +104,8 @@ def read_answer(body: str) -> tuple[Any, bool]:
 class Suspended(BaseException):
     """Exception that suspends the run until `requests` are answered.
 
-    The run ends with the status "awaiting", and can be resumed. The class is not a subclass of `Exception`, so it is
-    not caught by patterns' failure policies or blocks' `except` clauses.
+    The run ends with the status "awaiting", and can be resumed. It is not a subclass of `Exception`, so patterns'
+    failure policies and blocks' `except Exception` clauses do not catch it.
     """
 
     def __init__(self, requests: Sequence[HumanRequest]) -> None:
@@ -113,21 +115,21 @@ class Suspended(BaseException):
 
 
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:
-    """Return one exception with the requests from several branches, in the order of the branches.
+    """Combine the suspensions of several branches into one exception, with the requests in branch order.
 
-    All humans in a round are thus asked at once, and in the same order if the run is suspended again.
+    Thus all humans in a round are asked at the same time, and in the same order if the run is suspended again.
     """
     return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
 
 
 def suspend_task(tasks: TaskCollection, task_id: str, suspended: Suspended) -> None:
-    """Mark a task as awaiting review because its turn is suspended."""
+    """Mark a task as awaiting review because its turn has been suspended."""
     if tasks.get(task_id).status == "in_progress":
         tasks.await_review(task_id, str(suspended))
 
 
 def resume_task(tasks: TaskCollection, task_id: str) -> None:
-    """Record the review of a task whose suspended turn has been answered."""
+    """Record the review of a task once its suspended turn has been answered."""
     task = tasks.get(task_id)
     if task.status == "in_progress":
         tasks.await_review(task_id)

@@ -1,4 +1,4 @@
-"""ASGI application with the HTTP interface to a service, to be mounted or served."""
+"""ASGI application that provides a service's HTTP interface; it can be mounted or served."""
 
 from __future__ import annotations
 
@@ -46,11 +46,13 @@ if TYPE_CHECKING:
 
 _WHERE = "create_app()"
 _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/", "/shared/")
-"""Prefixes of paths that need no token: the first three reveal nothing, and URLs below the others contain a
+"""Prefixes of paths that need no token: the first three reveal nothing, and URLs under the others contain a
 signature.
 """
 _MIN_TOKEN_LENGTH = 16
-"""Minimum length of a token, in characters; a shorter one could be guessed, because failed attempts are not limited."""
+"""Minimum length of a token, in characters; shorter tokens could be guessed, because failed attempts are
+not limited.
+"""
 
 
 def create_app(  # noqa: PLR0913 - keyword-only
@@ -74,19 +76,20 @@ def create_app(  # noqa: PLR0913 - keyword-only
 ) -> FastAPI:
     """Create the HTTP interface to `service` as an ASGI application.
 
-    Every request needs `token`: by default a random one, in `app.state.token`. Pass False if something in front of the
-    application checks requests instead. Alternatively, `authenticate(request)` identifies the user, who sees only their
-    own runs. The application responds to the host names of this machine and to `allow_hosts`. A run's options may refer
-    to base URLs at or below `allow_base_urls`, and to sources below a folder in `allow_sources`; the application reads
-    no other files and connects to no other addresses. The options may name the models allowed by the service: its
-    `allow_models`, or otherwise the configured models. For a server only its own user can reach, `own_machine` allows
-    all models of the configured providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key;
-    `ag_ui` adds the AG-UI endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token or, if there
-    is none, a new secret at each start. `root_path` is the path under which a proxy serves the application, such as
-    "/debates"; without it, the X-Forwarded-Prefix header is used if the host is one of `allow_hosts`. `ping` is the
-    number of seconds between keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
+    Every request must carry `token`; by default, a random token is generated and stored in `app.state.token`. Pass
+    False if something in front of the application authenticates requests instead. Alternatively,
+    `authenticate(request)` identifies the user, who sees only their own runs. The application accepts only requests for
+    this machine's host names and those in `allow_hosts`. A run's options may refer to base URLs at or below
+    `allow_base_urls`, and to sources below a folder in `allow_sources`; the application reads no other files and
+    connects to no other addresses. The options may name the models allowed by the service: its `allow_models`, or
+    otherwise the configured models. For a server that only its own user can reach, `own_machine` allows all models of
+    the configured providers. `openai` adds the OpenAI-compatible endpoint, with the token as its API key; `ag_ui` adds
+    the AG-UI endpoint (`ag-ui` extra). `secret` signs links for humans; None uses the token or, if there is none, a new
+    secret at each start. `root_path` is the path under which a proxy serves the application, such as "/debates";
+    without it, the X-Forwarded-Prefix header is used if the host is one of `allow_hosts`. `ping` is the number of
+    seconds between keep-alive messages on quiet streams; each run may have at most `max_readers` streams.
 
-    When its lifespan ends, the application closes the service, unless `close_service` is False; calls in flight then
+    When its lifespan ends, the application closes the service, unless `close_service` is False; in-flight calls then
     have `patience` seconds to finish.
     """
     if authenticate is not None and token:
@@ -169,7 +172,7 @@ _LEVEL = 5
 
 
 class _Application(FastAPI):
-    """FastAPI application behind the guard."""
+    """FastAPI application protected by the guard."""
 
     def __init__(self, *, guard: GuardOptions, front: Front, patience: float | None) -> None:
         super().__init__(
@@ -222,33 +225,33 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 _MAX_REQUESTS = 2_000
-"""Maximum number of concurrent requests, twice the 1,000 debates in scripts/benchmarks/http_runs.py; requests beyond it
-get a 503.
+"""Maximum number of concurrent requests, twice the 1,000 debates in scripts/benchmarks/http_runs.py; any further
+request gets a 503 response.
 """
 _MAX_WAITING = 500
-"""Maximum number of connections that wait for their clients: half of 1,024, a common limit on open files
-per process.
+"""Maximum number of connections waiting for data from their clients: half of 1,024, a common limit on open files per
+process.
 """
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 """Time limit in seconds for receiving a request's head, and for receiving its body: the largest body takes a minute at
 200 kbit/s.
 """
 _MAX_HEADERS_SIZE = 32_768
-"""Maximum length of the headers in bytes, twice h11's default: browsers send the cookies of every server on
-this host.
-"""
+"""Maximum size of the headers in bytes, twice h11's default: browsers send the cookies of every server on this host."""
 _KEEP_ALIVE = 75
-"""Seconds for which an idle connection stays open: longer than `?wait=`, so clients can reuse it."""
+"""Time in seconds for which an idle connection stays open; it exceeds the maximum `?wait=`, so that clients can reuse
+the connection.
+"""
 _GRACE = 5
-"""Time limit in seconds for responses to finish; streams have already ended, and calls in flight have their
+"""Time limit in seconds for responses to finish; streams have already ended, and in-flight calls have their
 own limit.
 """
 
 
 class _Connection(H11Protocol):
-    """Connection counted only while a request on it is being answered, and closed if its client is too slow.
+    """Connection that counts only while a request on it is being answered, and is closed if its client is too slow.
 
-    Uvicorn would wait forever for the rest of a request and count the client meanwhile, so a few thousand silent
+    Uvicorn would wait forever for the rest of a request and count the connection meanwhile, so a few thousand silent
     connections, which need no token, would lock everyone else out.
     """
 
@@ -316,7 +319,7 @@ class _Connection(H11Protocol):
 
 
 class Server(EndingServer):
-    """Uvicorn server that ends its streams before it stops; uvicorn itself would wait for them to finish."""
+    """Uvicorn server that ends its streams before it stops; uvicorn itself would wait for the streams to finish."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End all streams, then stop as uvicorn does."""

@@ -1,4 +1,4 @@
-"""Code shared by all endpoints: the user's service, and the checks applied by this server."""
+"""Code shared by all endpoints: the user's service, and the server's checks of requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""Document that stores when all browsers were last signed out.
+"""Document that stores the time at which all browsers were last signed out.
 
 It is kept in the store, because tokens outlive a server and may be shared by several servers.
 """
@@ -57,11 +57,11 @@ class Front:
     sources: tuple[Path, ...] = ()
     """Folders whose files may be used as sources; empty if requests must contain the text themselves."""
     audience: Audience = field(default_factory=Audience)
-    """Readers on whose behalf a run was started: clients of the OpenAI-compatible endpoint and of AG-UI."""
+    """Readers on whose behalf runs were started: clients of the OpenAI-compatible endpoint and of AG-UI."""
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Functions to call when the server stops; they cannot run later, because a signal ends the process right
+    """Functions to call when the server stops; they must not run any later, because a signal ends the process right
     afterwards.
     """
 
@@ -73,7 +73,7 @@ class Front:
         self.audience.close()
 
     async def signed_out(self) -> float:
-        """Return when all browsers were last signed out, in seconds since the epoch."""
+        """Return the time at which all browsers were last signed out, in seconds since the epoch."""
         return float((await self.service.store.documents(_SESSIONS)).get(_SIGNED_OUT, "0"))
 
     async def sign_out(self) -> None:
@@ -83,14 +83,14 @@ class Front:
         await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # fails if another request has just done the same
 
     def check_writable(self) -> None:
-        """Reject the request with 403 on a read-only server."""
+        """Reject the request with status 403 if the server is read-only."""
         if self.read_only:
             raise HTTPException(
                 HTTPStatus.FORBIDDEN, "This server is read-only: it shows runs, but cannot start or change them."
             )
 
     def check_options(self, options: PlanOptions) -> None:
-        """Raise ConfigurationError for options that would make this server read a file or open a connection."""
+        """Raise ConfigurationError for options that would access files or addresses not allowed by this server."""
         for name, paths in options.reached("file").items():  # files on this machine, whose contents models would see
             folders = self.sources if name == "sources" else ()
             if refused := outside_of(folders, paths) if folders else paths:
@@ -115,7 +115,9 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Return whether `url` is `allowed` or below it on the same server; reject `..`, which could lead outside."""
+    """Return whether `url` is `allowed` or below it on the same server; URLs with `..`, which could lead outside, are
+    not.
+    """
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())
@@ -143,7 +145,7 @@ ServiceOf: TypeAlias = Annotated[Service | OwnedService, Depends(_service)]
 
 
 async def check_writable(front: FrontOf) -> None:
-    """Reject the request with 403 on a read-only server."""
+    """Reject the request with status 403 if the server is read-only."""
     front.check_writable()
 
 
@@ -153,7 +155,7 @@ async def stored_run(service: Service | OwnedService, run_id: str) -> StoredRun:
 
 
 def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: str) -> Response:
-    """Wrap a value or a list of values in a response."""
+    """Build a JSON response from a value or a list of values."""
     if isinstance(value, WireModel):
         plain: object = value.model_dump(mode="json", by_alias=True)
     else:
@@ -162,7 +164,7 @@ def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: s
 
 
 def limits_of(body: LimitsBody | None) -> Limits | None:
-    """Return the limits in a request body."""
+    """Convert the limits in a request body."""
     return None if body is None else Limits(**body.model_dump())
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server's guard: it checks host, origin, token and body before anything else runs, and signs links."""
+"""Guard of the HTTP server: it checks host, origin, token and body before anything else runs, and signs links."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OWNER = "flowdebate.owner"
 _BROWSER = "flowdebate.browser"
 SESSION = 7 * 24 * 3600
-"""Seconds for which a browser stays signed in."""
+"""Time in seconds for which a browser stays signed in."""
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
@@ -68,13 +68,13 @@ class GuardOptions:
     token: str | None = field(default=None, repr=False)
     """Token required on every request, as a cookie or as `Authorization: Bearer`; None if no token is required."""
     authenticate: Authenticate | None = None
-    """Function that returns the user of each request."""
+    """Function that identifies the user who sent a request."""
     public: tuple[str, ...] = ()
-    """Prefixes of paths that require no token and no user, because they check other credentials or reveal nothing."""
+    """Prefixes of paths that require neither token nor user, because they check other credentials or reveal nothing."""
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
-    """Error responses in other protocols' formats, keyed by path prefix."""
+    """Functions that build error responses in other protocols' formats, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None
-    """Time of the last sign-out of all browsers, in seconds since the epoch."""
+    """Function that returns the time at which all browsers were last signed out, in seconds since the epoch."""
     root: str = ""
     """The application's path behind a proxy, such as "/debates"; if empty, X-Forwarded-Prefix is used."""
     paths: frozenset[str] = frozenset()
@@ -90,7 +90,7 @@ def owner_of(scope: Mapping[str, Any]) -> str | None:
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
-    """Return a request's path within the application, even if the application is mounted in another one."""
+    """Return a request's path within the application, even if the application is mounted inside another one."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "").rstrip("/")) or "/"
 
@@ -117,24 +117,25 @@ _MAX_PREFIX_LENGTH = 200
 def browser_root(token: str) -> str:
     """Return the browser path, a secret path segment derived from the token.
 
-    Browsers send cookies to all ports on a host, and thus also to other users' servers, but only with requests below
-    the cookie's path. Nobody can guess this path without the token, and no other server can forge such a cookie.
+    Browsers send a cookie to all ports on a host, and thus also to other users' servers, but only for URLs below the
+    cookie's path. Nobody can guess this path without the token, and no other server can forge such a cookie.
     """
     return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
 
 
 def shared_root_of(request: Request) -> str:
-    """Return the application's mount path for shared URLs, without the secret browser path."""
+    """Return the application's mount path for use in shared URLs, without the secret browser path."""
     root: str = request.scope.get("root_path", "")
     return root.removesuffix(request.scope.get(_BROWSER, "")).rstrip("/")
 
 
 class Guard:
-    """ASGI middleware that rejects bad requests to `app` with a problem, and adds security headers to all responses.
+    """ASGI middleware that rejects invalid requests to `app` and adds security headers to all responses.
 
-    In this order, it rejects requests with a wrong host (421), from a page of a different origin (403), with a wrong or
-    missing token (401), and with a body that is not JSON (415) or is too large (413, even without a declared length). A
-    correct `?token=` in a URL is exchanged for a cookie by redirecting to the URL without it, below `browser_root`.
+    It rejects requests, in this order, for a wrong host (421), a page of a different origin (403), a wrong or missing
+    token (401), or a body that is not JSON (415) or is too large (413, even without a declared length). The responses
+    are problems (RFC 9457). A correct `?token=` in a URL is exchanged for a cookie by redirecting to the URL without
+    it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -178,8 +179,8 @@ class Guard:
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under its proxy's prefix, even if the proxy strips the prefix from requests.
 
-        The header is trusted only for explicitly allowed hosts, because nobody uses their names to reach this machine
-        directly.
+        The X-Forwarded-Prefix header is trusted only for explicitly allowed hosts, because clients that reach this
+        machine directly do not use these names.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:
@@ -205,7 +206,9 @@ class Guard:
             scope[_BROWSER] = root
 
     def _exchange(self, request: Request) -> RedirectResponse | None:
-        """Redirect to the same URL without its token, and set the cookie; return None if there is no correct token."""
+        """Redirect to the same URL without its token, and set the cookie; return None unless the URL has a correct
+        token.
+        """
         token, scope = self.options.token, request.scope
         if token is None or request.method != "GET" or _TOKEN not in request.query_params:
             return None
@@ -231,7 +234,7 @@ class Guard:
         return response
 
     async def _authenticate(self, request: Request) -> None:
-        """Record who sent the request; respond with 401 if the user is unknown."""
+        """Record the user who sent the request; respond with 401 if the user is unknown."""
         if path_of(request.scope).startswith(self.options.public):
             return
         authenticate, token = self.options.authenticate, self.options.token
@@ -302,14 +305,18 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Respond with 421 to unknown host names: another site's name may resolve to this address (DNS rebinding)."""
+    """Respond with 421 to unknown host names, because another site's name may resolve to this address (DNS
+    rebinding).
+    """
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """Respond with 403 to requests from pages of a different origin; following a link to a page here is allowed."""
+    """Respond with 403 to requests from pages of a different origin; links from other sites to a page here
+    still work.
+    """
     headers = request.headers
     origin = headers.get("origin")
     # Browsers send "null" for a sandboxed page or a file; it has no host, so it is rejected too.
@@ -322,13 +329,15 @@ def _check_origin(request: Request) -> None:
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:
-    """Return whether `origin` is this server; proxies, unlike browsers, may drop the port from the Host header."""
+    """Return whether `origin` is this server; unlike browsers, proxies may drop the port from the Host header."""
     parts, host = urlsplit(origin), headers["host"].lower()
     return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 
 
 def _check_type(request: Request) -> None:
-    """Respond with 415 to a body other than JSON: forms on other sites can send other types without a preflight."""
+    """Respond with 415 to a body other than JSON, because forms on other sites can send other types without a
+    preflight.
+    """
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -350,7 +359,7 @@ def _cookie_value(token: str, at: float) -> str:
 
 
 def are_secrets_equal(value: str, expected: str) -> bool:
-    """Compare two secrets in constant time, so that the duration does not reveal where they differ."""
+    """Compare two secrets in constant time, so that timing does not reveal where they differ."""
     return hmac.compare_digest(value.encode(errors="replace"), expected.encode())
 
 
@@ -369,9 +378,9 @@ class Link:
     started_at: float
     """Start time of the run, in seconds since the epoch; needed because a later run may have the same id."""
     place: str | None = None
-    """Path of the only request that the link covers; None if it covers all requests to `role`."""
+    """Path of the only request that the link covers; None if the link covers all requests to `role`."""
     role: str | None = None
-    """Name of the block whose requests the link covers; None if it covers a single request."""
+    """Name of the block whose requests the link covers; None if the link covers a single request."""
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     share: str | None = None
@@ -405,7 +414,9 @@ class Links:
         return f"{_encode(text)}.{self._mac(text)}"
 
     def read(self, code: str) -> Link | None:
-        """Decode the link in a code; return None if the code has expired or was not signed by this object."""
+        """Decode the link represented by a code; return None if the code has expired or was not signed by
+        this object.
+        """
         body, _, mac = code.partition(".")
         try:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)

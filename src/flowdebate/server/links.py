@@ -1,4 +1,4 @@
-"""Endpoints for signed links, which only let a person answer one run's requests, or let anyone read the run."""
+"""Endpoints for signed links; each link grants only the right to answer one run's requests, or to read the run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
 MAX_VOTES = 1_000
-"""Maximum number of votes through one public link; needed because the link's holder could invent readers."""
+"""Maximum number of votes cast through one public link; without a limit, the link's holder could invent readers."""
 
 router: APIRouter = APIRouter(tags=["links"])
 
@@ -56,7 +56,9 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link for answering one request or all of a role's requests, or for reading the run, without a token."""
+    """Create a link with which one request or all of a role's requests can be answered, or the run read, without a
+    token.
+    """
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -84,7 +86,7 @@ async def make_link(
 
 
 def created_link(share: Share, run_id: str, front: Front, request: Request) -> CreatedLink:
-    """Build the description of a public link for a response."""
+    """Convert a public link to the form returned in responses."""
     root = shared_root_of(request)
     link = Link(run_id=run_id, started_at=share.begun_at, expires_at=share.expires_at, share=share.id)
     code = front.links.sign(link)
@@ -116,7 +118,7 @@ async def revoke_link(run_id: str, link_id: str, front: FrontOf, service: Servic
     "/links/{code}/votes", status_code=HTTPStatus.CREATED, response_model=Votes, responses=responses(404, 409, 410)
 )
 async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
-    """Vote through a public link. Only the first vote of a `reader` counts. Needs no token."""
+    """Vote through a public link. Only the first vote of each `reader` counts. Needs no token."""
     front.check_writable()
     share, stored = await share_of(front, code)
     if share.shows != "vote":
@@ -159,7 +161,9 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _find_request_path(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the path of the pending request: `place`, or that of the only one; raise NotAwaited otherwise."""
+    """Return the path of the pending request at `place`, or of the only one by default; raise NotAwaited if there is
+    none.
+    """
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
@@ -169,14 +173,14 @@ async def _find_request_path(run_id: str, place: str | None, front: Front, servi
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
 async def request_of_link(code: str, front: FrontOf) -> Response:
-    """Show the request behind a link, or the request pending for its role. Needs no token."""
+    """Show the request that a link covers, or its role's pending request. Needs no token."""
     link, _ = await link_of(front, code)
     return data(await _awaited(front, link))
 
 
 @router.post("/links/{code}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
 async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Response:
-    """Answer the request behind a link, or the request pending for its role. Needs no token."""
+    """Answer the request that a link covers, or its role's pending request. Needs no token."""
     front.check_writable()
     link, _ = await link_of(front, code)
     place = link.place or (await _awaited(front, link)).place
@@ -187,7 +191,7 @@ async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Res
 
 
 async def _awaited(front: Front, link: Link) -> PendingInput:
-    """Return the request pending for the holder of the link; raise NotAwaited if there is none."""
+    """Return the pending request covered by the link; raise NotAwaited if there is none."""
     pending = request_for((await front.service.run(link.run_id)).pending, link)
     if pending is None:
         problem = "already has this answer, or is not waiting for it"
@@ -201,7 +205,9 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """Return the public link with this code, and its run; raise 404 for an invalid code, and 410 for a revoked one."""
+    """Return the public link with this code, and its run; respond with 404 to an invalid code, and 410 to a revoked
+    one.
+    """
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:
@@ -212,7 +218,7 @@ async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
 async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Link, StoredRun]:
     """Return the link with this code, and its run.
 
-    Raise 404 for an invalid code, a different kind of link, or a deleted run.
+    Responds with 404 to an invalid code, a different kind of link, or a deleted run.
     """
     link = front.links.read(code)
     if link is not None and (link.share is not None) is public:

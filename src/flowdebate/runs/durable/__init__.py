@@ -1,1 +1,1 @@
-"""Stored runs: resume, fork and replay."""
+"""Durable runs: resuming, forking and replaying runs from a store."""

@@ -27,9 +27,9 @@ from flowdebate.store.open import StoreChoice, open_store
 MAX_ADDED_ROUNDS = 1_000
 """Maximum number of rounds that a continuation can add to a run."""
 _MAX_EARLIER_ROUNDS = 10_000
-"""Maximum number of earlier rounds, equal to the maximum number of rounds in a debate."""
+"""Maximum number of rounds that a run may have before a continuation, which is also the maximum for a debate."""
 MAX_ADDED_QUESTION_LENGTH = 4_000
-"""Maximum length of a reader's question, in characters; each prompt of the next round contains it."""
+"""Maximum length of a reader's question, in characters; the question is part of every prompt in the next round."""
 ASKED = f"must be a question of at most {MAX_ADDED_QUESTION_LENGTH:,} characters"
 
 
@@ -38,11 +38,11 @@ class Continuation:
     """Continuation of a finished run."""
 
     held: Annotated[int, Field(ge=1, le=_MAX_EARLIER_ROUNDS)]
-    """Number of rounds before the continuation."""
+    """Number of rounds held before the continuation."""
     rounds: Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()
-    """Readers' questions, each with the number of the round that answers it."""
+    """Readers' questions, each with the 1-based number of the round that answers it."""
 
     def to_plan(self) -> dict[str, Any]:
         """Serialize the continuation for the plan of the fork."""
@@ -51,9 +51,9 @@ class Continuation:
 
     @classmethod
     def of_plan(cls, stored: object) -> Continuation | None:
-        """Read the continuation from a plan written by `to_plan`; None if the plan contains none.
+        """Read the continuation from a plan written by `to_plan`; return None if the plan has none.
 
-        Raises ConfigurationError for invalid data, which can only come from an import.
+        Raises ConfigurationError if the data is invalid, which is possible only in an imported run.
         """
         if stored is None:
             return None
@@ -87,7 +87,7 @@ def plan_continuation(stored: StoredRun, *, location: str, rounds: int = 1, ask:
 
 
 def plan_requested_continuation(stored: StoredRun, more: object) -> Continuation:
-    """Plan the continuation of a stored run, as requested by a front end with "rounds", "ask" or both."""
+    """Plan the continuation of a stored run from a front end's options: "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError(
             "options", "continuation", more, 'must be a table with "rounds" (default: 1), "ask" or both'
@@ -100,7 +100,7 @@ def plan_requested_continuation(stored: StoredRun, more: object) -> Continuation
 async def plan_continuation_of(
     location: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
 ) -> Continuation:
-    """Plan the continuation of the run with this id; raise ConfigurationError if no store is configured."""
+    """Plan the continuation of the run with the given id; raise ConfigurationError if no store is configured."""
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
@@ -116,24 +116,24 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parent:
-    """Steps of the parent that a fork can reuse, and the changes made by the fork."""
+    """Parent of a fork: the parent's steps that the fork can reuse, and the changes made by the fork."""
 
     labels: Mapping[str, str]
     rows: Mapping[str, StepRow]
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time at which the fork diverges from its parent. Both this and `began_at`, the start of the parent, are on the
-    parent's clock.
+    """Time at which the fork diverges from its parent, measured on the parent's clock, as is the parent's start,
+    `began_at`.
     """
     reused_key: str | None = None
-    """Substring that marks the keys of steps to reuse even if their requests have changed; None if there are no such
+    """Substring of the keys of steps that are reused even if their requests have changed; None if there are no such
     steps.
     """
 
 
 class ForkJournal(Journal):
-    """Journal of a fork: a step that is not recorded yet is copied from the parent if the parent has a matching one.
+    """Journal of a fork: if a step is not recorded yet, a matching step of the parent is copied.
 
     Model calls match if both the request and the model are equal; human answers match if the requests are equal. Side
     effects and provider failures have no request, so they are reused as long as no earlier step differs. Stop
@@ -169,7 +169,9 @@ class ForkJournal(Journal):
         return inherited
 
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
-        """Return the parent's step as a step of the fork; None if the step has to be executed."""
+        """Convert the parent's matching step to a step of the fork; return None if the step has to be
+        executed instead.
+        """
         row = self._parent.rows.get(key)
         # the fork calls a role again if the call failed in the parent
         if row is None or row.body is None or UNANSWERED in key:
@@ -220,7 +222,7 @@ class ForkJournal(Journal):
         await super().finish(status, outcome)
 
     async def _write_reused(self) -> None:
-        """Record all steps reused from the parent so far."""
+        """Record the steps reused from the parent that have not been recorded yet."""
         async with self._writing:  # written in order; otherwise, a fork killed halfway through would leave a gap
             while self._unwritten:
                 row = self._unwritten.popleft()
@@ -239,7 +241,7 @@ def fork_header(
     at: str | None,
     prefix: str | None = None,
 ) -> RunHeader:
-    """Create the header for a fork of `parent`; raise ConfigurationError for invalid edits and paths."""
+    """Create the header for a fork of `parent`; raise ConfigurationError for an invalid edit or path."""
     location = f"{block}.fork()"
     header = parent.header
     if header.block != block:
@@ -277,7 +279,7 @@ def fork_header(
 
 
 async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalOptions]) -> Journal:
-    """Open the journal of a run; a fork's journal also reads its parent's, if the parent still exists.
+    """Open the journal of a run; for a fork, also read the parent's journal if the parent still exists.
 
     An imported fork has no parent in this store, even if another run there has the parent's id.
     """
@@ -309,7 +311,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
 
 
 def edited_body(row: StepRow, edit: object) -> str:
-    """Return the record for an edited step; raise ConfigurationError for an edit that does not fit the step."""
+    """Return the recorded form of an edited step; raise ConfigurationError if the edit does not fit the step."""
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):

@@ -1,4 +1,4 @@
-"""Replay of a stored run: reads its events and raw output from the journal, without making any requests."""
+"""Replay of a stored run, which reads the run's events and raw output from its journal without making any requests."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ OutT = TypeVar("OutT")
 T = TypeVar("T")
 
 OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
-"""Callback that receives the path and the request of each call in a replay."""
+"""Callback that receives the path and the request of each call made during a replay."""
 
 _QUIET = 16
 """Number of idle event loop turns after which a run is considered to have reached the end of its journal."""
 _SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
-"""Number of event loop turns before a replay waits for a thread or for time to pass, followed by the durations in
-seconds of its first wait, its longest wait, and all waits together.
+"""Number of event loop turns before a replay starts to sleep while it waits for a thread or a timer, followed by the
+durations in seconds of its first sleep, its longest sleep, and all sleeps together.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
-"""Regular expression matching a fingerprint line that assigns a model to an intent."""
+"""Regular expression matching a line of a fingerprint that assigns a model to an intent."""
 _OVERRIDING = "override: "
-"""Prefix of the fingerprint's model names if one model replaced all others."""
+"""Prefix of the model names in a run's fingerprint if one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -55,11 +55,11 @@ class Replay:
     output: object
     """The block's output; None if the run did not complete."""
     events: Sequence[object]
-    """Events so far, including `RunFinished` if the run has ended."""
+    """Events emitted so far, including `RunFinished` if the run has ended."""
     calls: Sequence[CallStarted]
-    """Calls that the run makes next, or is making now if a process is executing it."""
+    """Calls that the run will make next, or is currently making if a process is executing it."""
     failure: FlowDebateError | None
-    """The run's error, if the replay raised it too."""
+    """Error that ended the run, if the replay raised it too."""
     parked: Sequence[str]
     """Paths at which the run's branches have reached the end of the journal."""
 
@@ -77,12 +77,12 @@ async def replay(
     """Replay the steps of a stored run; the stored run is not touched, and another process may be executing it.
 
     The events are a prefix of the run's events, with two exceptions: those of concurrent branches may come in a
-    different order, and `CallRetried` and `CallFellBack` are missing, because only the executing process knows about
-    them. No models or humans are called, no conditions are evaluated, and no side effects happen. The replay stops at
-    the end of the journal, or after ten seconds if a block waits for time to pass. Pass `profile` (or `model`) if the
-    run used a model object, because the journal contains only the object's name. `on_request` is called with the path
-    and the request of each call, whether replayed or still to come; a prompt is rendered only if the callback reads the
-    messages, or if there is no answer.
+    different order, and `CallRetried` and `CallFellBack` are missing, because they are known only to the executing
+    process. No models or humans are called, no conditions are evaluated, and no side effects are executed. The replay
+    stops at the end of the journal, or after ten seconds if a block waits for time to pass. Pass `profile` (or `model`)
+    if the run used a model object, because the journal contains only the object's name. `on_request` is called with the
+    path and the request of each call, whether replayed or still to come; a prompt is rendered only if the callback
+    reads the messages, or if there is no answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
@@ -109,17 +109,17 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Updates from a followed run since it was last read."""
+    """Updates from a followed run since the previous read."""
 
     anew: bool
     """True if `events` contains all of the run's events, rather than only new ones."""
     events: Sequence[object]
     calls: Sequence[CallStarted]
-    """Calls that the run makes next, or is making now if a process is executing it."""
+    """Calls that the run will make next, or is currently making if a process is executing it."""
 
 
 class Follower:
-    """Replay of a run that another process is executing; it continues as the journal grows."""
+    """Replay of a run that another process is executing; the replay continues as the journal grows."""
 
     def __init__(self, block: Runnable[Any], *, model: ModelChoice = None, limits: Limits | None = None) -> None:
         self._block = block
@@ -135,7 +135,7 @@ class Follower:
         return len(self._steps)
 
     async def read(self, stored: StoredRun, steps: Sequence[StepRow]) -> News:
-        """Advance the replay by `steps`: the steps finished since the last call, and all open steps."""
+        """Advance the replay with `steps`: those finished since the previous call, and all open ones."""
         self._steps += [row for row in steps if row.seq is not None]
         anew = self._replay is None or not self._replay[1].add(steps) or stored.status == "awaiting"
         if not anew:
@@ -160,7 +160,7 @@ class Follower:
         return News(anew=anew, events=events, calls=calls)
 
     async def _catch_up(self, stored: StoredRun) -> bool:
-        """Wait until the replay has read the journal.
+        """Wait until the replay has read the whole journal.
 
         Returns False if a step was recorded only after the replay had passed it.
         """
@@ -203,7 +203,7 @@ def _start_replay(
 
 
 def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
-    """Emit the events at the end of the journal that only the executing process knows about."""
+    """Emit the events due at the end of the journal: events held back by concurrent branches, and failed calls."""
     # release the events that concurrent branches have emitted so far
     for path in () if stored.owned else [*run.records.held_events]:
         run.records.release(path)
@@ -227,10 +227,10 @@ async def check_edits(
     *,
     model: ModelChoice = None,
 ) -> None:
-    """Replay a stored run with `edits` to its answers; raise ConfigurationError for an invalid edit.
+    """Replay a stored run with `edits` to its answers; raise ConfigurationError if an edit is invalid.
 
-    This check takes place before the fork is stored, because only the block knows which answers are valid. Edits to
-    steps not reached by the replay are not checked.
+    The check is made before the fork is stored. It needs a replay, because only the block knows which answers are
+    valid. Edits to steps not reached by the replay are not checked.
     """
     edited = [replace(row, body=edited_body(row, edits[row.key])) if row.key in edits else row for row in steps]
     replayed = await replay(block, stored, edited, model=model)
@@ -275,7 +275,7 @@ async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateE
 
 
 def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinished:
-    """Return the final event as the executing process emitted it."""
+    """Return the run's final event as the executing process emitted it."""
     outcome = stored.outcome or {}
     status: RunStatus = stored.status  # type: ignore[assignment]  # one of _ENDED
     return RunFinished(
@@ -291,7 +291,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """Replayed run: passes its model requests to a callback, and does not repeat warnings."""
+    """Run being replayed, which passes its model requests to a callback and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -314,7 +314,7 @@ class _Replayed(Run):
 
 
 class _ReadOnlyJournal(Journal):
-    """A read-only journal: steps that are not recorded are never executed."""
+    """Read-only journal, which never executes unrecorded steps."""
 
     def __init__(self, store: Store, header: RunHeader, rows: Sequence[StepRow], status: StoredStatus) -> None:
         super().__init__(store, header, rows=rows, accepts_changes=True)
@@ -331,7 +331,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def lacks(self, key: str) -> bool:
-        """Return whether the part of the journal read so far lacks the step `key`."""
+        """Return whether the step `key` is missing from the part of the journal read so far."""
         return key not in self._done
 
     async def arrival(self, key: str) -> None:
@@ -341,7 +341,7 @@ class _ReadOnlyJournal(Journal):
             await self.parked.setdefault(key, asyncio.Event()).wait()
 
     def add(self, rows: Sequence[StepRow]) -> bool:
-        """Add newly recorded steps; return False if the run has already passed one of them."""
+        """Add newly recorded steps; return False if the replay has already passed one of them."""
         if any(row.body is not None and row.key in self._seen for row in rows):
             return False
         for row in rows:
@@ -358,7 +358,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def has_unread(self) -> bool:
-        """Return whether the run has yet to reach any of the added steps, and clear the list of added steps."""
+        """Return whether the replay has yet to reach any of the added steps, and clear the list of added steps."""
         unread, self._added = not self._added <= self._seen, set()
         return unread
 
@@ -393,7 +393,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Placeholder for a run's models, with only the names and profiles that later steps depend on."""
+    """Placeholder for a run's models, which provides only the names and profiles that later steps depend on."""
 
     __slots__ = ("_real_models",)
 
@@ -410,7 +410,7 @@ class _NoModels(ModelResolver):
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """Return the models that the run was started with; for model objects, only the names are known."""
+    """Return the models that the run was started with; of model objects, only the names are known."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)

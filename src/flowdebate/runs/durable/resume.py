@@ -1,4 +1,4 @@
-"""Functions to load a stored run in order to resume or fork it."""
+"""Functions that load a stored run so that it can be resumed or forked."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ async def load_run(
 ) -> tuple[Run, Any]:
     """Load a stored run and its input, and take ownership of the run.
 
-    Complete runs are an exception: this process takes ownership of them only once another step is needed. With
-    `asks_again`, a complete run that lacks an answer from its judge, chair or synthesizer calls that role again; an
-    interrupted run must first continue to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or
-    ConfigurationError, in which case the stored run is left unchanged.
+    This process takes ownership of a complete run only when another step has to be executed. With `asks_again`, a
+    complete run that lacks an answer from its judge, chair or synthesizer calls that role again; an interrupted run
+    must first continue to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or ConfigurationError, in
+    which case the stored run is left unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
@@ -219,8 +219,8 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
 
 
 _MAX_PAUSE = 1.0
-"""Maximum number of seconds between two checks on a run in another process: a turn takes seconds anyway, and a check is
-one small query.
+"""Maximum number of seconds between two checks on a run in another process: a turn takes seconds anyway, and each check
+is one small query.
 """
 
 
@@ -236,7 +236,7 @@ async def load_existing(
 ) -> Run:
     """Load the stored run with the same id as `run`, an unstarted durable run.
 
-    With `wait`, load it once the process executing it has ended or has finished the run. Raises RunNotFound, RunChanged
+    With `wait`, wait until the process executing the run has finished it or has ended. Raises RunNotFound, RunChanged
     if the stored run was started with a different question, pattern, model or seed, and the errors raised by
     `load_run`.
     """
@@ -262,7 +262,7 @@ async def load_existing(
 
 
 async def _take(store: Store, run_id: str) -> StoredRun:
-    """Take ownership of the run; release it if the caller is cancelled in the meantime."""
+    """Take ownership of the run, releasing it again if the caller is cancelled in the meantime."""
     # The write completes even if its caller is cancelled, in which case this process would own the run without knowing
     # it.
     taking = asyncio.ensure_future(store.take(run_id))

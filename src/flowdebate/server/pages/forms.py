@@ -1,4 +1,4 @@
-"""Pages with a form, for a new run or for a person's answer."""
+"""Pages with a form: for starting a run, or for a person's answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ router: APIRouter = APIRouter(include_in_schema=False, default_response_class=HT
 async def new(
     request: Request, front: FrontOf, pattern: str | None = None, question: _Question = "", *, example: bool = False
 ) -> Response:
-    """Show the form for a new run of `pattern` (the first one by default), with `question` or the pattern's example."""
+    """Show the form for a new run of `pattern` (by default, the first one), filled in with `question` or an example."""
     front.check_writable()
     own_patterns = front.service.patterns
     built_in = [info for info in PATTERNS.values() if info.name not in own_patterns] if front.service.plans else []
@@ -91,7 +91,7 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
 
 
 def _models_of_run(info: PatternInfo, front: Front) -> str | None:
-    """Describe the models used by default if a run names none; return None unless there are several."""
+    """Describe the models used by a run that names none; return None unless there are several."""
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
@@ -105,7 +105,7 @@ def _models_of_run(info: PatternInfo, front: Front) -> str | None:
 async def answer(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, place: str | None = None
 ) -> Response:
-    """Show a run's question to a person: the request at path `place`, or the only request."""
+    """Show a run's pending request to a person: the one at path `place`, or the only one."""
     details = await service.run(run_id)
     requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
     if not requests:
@@ -120,7 +120,7 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show a link's page: a question for the person, or a notice that it is too early or that the run is over.
+    """Show the page behind a link: a question for the person, or a notice that it is too early or the run is over.
 
     Responds with 204 if the page has not changed since `seen`.
     """
@@ -148,7 +148,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
 
 
 def _page_values(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
-    """Collect the template values for a person's page."""
+    """Collect the values for the template of a person's page."""
     question = None if pending is None else OpenRequest.of(pending)
     return {
         "question": details.question,

@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MAX_RUNS = 10_000
 """Maximum number of runs in an audit on the page; an audit on the command line has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Name prefixes of the audit figures for positions."""
+"""Prefixes of the names of those audit figures that concern positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -62,7 +62,7 @@ async def blind(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show a debate without names, for a reader to vote on before seeing the verdict."""
+    """Show a debate without names, so that a reader can vote before seeing the verdict."""
     return await blind_page(run_id, request, front, service, view=view, reader=reader)
 
 
@@ -77,7 +77,9 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build a run's blind page for a `reader`; with a public `share`, it has no links to the run's other pages."""
+    """Build a run's blind page for a `reader`; with a public `share`, the page does not link to the run's
+    other pages.
+    """
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
@@ -138,7 +140,7 @@ async def audit(
 
 @router.get("/runs/{run_id}/present")
 async def present(run_id: str, request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Present a run turn by turn, in large type."""
+    """Show a run turn by turn, in large type, for presentations."""
     details = await service.run(run_id)
     back = f"{root_of(request)}/runs/{quote(run_id, safe='')}"
     sheet = await asyncio.to_thread(_sheet, details)
@@ -153,13 +155,13 @@ async def shared(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show the run behind a public link, or its blind page."""
+    """Show the run behind a public link, or the run's blind page."""
     return await _public(code, request, front, view=view, reader=reader)
 
 
 @router.get("/shared/{code}/present")
 async def present_shared(code: str, request: Request, front: FrontOf) -> Response:
-    """Present the run behind a public link turn by turn."""
+    """Show the run behind a public link turn by turn, in large type, for presentations."""
     return await _public(code, request, front, presented=True)
 
 
@@ -199,7 +201,7 @@ async def _public(
 
 
 def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
-    """Build a run's sheet of contributions and result, without the record of its calls.
+    """Build a run's sheet, with its contributions and result, but without the record of its calls.
 
     Public pages also omit the error messages of failures, which may contain server addresses.
     """
@@ -215,7 +217,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce each of the document's failures to its kind, including in the line above the answers."""
+    """Reduce each failure in the document to its kind, including in the line above the answers."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -229,7 +231,7 @@ def _without_reasons(document: Document) -> Document:
 
 
 def _with_text(value: Any, before: str, after: str) -> Any:  # noqa: ANN401 - JSON data
-    """Replace a string wherever it occurs in the JSON data."""
+    """Replace a string wherever it occurs in JSON data."""
     match value:
         case str():
             return value.replace(before, after)
@@ -245,9 +247,9 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 
 
 _MAX_WAITING = 20
-"""Maximum number of waiting runs to show above the list, which contains all of them."""
+"""Maximum number of waiting runs shown above the list of runs; the list itself contains all of them."""
 _MAX_DEBATES = 100
-"""Maximum number of archived debates on the page; the list on the command line contains all of them."""
+"""Maximum number of archived debates shown on the page; the list on the command line contains all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -264,7 +266,7 @@ async def static(name: str) -> Response:
 
 @router.get("/")
 async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the list of all runs, with those waiting for a person at the top."""
+    """Show the list of all runs, starting with those waiting for a person."""
     page_of_runs = await service.runs(**query.filters, limit=query.limit, before=query.before)
     filtered = any(query.filters.values())
     waiting = () if filtered or query.before else (await service.runs(status="awaiting", limit=_MAX_WAITING)).runs
@@ -289,7 +291,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive available to later debates, with the outcomes recorded since."""
+    """Show the archive that later debates can use, with the outcomes recorded since."""
     debates = (await service.archive().debates())[:_MAX_DEBATES]
     return await page("archive", request, front, here="/archive", debates=debates, most=_MAX_DEBATES)
 
@@ -357,7 +359,7 @@ async def page(
 ) -> Response:
     """Build the response for the page `name`; `here` is the path of its menu entry.
 
-    Pages opened from a link have no menu.
+    A page opened through a link has no menu.
     """
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
@@ -377,7 +379,9 @@ async def page(
 _MAX_FORKS = 20
 """Maximum number of forks listed on a page, each with its own sheet."""
 _PAGE, _MAX_PAGES = 200, 10
-"""Number of runs per page, and maximum number of pages, when searching for forks: the store does not index parents."""
+"""Number of runs per page, and maximum number of pages, when searching the store, which does not index parents, for
+forks.
+"""
 
 _RunId = Annotated[str, Query(max_length=200)]
 
@@ -386,7 +390,7 @@ _RunId = Annotated[str, Query(max_length=200)]
 async def travel(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, step: Annotated[int, Query(ge=1)] = 1
 ) -> Response:
-    """Show a run at one of its steps, with the option to fork it there."""
+    """Show a run as it was at one of its steps, with the option to fork it there."""
     record = await service.record(run_id)
     details, sheet = record.details, await sheet_of(record)
     moment = None if sheet is None else moment_at(sheet, step)
@@ -421,7 +425,7 @@ async def compare(
     a: _RunId = "",
     b: _RunId = "",
 ) -> Response:
-    """Show two runs side by side: `a` and `b`, or the two selected in the list."""
+    """Show two runs side by side: `a` and `b`, or the two selected in the list of runs."""
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose exactly two runs to compare (got {len(run_ids)}).")
@@ -444,7 +448,7 @@ async def compare(
 async def _forks_of(
     run: RunDetails, steps: dict[str, Call], service: Service | OwnedService
 ) -> tuple[list[ForkLine], bool]:
-    """Return a run's newest forks, and whether there may be more.
+    """Return a run's newest forks, and whether the run may have more.
 
     The search relies on forks being newer than the run and having the same question.
     """
