@@ -36,9 +36,7 @@ class Observer(RunObserver):
         return nullcontext(self)
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
-        """Return a context around the submission of a run to the workers' queue; the context may add `labels` to the
-        run.
-        """
+        """Return a context around the submission of a run to the workers' queue, which may add `labels` to it."""
         del block, run_id, labels
         return _NOTHING
 
@@ -95,9 +93,7 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
 
 
 def log_failure(run: Run, path: str, **fields: object) -> None:
-    """Log a failure that does not end `run`, unless it is replayed; `fields` must not contain any content
-    of the run.
-    """
+    """Log a failure that does not end `run`, unless it is replayed; `fields` must not contain any content."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
         RUN_LOGGER.warning("run %s continues: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

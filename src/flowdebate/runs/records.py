@@ -135,9 +135,7 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """Resource states in the session when the run started, used to open resources; new states are written to the
-    session.
-    """
+    """Resource states in the session when the run started, used to open resources; writes go to the session."""
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

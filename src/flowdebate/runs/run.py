@@ -249,9 +249,7 @@ class Run:
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register `build` to produce the raw output of the pattern at `path` if the run ends before the pattern
-        finishes.
-        """
+        """Register `build` to produce the raw output of the pattern at `path` if the run ends before it finishes."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:
@@ -475,9 +473,7 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call's event, and count its usage and tokens; unreported tokens are estimated from prompt
-        and answer.
-        """
+        """Emit a call's event, and count its usage and tokens; estimate unreported tokens from prompt and answer."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:

@@ -88,9 +88,7 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` to wait for the
-    answer.
-    """
+    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` to wait."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 

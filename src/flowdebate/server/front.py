@@ -115,9 +115,7 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Return whether `url` is `allowed` or below it on the same server; URLs with `..`, which could lead outside, are
-    not.
-    """
+    """Return whether `url` is `allowed` or below it on the same server; `..` is rejected, as it could lead outside."""
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())

@@ -206,9 +206,7 @@ class Guard:
             scope[_BROWSER] = root
 
     def _exchange(self, request: Request) -> RedirectResponse | None:
-        """Redirect to the same URL without its token, and set the cookie; return None unless the URL has a correct
-        token.
-        """
+        """Redirect to the same URL without its token, and set the cookie; return None if no correct token is given."""
         token, scope = self.options.token, request.scope
         if token is None or request.method != "GET" or _TOKEN not in request.query_params:
             return None
@@ -305,18 +303,14 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Respond with 421 to unknown host names, because another site's name may resolve to this address (DNS
-    rebinding).
-    """
+    """Respond with 421 to unknown host names: another site's name may resolve to this address (DNS rebinding)."""
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """Respond with 403 to requests from pages of a different origin; links from other sites to a page here
-    still work.
-    """
+    """Respond with 403 to requests from pages of a different origin; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
     # Browsers send "null" for a sandboxed page or a file; it has no host, so it is rejected too.
@@ -335,9 +329,7 @@ def _is_same_origin(origin: str, headers: Headers) -> bool:
 
 
 def _check_type(request: Request) -> None:
-    """Respond with 415 to a body other than JSON, because forms on other sites can send other types without a
-    preflight.
-    """
+    """Respond with 415 to a body other than JSON: forms on other sites can send other types without a preflight."""
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
@@ -414,9 +406,7 @@ class Links:
         return f"{_encode(text)}.{self._mac(text)}"
 
     def read(self, code: str) -> Link | None:
-        """Decode the link represented by a code; return None if the code has expired or was not signed by
-        this object.
-        """
+        """Decode the link represented by a code; return None if the code has expired or has a wrong signature."""
         body, _, mac = code.partition(".")
         try:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)

@@ -56,9 +56,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link with which one request or all of a role's requests can be answered, or the run read, without a
-    token.
-    """
+    """Create a link for answering one request or all of a role's requests, or for reading the run, without a token."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -161,9 +159,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _find_request_path(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the path of the pending request at `place`, or of the only one by default; raise NotAwaited if there is
-    none.
-    """
+    """Return the path of the pending request at `place` or, by default, of the only one; raise NotAwaited if none."""
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
@@ -205,9 +201,7 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """Return the public link with this code, and its run; respond with 404 to an invalid code, and 410 to a revoked
-    one.
-    """
+    """Return the public link with this code, and its run; respond with 404 to an invalid code, 410 to a revoked one."""
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:

@@ -77,9 +77,7 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build a run's blind page for a `reader`; with a public `share`, the page does not link to the run's
-    other pages.
-    """
+    """Build a run's blind page for a `reader`; for a public `share`, omit links to the run's other pages."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
