@@ -1,4 +1,4 @@
-"""Store that can be drained, so that a process can end its runs without losing calls in progress."""
+"""Store that can be drained, so that a process can end its runs without losing in-flight calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from flowdebate.store.base import RunFilter, RunHeader, StepKind, StepRow, Store
 
 
 class Draining(Store):
-    """Wrapper around `store` that can be drained: after `stop()` no new step starts, because `intend` never returns.
+    """Wrapper around `store` that can be drained: after `stop()` no new step starts, because `intend` blocks forever.
 
-    Calls in flight finish and are recorded; after that, their runs can be interrupted without losing anything. An
-    interrupted run goes back to the queue, unless it was already `given_up`. All other methods behave like those of
+    Calls already in flight finish and are recorded; after that, their runs can be interrupted without losing anything.
+    An interrupted run goes back to the queue, unless it was already `given_up`. All other methods behave like those of
     `store`.
     """
 
@@ -31,11 +31,11 @@ class Draining(Store):
         return self._store.name
 
     def stop(self) -> None:
-        """Allow no further steps to start."""
+        """Prevent any new step from starting."""
         self.stopping = True
 
     async def quiet(self) -> None:
-        """Wait until no step started through this object is still open."""
+        """Wait until every step started through this object has finished."""
         await self._quiet.wait()
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:

@@ -1,7 +1,7 @@
-"""Export and import of runs as JSON Lines, in a schema published with the package.
+"""Export and import of runs as JSON Lines, following a schema published with the package.
 
 The first part of the module handles files; the second part converts runs and steps to lines of JSON, and back. Invalid
-lines raise ValueError, which states the problem.
+lines raise a ValueError with a description of the problem.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from flowdebate.store.base import (
 )
 
 GONE = "null"
-"""Body of a deleted document."""
+"""Stored body that marks a document as deleted."""
 EXPORT_FORMAT = 1
 """Version number of the export format."""
 MAX_LINE_LENGTH = 64_000_000
-"""Maximum length of a line, in characters (or in bytes before decoding)."""
+"""Maximum length of a line in an export, in characters (or in bytes before decoding)."""
 _DEEPEST = 200
-"""Maximum nesting depth of lists and objects, because stores and readers recurse."""
+"""Maximum nesting depth of lists and objects; limited because stores and readers process them recursively."""
 _TOO_DEEP = f"lists and objects are nested more than {_DEEPEST} levels deep"
 _BOUNDS = {"minimum": "at least", "maximum": "at most"}
 _TYPES = {
@@ -58,7 +58,7 @@ _ROW_FIELDS = tuple(field_.name for field_ in fields(StepRow))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_END = re.compile("[\x85\u2028\u2029]")
 _LINE_ENDS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"})
-"""Characters that some readers treat as line ends, and that JSON allows only in strings."""
+"""Characters that some readers treat as line breaks, and that JSON allows only inside strings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,10 @@ class Imported:
 
 
 async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
-    """Yield the run as lines without line breaks: one for the run and its documents, then one per step.
+    """Yield the lines of a run's export: one for the run and its documents, then one per step.
 
-    A run in progress is exported in its current state. Raises RunNotFound, and StoreError if the run contains values
-    that are not JSON data.
+    The lines have no trailing newline. A run in progress is exported in its current state. Raises RunNotFound, and
+    StoreError if the run contains values that are not JSON data.
     """
     run = await store.run(run_id)
     rows = await store.steps(run_id)
@@ -97,8 +97,8 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
 async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *, overwrite: bool = False) -> int:
     """Write the runs to the file `path`, and return the number of runs written.
 
-    The file appears either completely or not at all, and only its owner can read it. Raises BadFile if the path exists
-    (unless `overwrite` is set) or cannot be written.
+    The file is written either completely or not at all, and only its owner can read it. Raises BadFile if the path
+    exists (unless `overwrite` is set) or cannot be written.
     """
     target = Path(path)
     if not overwrite and await asyncio.to_thread(os.path.lexists, target):
@@ -123,7 +123,7 @@ async def write_export(path: str | Path, store: Store, run_ids: Iterable[str], *
 
 
 def read_export(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a file; raise BadFile if the file is unreadable or a line is too long."""
+    """Yield the lines of an export file; raise BadFile if the file is unreadable or a line is too long."""
     try:
         with Path(path).open("rb") as file:
             number = 0
@@ -145,12 +145,13 @@ async def import_runs(
     exists: Literal["raise", "skip"] = "raise",
     trusted: bool = False,
 ) -> Imported:
-    """Add the runs in `lines` to `store`, without an owner; each is added either completely or not at all.
+    """Add the runs in `lines` to `store`, as runs without an owner; each is added completely or not at all.
 
     The runs are marked as foreign (`RunHeader.foreign`), because the author of the file chose their inputs, plans and
-    recorded answers. `trusted` leaves them unmarked; use it only for files written by your own programs. Raises
+    recorded answers. With `trusted`, they are not marked; use it only for files written by your own programs. Raises
     BadFile, stating `source`, the line and the field, if the lines are not an export; and RunExists if a run's id is
-    taken, unless `exists` is "skip". Runs before the conflicting one stay imported, and a note on the error names them.
+    already taken, unless `exists` is "skip". Runs before the conflicting one stay imported, and are listed in a note on
+    the error.
     """
     if exists not in ("raise", "skip"):
         raise ConfigurationError("import_runs", "exists", exists, choices=("raise", "skip"))
@@ -256,12 +257,12 @@ async def _add_documents(store: Store, collection: str, documents: Mapping[str, 
 
 @dataclass(slots=True)
 class _Reading:
-    """A run whose steps are being read."""
+    """A run whose steps are still being read from an export."""
 
     run: StoredRun
     documents: Mapping[str, str]
     steps: int
-    """Number of step lines announced on the run's line."""
+    """Number of step lines announced on the run's own line."""
     rows: list[StepRow] = field(default_factory=list)
 
     def is_whole(self) -> bool:
@@ -273,7 +274,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step on a line; raise ValueError if the run is already complete or the step is from another run."""
+        """Add the step in a parsed line; raise ValueError if the run is complete or the step is from another run."""
         run_id = self.run.header.run_id
         if self.is_whole():
             raise ValueError(f"there are too many steps: all {self.steps} steps of run {run_id} are above")
@@ -293,7 +294,7 @@ class _Reading:
 
 
 def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
-    """Start reading the run on a line; raise ValueError if the run `before` is incomplete."""
+    """Start reading the run in a parsed line; raise ValueError if the previous run, `before`, is incomplete."""
     expected = "run" if before is None else "step"
     if value["kind"] != expected:
         raise ValueError(f'`kind` must be "{expected}" here (got {value["kind"]})')
@@ -336,7 +337,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Convert any other type of mapping to a dict."""
+    """Convert a mapping other than a dict to a dict, as the JSON encoder's fallback."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON-serializable")
@@ -369,7 +370,7 @@ def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
 
 
 def _check_formats(value: dict[str, Any]) -> None:
-    """Reject the formats of other versions with a clear message; the schema check would merely call them invalid."""
+    """Reject lines in another version's format with a clear message; the schema check would only call them invalid."""
     run = value.get("run")
     header = run.get("header") if isinstance(run, dict) else None
     for name, holder, newest in (("format", value, EXPORT_FORMAT), ("run.header.format", header, ROW_FORMAT)):
@@ -382,7 +383,7 @@ def _check_formats(value: dict[str, Any]) -> None:
 
 
 def _check_plan(run: StoredRun, source: str) -> None:
-    """Reject plans of other versions, because no front end here could read them."""
+    """Reject plans exported by other versions of the library, because no front end here could read them."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
         formats = f"plan format {typed(written)}; this version reads {PLAN_FORMAT}"
@@ -391,7 +392,7 @@ def _check_plan(run: StoredRun, source: str) -> None:
 
 
 def _parse_line(line: str | bytes) -> object:
-    """Parse JSON; raise ValueError for invalid or ambiguous text."""
+    """Parse a line of JSON; raise ValueError for invalid or ambiguous text."""
     if len(line) > MAX_LINE_LENGTH:
         raise ValueError(f"longer than {MAX_LINE_LENGTH // 1_000_000} million characters")
     try:
@@ -416,7 +417,7 @@ def _parse_line(line: str | bytes) -> object:
 
 
 def _check_rows(run: StoredRun, rows: Sequence[StepRow]) -> None:
-    """Raise ValueError if the rows are inconsistent with each other or with `run`."""
+    """Raise ValueError if a run's step rows are inconsistent with each other or with `run`."""
     finished = sorted(row.seq for row in rows if row.seq is not None)
     keys = [row.key for row in rows]
     if len(set(keys)) != len(keys):
@@ -461,7 +462,7 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a body is JSON: bodies are stored unchanged, and an unreadable one would make the resumed run fail."""
+    """Check that a step's body is JSON: it is stored unchanged, and invalid JSON would make the resumed run fail."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Jobs for a store's threads: each one uses a connection and settles a future with its result."""
+"""Jobs for a store's threads: each job uses a connection, and its result settles a future."""
 
 from __future__ import annotations
 

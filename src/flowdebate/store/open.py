@@ -23,7 +23,7 @@ The address formats of other programs work as well: "postgresql+psycopg://…", 
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
-"""Stores opened by name, so that equal names share one store object and its connection.
+"""Stores opened by name in this process, so that equal names share one store object and its connection.
 
 The process id is part of the key, because no connection survives a fork.
 """
@@ -37,7 +37,9 @@ def default_store_path() -> Path:
 
 
 def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | None:
-    """Return the store described by `choice`; None for no store. Raises ConfigurationError for an invalid choice.
+    """Return the store described by `choice`, or None if it stands for no store.
+
+    Raises ConfigurationError for an invalid choice.
 
     >>> open_store("memory:").name
     'memory'
@@ -67,7 +69,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
 
 
 async def close_store(store: Store) -> None:
-    """Close `store`; opening a store with the same name later creates a new object."""
+    """Close `store`; opening a store with the same name afterwards creates a new object."""
     for key in [key for key, open_store_ in _KNOWN.items() if open_store_ is store]:
         del _KNOWN[key]
     await store.close()

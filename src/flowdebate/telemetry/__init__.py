@@ -1,4 +1,4 @@
-"""Telemetry: OpenTelemetry (the `otel` extra), and log records as lines of JSON.
+"""Telemetry: OpenTelemetry (the `otel` extra), and log records as JSON Lines.
 
 >>> import logging, sys
 >>> from flowdebate import generator

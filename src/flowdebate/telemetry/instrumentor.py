@@ -18,7 +18,7 @@ _IN_SPANS = ("true", "span_only", "span_and_event")  # values that enable conten
 
 
 class FlowDebateInstrumentor:
-    """Entry point for `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
+    """Entry point `opentelemetry_instrumentor`; programs may also call `FlowDebateInstrumentor().instrument()`.
 
     Runs with an `observe` option keep their observer. Content is exported only if the environment variable
     OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is `SPAN_ONLY` or `SPAN_AND_EVENT`.
@@ -27,7 +27,7 @@ class FlowDebateInstrumentor:
     def instrument(
         self, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None, **_: object
     ) -> None:
-        """Export all runs from now on."""
+        """Start exporting all runs."""
         in_spans = os.environ.get(_CAPTURE, "").strip().lower() in _IN_SPANS
         content: Content = "spans" if in_spans else "none"
         set_default_observer(
@@ -39,5 +39,5 @@ class FlowDebateInstrumentor:
         set_default_observer(None)
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return the packages that must be installed: none other than this one."""
+        """Return the packages required by this instrumentor: none other than this one."""
         return ()

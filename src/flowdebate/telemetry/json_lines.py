@@ -1,4 +1,4 @@
-"""Log records as lines of JSON."""
+"""Log records formatted as JSON Lines."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "t
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that renders records as lines of JSON: time, level, logger, message, and extra fields.
+    """Formatter for log records that renders each as a line of JSON: time, level, logger, message, and extra fields.
 
-    For an exception, only the class is written, because the message may quote a model. `times=False` omits the time.
+    For an exception, only its class is included, because its message may quote a model. `times=False` omits the time.
     """
 
     def __init__(self, *, times: bool = True) -> None:

@@ -156,7 +156,7 @@ def server_names(address: str) -> tuple[str | None, str | None, int | None]:
 
 @cache
 def _hosts() -> dict[str, str]:
-    """Return the hosted providers keyed by host, omitting local servers, which may stand in for any provider."""
+    """Return the hosted providers keyed by host, without local servers, which may stand in for any provider."""
     from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
     hosted = {

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 Content = Literal["none", "spans"]
-"""Where to export content (prompts, answers, tool arguments and results, explanations of verdicts): nowhere, or to
+"""Where to export content (prompts, answers, tool arguments and results, explanations of verdicts): nowhere, or in
 spans.
 """
 
@@ -63,7 +63,7 @@ Attributes = dict[str, "AttributeValue"]
 class OpenTelemetry(Observer):
     """Observer that exports runs as spans and metrics: `run(…, observe=OpenTelemetry())`.
 
-    One object serves any number of runs. Providers left at None default to the global ones. With `content="spans"`,
+    One object serves any number of runs. A provider left as None defaults to the global one. With `content="spans"`,
     spans also contain the text of prompts, answers and tools; otherwise, no text written by a person or a model leaves
     the process.
     """
@@ -109,7 +109,7 @@ class OpenTelemetry(Observer):
         return _Delivery(span, first=not delivered.resumed)
 
     def queue(self, state: QueueState, /) -> None:
-        """Set a queue's gauges."""
+        """Record a queue's state in the queue gauges."""
         for version in state.versions:
             attributes: Attributes = {names.QUEUE: state.queue, names.VERSION: version.version}
             self._meters.queued.set(version.waiting + version.put_off, attributes)
@@ -184,11 +184,11 @@ class _Current(AbstractContextManager["Any"]):
         _end(self.span, self.error)
 
     def bound_value(self) -> object:
-        """Return the value for `with … as`."""
+        """Return the value that `with … as` binds."""
         return None
 
     def finish(self) -> None:
-        """Complete the span before it ends."""
+        """Set the span's final attributes before it ends."""
 
 
 _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False)
@@ -196,7 +196,7 @@ _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False
 
 
 class _Delivery(_Current):
-    """Delivery of a run from a worker's queue."""
+    """The delivery of a run from a worker's queue."""
 
     def __init__(self, span: Span, *, first: bool) -> None:
         super().__init__(span)
@@ -207,7 +207,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """A generator's answer; its span begins with the first call or tool, so replayed answers have none."""
+    """A generator's answer; its span begins with the first model or tool call, so replayed answers have no span."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer
@@ -361,7 +361,7 @@ class _RunTrace(_Current, Observer):
         return self
 
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
-        """Count the cost of `attempts`, if known."""
+        """Add the cost of `attempts`, where known, to the cost metric."""
         for attempt in attempts:
             # the price function belongs to the application, and its errors are raised by the run itself
             with suppress(Exception):
@@ -491,7 +491,7 @@ class _RunTrace(_Current, Observer):
 
 
 def _within_agent() -> context.Context | None:
-    """Return the context with the acting agent's span as the parent of its calls, or None for the current context."""
+    """Return a context with the acting agent's span as the parent of its calls, or None for the current context."""
     agent = _AGENT.get()
     return None if agent is None else trace.set_span_in_context(agent.span)
 

@@ -1,4 +1,4 @@
-"""Adapter conformance suite: tests of what a model backed by a third-party framework must guarantee."""
+"""Adapter conformance suite: tests of what a model based on a third-party framework must guarantee."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeAnswer:
-    """Answer from a framework's fake model, to be converted to the framework's own type."""
+    """Answer that a framework's fake model must return, after converting it to the framework's own type."""
 
     pieces: tuple[str, ...] = ()
     """The answer's text, split into chunks for streaming."""
     data: Mapping[str, Any] | None = None
     """Structured answer, used in place of text."""
     usage: tuple[int, int] | None = None
-    """Tokens in the prompt and in the answer; None for a model that does not report usage."""
+    """Number of tokens in the prompt and in the answer; None for a model that does not report usage."""
 
     @property
     def text(self) -> str:
@@ -56,7 +56,7 @@ class FakeAnswer:
 
 
 Script: TypeAlias = Callable[[str], Awaitable[FakeAnswer]]
-"""Script for the fake model: given the prompt (the full text sent to the fake), it returns an answer or raises one of
+"""Script for the fake model: given the prompt (all text sent to the fake model), it returns an answer or raises one of
 the framework's exceptions.
 """
 MakeAdapter: TypeAlias = "Callable[[Script], Model]"
@@ -65,7 +65,10 @@ MakeAdapter: TypeAlias = "Callable[[Script], Model]"
 
 @dataclass(slots=True)
 class _Answers:
-    """Script with a fixed list of answers; exceptions among them are raised. `prompts` records the prompts."""
+    """Script that returns the listed answers in order, raising those that are exceptions.
+
+    `prompts` records the prompts.
+    """
 
     answers: list[FakeAnswer | Exception]
     prompts: list[str] = field(default_factory=list)
@@ -102,7 +105,7 @@ class _FrameworkFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test that runs `check` in a new event loop, without a pytest plugin; skip it if `lacks` contains it."""
+    """Make a test that runs `check` in a new event loop, without a pytest plugin, but is skipped if in `lacks`."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -144,25 +147,26 @@ async def _raised(expected: type[ErrorT], asking: Coroutine[Any, Any, object]) -
 
 
 class AdapterConformance:
-    """Conformance tests for a model backed by a third-party framework: derive a class with a pytest fixture `make`.
+    """Conformance tests for a model based on a third-party framework; subclass this and define a fixture `make`.
 
         class TestMyModel(AdapterConformance):
             @pytest.fixture
             def make(self):
                 return lambda script: MyModel(their_fake_model(script))
 
-    `make(script)` returns the adapter around the framework's fake model. On each request the fake model awaits
-    `script(prompt)`, where `prompt` is all text sent to it, and returns the `FakeAnswer` as the framework's own type.
+    `make(script)` returns an adapter around the framework's fake model. On each request the fake model awaits
+    `script(prompt)`, where `prompt` is the entire text sent to it, and returns the `FakeAnswer` as the framework's own
+    type.
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}
     """Reasons why the framework's fake model cannot support a test, keyed by test name."""
     takes_tools: ClassVar[bool] = False
-    """True if the model calls a request's tools; False if it refuses them."""
+    """True if the model calls the tools in a request; False if it rejects such requests."""
 
     @_promise
     async def test_text(self, make: MakeAdapter) -> None:
-        """Check that a text answer arrives and all messages reach the framework in order."""
+        """Check that a text answer arrives, and that all messages reach the framework in order."""
         script = _Answers([FakeAnswer(pieces=("Cars ", "out."))])
         response = await call.ask(make(script), _request())
         assert response.text == "Cars out."
@@ -182,7 +186,7 @@ class AdapterConformance:
 
     @_promise
     async def test_schema(self, make: MakeAdapter) -> None:
-        """Check that a structured answer is validated data."""
+        """Check that a structured answer is returned as validated data."""
         script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3})])
         response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
         assert response.data == {"winner": "pro", "points": 3}
@@ -190,7 +194,7 @@ class AdapterConformance:
 
     @_promise
     async def test_schema_that_does_not_fit(self, make: MakeAdapter) -> None:
-        """Check that an answer violating its schema is requested again with the reason, or raises SchemaViolation."""
+        """Check that an answer violating its schema is either retried with the reason, or raises SchemaViolation."""
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
@@ -214,7 +218,7 @@ class AdapterConformance:
 
     @_promise
     async def test_usage(self, make: MakeAdapter) -> None:
-        """Check that tokens are counted both with and without streaming."""
+        """Check that tokens are counted whether or not the answer is streamed."""
         for listener in _LISTENERS:
             script = _Answers([FakeAnswer(pieces=("Cars ", "out."), usage=(120, 7))])
             usage = (await call.ask(make(script), _request(on_text=listener))).usage
@@ -222,14 +226,14 @@ class AdapterConformance:
 
     @_promise
     async def test_usage_of_a_structured_answer(self, make: MakeAdapter) -> None:
-        """Check that a structured answer's tokens are counted."""
+        """Check that the tokens of a structured answer are counted."""
         script = _Answers([FakeAnswer(data={"winner": "pro", "points": 3}, usage=(80, 9))])
         response = await call.ask(make(script), _request(output=OutputSchema.of(_SCHEMA)))
         assert (response.usage.prompt_tokens, response.usage.completion_tokens) == (80, 9)
 
     @_promise
     async def test_unknown_usage(self, make: MakeAdapter) -> None:
-        """Check that token counts are unknown rather than zero if the framework does not report them."""
+        """Check that token counts are unknown, rather than zero, if the framework does not report usage."""
         response = await call.ask(make(_Answers([FakeAnswer(pieces=("Out.",))])), _request())
         assert response.usage.calls == 1
         assert response.usage.total_tokens is None
@@ -248,7 +252,7 @@ class AdapterConformance:
 
     @_promise
     async def test_deadline(self, make: MakeAdapter) -> None:
-        """Check that both a call and the framework's request end at the call's deadline."""
+        """Check that both a call and the framework's request end when the call's deadline expires."""
         script = _Endless()
         model = make(script)
         # Warm up, because the first calls import a lot of code.
@@ -293,7 +297,7 @@ class AdapterConformance:
 
     @_promise
     async def test_limits(self, make: MakeAdapter) -> None:
-        """Check that no request reaches the framework once one of the run's limits is reached."""
+        """Check that no request reaches the framework once a limit on the run is reached."""
         script = _Answers([FakeAnswer(pieces=("One.",))])
         two = sequencer(name="two").then(generator(name="first")).then(generator(name="second"))
         error = await _raised(LimitReached, two.run("May cars go?", model=make(script), limits=Limits(calls=1)))
@@ -302,7 +306,7 @@ class AdapterConformance:
 
     @_promise
     async def test_concurrency(self, make: MakeAdapter) -> None:
-        """Check that one model handles several calls at once, each with its own answer."""
+        """Check that one model can handle several calls at once, giving each its own answer."""
         barrier = asyncio.Barrier(_AT_ONCE)
 
         async def script(prompt: str) -> FakeAnswer:
@@ -316,7 +320,7 @@ class AdapterConformance:
 
     @_promise
     async def test_tools(self, make: MakeAdapter) -> None:
-        """Check that a request's tools are either called or refused, but never ignored."""
+        """Check that the tools in a request are either called or rejected, but never ignored."""
         tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
         script = _Answers([FakeAnswer(pieces=("Out.",))])
         if self.takes_tools:

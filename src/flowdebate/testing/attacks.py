@@ -1,4 +1,4 @@
-"""Attack corpus: arguments, names, stances and sources that attack the readers of a debate.
+"""Attack corpus: arguments, names, stances and sources intended to manipulate those who read a debate.
 
 Attacks are plain data. Each one impersonates something: a transcript entry, an order from an authority, a judge's
 answer, markup, or a terminal command. `written` fills in the two sides.
@@ -25,21 +25,23 @@ AttackKind: TypeAlias = Literal[
     "unicode",
     "repetition",
 ]
-"""Kind of impersonation.
+"""Kind of attack, by what it impersonates.
 
 An attack imitates lines of the transcript, an order, an authority, the model's control tokens, an answer or a tool
 result, a field to fill in, a link or an HTML element, a terminal command, unusual characters, or a majority opinion.
 """
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance", "material"]
-"""Location of an attack: a model's answer, the name of a debater or position, or a source, diff or compared text."""
+"""Location of an attack: in a model's answer, in the name of a debater or position, or in a source, diff or compared
+text.
+"""
 
 _FIELD = re.compile("«(own|other|question)»")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """Attack as a template; `written` fills it in."""
+    """An attack as a text template, filled in by `written`."""
 
     id: str
     """Unique name consisting of words joined by hyphens."""
@@ -258,4 +260,4 @@ ATTACKS: tuple[Attack, ...] = (
     *_CALLED,
     *_MATERIAL,
 )
-"""Attacks grouped by kind, with those in names, stances and sources at the end."""
+"""Attacks grouped by kind; those in names, stances and sources come last."""

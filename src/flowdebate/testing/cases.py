@@ -1,4 +1,4 @@
-"""Debate cases: whole debates as values, blocks and values that are hostile, and a `repr` for failure messages."""
+"""Debate cases: whole debates as values, and hostile blocks and values, all with a `repr` made for failure messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Unprintable:
 
 
 class Unreadable(Mapping[str, object]):
-    """Mapping with plausible keys but unreadable values.
+    """Mapping with plausible keys, but with values that cannot be read.
 
     >>> "winner" in list(Unreadable())
     True
@@ -61,8 +61,8 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""Quantity that a predicate measures: the round, or the number of arguments or model calls so far. "raises" measures
-nothing and raises Sabotage.
+"""Quantity tested by a predicate: the round, or the number of arguments or model calls so far. "raises" tests nothing
+and raises Sabotage.
 """
 
 
@@ -130,7 +130,7 @@ async def _later(function: Callable[[Context], T], ctx: Context) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """A model's answers to each kind of block, given one after another, starting over after the last one."""
+    """A model's answers to each kind of block, returned one after another and starting over after the last one."""
 
     arguments: Sequence[Any] = ("An argument.",)
     """Answers to requests for text, from debaters and from a synthesizer without a schema."""
@@ -144,7 +144,7 @@ class Answers:
     """
 
     def model(self) -> FunctionModel:
-        """Create a fresh model that replays these answers from the start."""
+        """Create a new model that replays these answers from the start."""
         counts: Counter[str] = Counter()
 
         def answer(request: ModelRequest) -> Reply:
@@ -156,7 +156,7 @@ class Answers:
         return FunctionModel(answer, name="answers")
 
     def _replies_to(self, request: ModelRequest) -> tuple[str, Sequence[Any]]:
-        """Return the role that a request is for, and that role's replies.
+        """Return the role to which a request is addressed, and that role's replies.
 
         The answer schema determines the role, because blocks may have any name.
         """
@@ -178,7 +178,7 @@ class Answers:
 def _as_scores(verdict: object, request: ModelRequest) -> object:
     """Convert `verdict` to scores: 100 for the winner and 0 for the others, or 50 each if there is no winner.
 
-    Sides whose names differ from their stances get equal scores; values other than verdicts are left unchanged.
+    All scores are equal if the winner is not among the names to score; values other than verdicts are left unchanged.
     """
     if not isinstance(verdict, dict) or "winner" not in verdict:
         return verdict
@@ -214,7 +214,7 @@ class DebateCase:
 
     @property
     def stances(self) -> list[str]:
-        """Stances that can win, in declared order."""
+        """Stances eligible to win, in declared order."""
         return [debater.stance for debater in self.roster]
 
     @property
@@ -229,7 +229,7 @@ class DebateCase:
         return debate(**self.options)
 
     def model(self) -> FunctionModel:
-        """Create a fresh model that replays the case's answers from the start; use a separate one for each run."""
+        """Create a new model that replays the case's answers from the start; use a separate one for each run."""
         return self.answers.model()
 
     async def run(self, *, session: SessionLike = None) -> RunResult[Any]:

@@ -1,4 +1,4 @@
-"""Checks that patterns keep the library's promises, using generated questions, answers, failures and orders.
+"""Checks that patterns keep the library's promises, using generated questions, answers, failures and delays.
 
 from flowdebate.testing import check_debate
 
@@ -74,27 +74,26 @@ class CheckOptions(TypedDict, total=False):
     max_examples: int
     """Number of examples to generate; 100 by default."""
     seed: int | None
-    """Seed for the examples; None (default) chooses a new seed each time and reports it in the error.
-
-    A number generates the same examples each time, given the same release of hypothesis and the same set of loaded
-    modules, because hypothesis also tries constants from these modules.
+    """Seed for the examples; None (default) chooses a new seed each time and reports it in the error. A number
+    reproduces the same examples, given the same release of hypothesis and the same loaded modules, because hypothesis
+    also tries constants from these modules.
     """
     failures: bool
     """True (default) if models fail in some of the examples."""
     questions: SearchStrategy[str] | None
     """Strategy for questions; `flowdebate.testing.strategies.questions()` by default."""
     texts: Sequence[str]
-    """Additional text for models to say, for example a phrase that `terminate_when` waits for."""
+    """Additional text for models to say, such as a phrase for which `terminate_when` waits."""
     answers: Answering | None
-    """Function that answers some of the models' requests, and returns None for the others."""
+    """Function that answers some requests to models, and returns None to leave the others to the simulated model."""
     skip: Sequence[str]
-    """Names of promises not to check for this pattern."""
+    """Names of promises to skip for this pattern."""
     examples: Sequence[Example]
     """Examples to check before any are generated."""
     max_calls: int
-    """Number of model calls after which a run counts as endless; 2,000 by default."""
+    """Number of model calls above which a run is considered endless; 2,000 by default."""
     max_seconds: float
-    """Seconds after which a run counts as endless; 5 by default."""
+    """Number of seconds after which a run is considered endless; 5 by default."""
 
 
 def check_debate(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **options: Unpack[CheckOptions]) -> None:
@@ -125,14 +124,14 @@ class Finding:
     examples: int = 0
     """Number of examples generated until a promise was broken (including the failing one), or in total."""
     broken: PromiseBroken | None = None
-    """Smallest failure; None if no promise was broken."""
+    """Smallest failure found; None if no promise was broken."""
     shrunk: int = 0
     """Number of further examples run in search of a smaller failure."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
     """Total duration of all examples so far, in seconds."""
     hung: bool = False
-    """True if a run exceeded its time limit; smaller examples are not tried then, because they would take
+    """True if a run exceeded its time limit; smaller examples are then not tried, because they would take
     just as long.
     """
 
@@ -145,7 +144,7 @@ def find_broken_promise(
     shrink: bool = True,
     **options: Unpack[CheckOptions],
 ) -> Finding:
-    """Run the same check as `check_pattern`, but return a `Finding` with any failure and the number of examples."""
+    """Run the same check as `check_pattern`, but return a `Finding` with the number of examples and any failure."""
     make = _maker(pattern, location)
     skip, seed = options.get("skip", ()), options.get("seed")
     check_library(f"{location}()", "hypothesis", library="hypothesis", extra="testing")
@@ -173,7 +172,7 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples until one breaks a promise, then smaller ones, and finally promises about them all."""
+    """Check generated examples until one breaks a promise, then smaller ones; then check promises about all runs."""
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples
@@ -220,7 +219,7 @@ def _draw(check: _Check) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Check:
-    """A check in progress."""
+    """A check that is in progress."""
 
     make: Callable[[], Block[Any, Any]]
     only: type[Any]
@@ -232,7 +231,7 @@ class _Check:
     """Maximum number of examples to run in search of a smaller failure."""
     finding: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
-    """Number of waits in the first example, keyed by location in the application's code."""
+    """Number of times the first example's run waited at each location in the application's code."""
 
     @cached_property
     def clock(self) -> Clock:
@@ -240,7 +239,7 @@ class _Check:
         return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:
-        """Run `example`, unless the search for a smaller one is over, and record the first broken promise."""
+        """Run `example` and record the first broken promise; do nothing if the search for a smaller example is over."""
         if self.finding.broken is None:
             self.finding.examples += 1
         elif self.finding.shrunk >= self.max_shrinks or self.finding.hung or self.finding.broken.example == example:
@@ -277,7 +276,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Check the promises about all examples together, and record the first broken one."""
+        """Check the promises that concern all examples together, and record the first one that is broken."""
         self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -302,7 +301,7 @@ class _Check:
     async def _subjects(
         self, pattern: Block[Any, Any], example: Example
     ) -> AsyncIterator[tuple[Sequence[Callable[..., Iterator[str]]], Played | Runs | Cancelled]]:
-        """Yield the runs of `example`, each with the promises to check on it."""
+        """Yield the runs of `example`, each paired with the promises to check for it."""
         parts = [*_parts_of(pattern)]
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.finding.seen
@@ -342,7 +341,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Cancel waiting runs: at every location in the first example, and at one location in each later example."""
+        """Cancel waiting runs: at every location for the first example, and at one location for each later example."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -359,7 +358,7 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run at its `number`th wait at `place`; return None if the run ended first."""
+        """Cancel a run the `number`th time it waits at `place`; return None if the run ended before that."""
         remaining = number
         handles: list[RunHandle[Any]] = []
 
@@ -391,7 +390,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Play an example, appending its run's handle to `handles`, and another handle after each human answer."""
+        """Run an example; append the run's handle to `handles`, and a new handle each time humans have answered."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles
@@ -421,7 +420,7 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
-        """Cancel a run that exceeded its time limit, and describe it."""
+        """Cancel a run if it exceeds its time limit, and describe where it was waiting; return None if it does not."""
         await handle.wait(self.clock.seconds_left)
         if handle.done():
             return None
@@ -462,7 +461,7 @@ def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
 
 
 def _parts_of(root: object) -> Iterator[object]:
-    """Yield the blocks and steps of `root`, apart from blocks called by a function."""
+    """Yield the blocks and steps of `root`, except for blocks that are called by a function."""
     seen: set[int] = set()
     queue = [root]
     while queue:
@@ -482,7 +481,7 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """Collect the `terminate_when` of each pattern among the parts, with None for a pattern that has none."""
+    """Collect the `terminate_when` of each pattern among the parts, or None for a pattern without one."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, RoundCondition)]
 
@@ -494,7 +493,7 @@ def _waits_outside(predicate: StopWhen) -> bool:
 
 
 def _codes_of(predicate: StopWhen) -> Iterator[CodeType]:
-    """Yield the code objects of the application's functions in a predicate."""
+    """Yield the code objects of application functions used in a predicate."""
     for test in as_condition(predicate).functions:
         function = inspect.unwrap(test.func if isinstance(test, partial) else test)
         # `function` may be a callable object

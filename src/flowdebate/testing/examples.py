@@ -1,4 +1,4 @@
-"""Examples as values: a question, and the models' texts, failures and delays."""
+"""Examples as values: a question, and the texts, failures and delays of models."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ FAULTS: Mapping[str, Callable[[], ModelResponse]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """Input for one check of a pattern; its `repr` can be pasted into `check_pattern(…, examples=[…])`."""
+    """Input for one check of a pattern; its `repr` can be copied into `check_pattern(…, examples=[…])`."""
 
     question: str = "Why?"
     seed: int = 0
     texts: Sequence[str] = ("Yes.",)
-    """Texts the model may answer with if a request has no schema; the prompt determines which one is used."""
+    """Texts with which the model answers requests without a schema; the prompt determines the text."""
     choices: Sequence[int] = (0,)
-    """Choices the model may make in answers with a schema; the prompt determines which one is used."""
+    """Numbers that decide the model's choices in answers with a schema; the prompt determines which number is used."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failures to simulate, as keys of `FAULTS`; the keys here are call numbers, starting at 1."""
+    """Failures to simulate: keys of `FAULTS`, keyed in turn by call number, starting at 1."""
     delays: Sequence[int] = ()
-    """Delays of the answers in event loop iterations, one per call, starting over after the last one."""
+    """Number of event loop iterations by which each call's answer is delayed, starting over after the last one."""
 
     def without_faults(self) -> Example:
         """Return the same example without model failures."""
@@ -69,7 +69,7 @@ class Example:
 
 
 class Call(NamedTuple):
-    """A request made by a run."""
+    """A request that was made during a run."""
 
     block: str
     prompt: str
@@ -77,11 +77,11 @@ class Call(NamedTuple):
 
 
 class ExampleModel:
-    """Model that plays every role in every pattern according to `example`, and records the `calls`.
+    """Model that plays every role in every pattern as specified by `example`, and records its `calls`.
 
     An answer depends on the prompt, but not on the order of calls. When asked for a winner, scores or a letter, the
-    model has a favorite position, whatever the order, or (in a fifth of all cases) none. `answers` takes precedence.
-    Calls beyond `max_calls` raise ScriptError.
+    model prefers the same position regardless of order or, in a fifth of all cases, no position. `answers` takes
+    precedence. Calls beyond `max_calls` raise ScriptError.
     """
 
     name = "example"
@@ -97,7 +97,7 @@ class ExampleModel:
         self._max_calls = max_calls
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer or fail, after the example's delay."""
+        """Return an answer or raise an error, after the delay given by the example."""
         prompt = "\n".join(str(message.get("content") or "") for message in request.messages)
         self.calls.append(Call(request.block, prompt))
         number, delays = len(self.calls), self._example.delays
@@ -159,14 +159,14 @@ _DEEPEST = 6
 
 
 class _Drawn:
-    """A generated answer to one call, derived from the example, the call and the position within the answer."""
+    """A generated answer to a call, determined by the example, the call and the position within the answer."""
 
     def __init__(self, example: Example, call: str) -> None:
         self._example = example
         self._call = call
 
     def pick(self, count: int, place: str) -> int:
-        """Pick a number below `count`."""
+        """Pick a non-negative integer below `count`."""
         choices = self._example.choices
         return choices[self._hash(place) % len(choices)] % count if choices and count else 0
 
@@ -179,7 +179,7 @@ class _Drawn:
         return crc32(f"{self._call}\0{place}".encode(errors="replace"))
 
     def transition(self, prompt: str) -> str:
-        """Return one of the prompt's lines that hand over to another speaker, or "" if there are none."""
+        """Return one of the handoff lines in the prompt, to pass the turn to another speaker; "" if there are none."""
         lines = _TRANSITION.findall(prompt)
         return f"\n\n{lines[self.pick(len(lines), 'next')]}" if lines else ""
 
@@ -220,7 +220,7 @@ class _Drawn:
 
 
 def answer_of(example: Example, request: HumanRequest) -> object:
-    """Return a human's answer that does not depend on the transcript so far."""
+    """Generate a human's answer, regardless of the transcript so far."""
     if request.problem is not None:  # otherwise, the request would be repeated forever
         problem = f"must have humans with an `ask` function, or humans that accept generated answers: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, problem)

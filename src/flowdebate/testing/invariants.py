@@ -1,4 +1,4 @@
-"""Invariants of runs: functions that yield violations of the promise stated in their docstring."""
+"""Invariants of runs: each function states a promise in its docstring and yields any violations of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """A run of a pattern on an example, until it ended or failed."""
+    """Record of a pattern's run on an example, up to its end or failure."""
 
     example: Example
     view: RunView
@@ -41,18 +41,18 @@ class Played:
     error: Exception | None
     model: ExampleModel
     stances: frozenset[str]
-    """A debate's stances; empty if they are unknown, and for other patterns."""
+    """Stances in a debate; empty if they are unknown, or if the pattern is not a debate."""
     hangs: str | None = None
-    """Description of a run cancelled because it exceeded its time limit."""
+    """Description of where a run was waiting when it exceeded its time limit and was cancelled."""
 
     @property
     def unending(self) -> bool:
-        """True if the run was cancelled because it exceeded its time limit."""
+        """True if the run exceeded its time limit and was cancelled."""
         return self.model.unending or self.hangs is not None
 
     @property
     def raw(self) -> PatternOutput | None:
-        """Raw output; partial if the run failed, and None if it failed before there was any output."""
+        """Raw output; partial if the run failed, and None if it failed before producing any."""
         raw: PatternOutput | None = self.view.raw
         return raw
 
@@ -63,7 +63,7 @@ class Played:
 
     @cached_property
     def _patterns(self) -> tuple[str, tuple[str, ...]]:
-        """Paths of the outermost pattern (the last one, if there are several) and of the patterns within it."""
+        """Paths of the outermost pattern (of the last one, if there are several) and of all patterns within it."""
         paths: list[str] = []
         for event in self.view.events:
             if isinstance(event, RoundStarted):
@@ -75,7 +75,7 @@ class Played:
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
 
     def events(self, kind: type[EventT]) -> list[EventT]:
-        """Return the events of one kind in order, ignoring those from patterns within the outermost one."""
+        """Return the events of one kind in order, except those from patterns nested in the outermost one."""
         outermost, inside = self._patterns
         matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
@@ -87,17 +87,17 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Runs of one example with the same pattern object, in the order of the fields."""
+    """Runs of one example with the same pattern object, except for `alone`."""
 
     first: Played
     at_once: Played
-    """Repetition of `first` immediately after it."""
+    """Repetition of `first`, run immediately after it."""
     other: Played
-    """The run before `first`, with a different question, a different seed, and no model failures."""
+    """Run before `first`, with a different question, a different seed, and no model failures."""
     later: Played
-    """Repetition of `other` after `first`."""
+    """Repetition of `other`, run after `first`."""
     changed: Played | None
-    """A run like `first`, but with a different seed (for a debate), or with answers arriving in a different order.
+    """Repetition of `first` with a different seed (for a debate), or with answers arriving in a different order.
 
     None if models fail in the first run.
     """
@@ -107,19 +107,19 @@ class Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """A run that was cancelled but did not end."""
+    """A run that did not end although it was cancelled."""
 
     place: Wait | None
-    """Location in the application's code where the run was waiting; None if it was waiting in the library's code."""
+    """Location in the application's code where the run was waiting; None if it was waiting in library code."""
     run: Played
 
 
 @dataclass(kw_only=True)
 class Coverage:
-    """Parts of a pattern that the runs of a check have covered."""
+    """Coverage of a pattern: the extent to which the runs in a check have exercised it."""
 
     has_predicate: bool = False
-    """True if the pattern has a `terminate_when` condition."""
+    """True if the pattern has a `terminate_when` predicate."""
     evaluated: int = 0
     """Number of runs in which `terminate_when` was evaluated."""
     fired: int = 0
@@ -127,9 +127,9 @@ class Coverage:
     examples: int = 0
     runs: int = 0
     speakers: frozenset[tuple[str, str]] = frozenset()
-    """Names of the pattern's turns, mapped to their speakers."""
+    """Pairs of a turn's name and its speaker, for all turns in the pattern."""
     heard: set[str] = field(default_factory=set)
-    """Names of turns that have received an answer."""
+    """Names of the turns that have been answered."""
 
     def count(self, run: Played) -> None:
         self.runs += 1
@@ -147,7 +147,7 @@ Problems: TypeAlias = Iterator[str]
 
 
 def fails_only_with_known_errors(run: Played) -> Problems:
-    """Check that runs fail, or continue without an answer, only if a model fails, and only with library errors."""
+    """Check that runs fail, or continue without an answer, only if a model fails, and raise only library errors."""
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
             yield f"the run continued without an answer although no model failed: {loss.error}"
@@ -175,7 +175,7 @@ def ends_within_rounds(run: Played) -> Problems:
 
 
 def reports_true_stop_reason(run: Played) -> Problems:
-    """Check that a complete run reports its true stop reason: the maximum number of rounds, or a role's decision."""
+    """Check that a complete run reports why it really stopped: the maximum number of rounds, or a role's decision."""
     ended = run.events(RoundsEnded)
     rounds = run.events(RoundStarted)
     if not run.complete or run.raw is None or not ended or not rounds:
@@ -196,7 +196,7 @@ def reports_true_stop_reason(run: Played) -> Problems:
 
 
 def records_contributions(run: Played) -> Problems:
-    """Check that the transcript has one entry per finished turn, by its speaker, with rounds in ascending order."""
+    """Check that each finished turn has one transcript entry by its speaker, and that rounds are in ascending order."""
     if run.raw is None:
         return
     spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
@@ -213,7 +213,7 @@ def records_contributions(run: Played) -> Problems:
 def tasks_match_the_transcript(run: Played) -> Problems:
     """Check that every turn has a task, and that no task is left open.
 
-    Each task was completed by its speaker with the turn's text, failed, or was cancelled.
+    Each task must have been completed by its speaker with the turn's text, or have failed or been cancelled.
     """
     if run.raw is None:
         return
@@ -232,7 +232,7 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_scheduled_speakers_speak(run: Played) -> Problems:
-    """Check that in a moderated round only the called debaters speak, in the order announced for the round.
+    """Check that only the debaters called by the moderator speak in a round, in the order announced for it.
 
     In a cross-examination, the same applies to the debaters who are questioned.
     """
@@ -270,7 +270,7 @@ def has_no_empty_arguments(run: Played) -> Problems:
 
 
 def winner_is_among_the_positions(run: Played) -> Problems:
-    """Check that the winner is a stance in the debate, or an agent with a proposal, or that nobody won."""
+    """Check that the winner is a stance in the debate or an agent with a proposal, if there is a winner at all."""
     if isinstance(run.raw, DebateRawOutput):
         verdict = run.raw.verdict
         winner = None if verdict is None else verdict.unknown_winner or verdict.winner
@@ -301,7 +301,7 @@ def reports_failures(run: Played) -> Problems:
 
 
 def counts_every_call(run: Played) -> Problems:
-    """Check that a run's usage is the sum of its calls, and that each request to a model is counted as a call."""
+    """Check that a run's usage is the sum over its calls, and that each request to a model is counted as a call."""
     called = [event for event in run.view.events if isinstance(event, ModelCalled)]
     total = reduce(add, (event.usage for event in called), Usage.zero())
     if total != run.view.usage:
@@ -313,7 +313,7 @@ def counts_every_call(run: Played) -> Problems:
 
 
 def events_match_result(run: Played) -> Problems:
-    """Check that the run's own events come first and last, and that events report everything in the output.
+    """Check that a run's start and end events come first and last, and that events report the whole output.
 
     This includes all decisions, reports and verdicts.
     """
@@ -332,7 +332,7 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield every pattern's events with a counterpart in the raw output, each with the names of both fields."""
+    """Yield each pattern's events that have a counterpart in the raw output, along with the names of both fields."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -349,7 +349,7 @@ def round_trips_json(run: Played) -> Problems:
 
 
 def has_storable_output(run: Played) -> Problems:
-    """Check that a store accepts the output and the raw output: JSON, or data for which pydantic has a JSON form."""
+    """Check that a store accepts the output and the raw output, as JSON data or as data that pydantic can convert."""
     for what, value in (("output", run.output), ("raw output", run.raw)) if run.complete else ():
         try:
             to_json(value, inf_nan_mode="strings")
@@ -361,7 +361,7 @@ def has_storable_output(run: Played) -> Problems:
 
 
 def keeps_no_state(runs: Runs) -> Problems:
-    """Check that a pattern keeps no state between runs: runs with the same question, seed and answers are equal."""
+    """Check that patterns keep no state between runs: the same question, seed and answers must give equal runs."""
     for first, again in ((runs.first, runs.at_once), (runs.other, runs.later)):
         difference = _compare(first, again)
         if difference is not None:
@@ -370,7 +370,7 @@ def keeps_no_state(runs: Runs) -> Problems:
 
 
 def _compare(first: Played, again: Played) -> str | None:
-    """Return the first difference between two runs, or None if they are equal."""
+    """Describe the first difference between two runs, or return None if they are equal."""
     for number, calls in enumerate(zip(first.model.calls, again.model.calls, strict=False), start=1):
         if calls[0] != calls[1]:
             return f"call {number}: {_describe_difference(list(calls[0]), list(calls[1]))}"
@@ -402,7 +402,7 @@ def keeps_question_verbatim(runs: Runs) -> Problems:
 
 
 def answers_current_question(runs: Runs) -> Problems:
-    """Check that a run never mentions an earlier run's question, and matches a run of a newly built pattern."""
+    """Check that a run never mentions an earlier run's question, and equals a run of a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
@@ -416,7 +416,7 @@ def answers_current_question(runs: Runs) -> Problems:
 
 
 def judges_regardless_of_order(runs: Runs) -> Problems:
-    """Check that the winner does not depend on the judge's reading order: a different seed gives the same winner.
+    """Check that the winner does not depend on the order in which the judge reads: a new seed must not change it.
 
     This requires a single transcript, and a model that judges regardless of order.
     """
@@ -443,7 +443,7 @@ def ignores_arrival_order(runs: Runs) -> Problems:
 
 
 def ends_when_cancelled(cancelled: Cancelled) -> Problems:
-    """Check that a cancelled run ends, so no block swallows the cancellation."""
+    """Check that a cancelled run ends: no block may swallow the cancellation."""
     run, place = cancelled.run, "" if cancelled.place is None else f" at {cancelled.place}"
     status = run.hangs or (run.view.status if run.error is None else error_text(run.error))
     yield f"the run was cancelled{place} but continued: {status}"
@@ -453,7 +453,7 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
 
 
 def gives_every_side_a_turn(seen: Coverage) -> Problems:
-    """Check that everybody with a turn in a pattern is heard in some example, given five examples per speaker."""
+    """Check that everyone who has a turn in the pattern speaks in some example, given five examples per speaker."""
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
@@ -500,7 +500,7 @@ OF_A_CANCELLATION: Sequence[Callable[[Cancelled], Problems]] = (ends_when_cancel
 OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, gives_every_side_a_turn)
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
-"""Invented names in the other question, too rare to occur by chance."""
+"""Made-up names used in the other question, too rare to occur by chance."""
 # Number of examples per speaker after which chance no longer explains why a moderator never calls somebody.
 _CHANCES = 5
 
@@ -522,14 +522,14 @@ def _count_rounds(raw: object) -> int | None:
 
 
 def _find_blocks_showing(run: Played) -> set[str]:
-    """Return the names of blocks whose prompts contain the question."""
+    """Return the names of blocks whose prompts include the question."""
     text = clean_text(run.example.question)
     # A question that looks like a line of the prompt appears there in escaped form.
     return {call.block for call in run.model.calls if text in call.prompt or quoted(text) in call.prompt}
 
 
 def _block_of(path: str) -> str:
-    """Return the block name at the end of a path, without any pass number."""
+    """Return the block name at the end of a path, without the number of a repeated block."""
     return path.rpartition("/")[2].rpartition("[")[0] if path.endswith("]") else path.rpartition("/")[2]
 
 
@@ -542,7 +542,7 @@ def _list_texts(value: object) -> Iterator[str]:
 
 
 def _as_json(value: object) -> object:
-    """Convert `value` to JSON data, omitting measured times."""
+    """Convert `value` to JSON data without measured times."""
     return _drop_times(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
 
 

@@ -25,18 +25,18 @@ Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A request as it was at the time of the call."""
+    """A recorded request, unaffected by changes made after the call."""
 
     block: str
     """Name of the block that made the call."""
     messages: Sequence[Message]
     output_schema: Mapping[str, Any] | None
     tools: Sequence[str]
-    """Names of the offered tools."""
+    """Names of the tools offered to the model."""
     begins: str = ""
-    """Words that the answer must begin with, for models that support this."""
+    """Words with which the answer must begin, for models that support this."""
     sentences: int | None = None
-    """Maximum number of sentences, for models that support this."""
+    """Maximum number of sentences in the answer, for models that support this."""
 
     @property
     def prompt(self) -> str:
@@ -65,7 +65,7 @@ class FunctionModel:
         self._function = function
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer with the function's result."""
+        """Return the function's result as the answer."""
         return response_of(await result_of(self._function(request)), request, self.name)
 
     def __repr__(self) -> str:
@@ -76,8 +76,8 @@ class ScriptedModel:
     """Model that answers with `replies` in order, one per call.
 
     A reply is text, a dict or pydantic model (a structured answer), one or more `ToolCall` objects, a `ModelResponse`,
-    or an exception to raise. Calls beyond the script raise `ScriptError`, as does `assert_complete()` if there are
-    replies left. `calls` contains the requests.
+    or an exception to raise. A call after the last reply raises `ScriptError`, as does `assert_complete()` if there are
+    replies left. `calls` records the requests.
 
     >>> model = ScriptedModel("one", "two")
     >>> model.remaining
@@ -97,7 +97,7 @@ class ScriptedModel:
         return max(len(self._replies) - len(self.calls), 0)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer with the next reply."""
+        """Return the next reply as the answer."""
         self.calls.append(
             RecordedCall(
                 block=request.block,
@@ -128,9 +128,9 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """Convert a reply of any kind to the response of the model `name`; if the reply is an exception, raise it.
+    """Convert a reply of any kind to a response from the model `name`; if the reply is an exception, raise it.
 
-    A dict is a structured answer, or contains the log-probabilities of the request's choices.
+    A dict is either a structured answer, or the log-probabilities of the request's choices.
     """
     if isinstance(reply, BaseException):
         raise reply

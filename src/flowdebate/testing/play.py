@@ -1,4 +1,4 @@
-"""Runs within a check: their time is limited, and they are observed and cancelled while they are waiting."""
+"""Time limits for runs in a check, with functions for observing and cancelling runs while they wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Wait(NamedTuple):
 
 
 class RunHangs(Exception):
-    """Raised for a run that blocks its thread beyond the time limit."""
+    """Error raised for a run that blocks its thread beyond the time limit."""
 
     def __init__(self, place: Wait | None) -> None:
         self.place = place
@@ -44,7 +44,7 @@ class RunHangs(Exception):
 
 @dataclass
 class Clock:
-    """Clock that measures the time of each run."""
+    """Clock that times each run."""
 
     seconds: float
     _end: float | None = field(default=None, init=False)
@@ -64,12 +64,12 @@ class Clock:
 
     @property
     def blocked(self) -> bool:
-        """Return whether a run exceeded its time limit without its event loop noticing."""
+        """Return whether a run has exceeded its time limit while blocking its event loop."""
         return self._end is not None and monotonic() > self._end + 2 * _GRACE
 
 
 def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
-    """Run the coroutine in a new thread, and return its result.
+    """Run the coroutine in a new thread and return its result.
 
     If a run blocks the thread, abandon the thread and raise RunHangs.
     """
@@ -95,7 +95,7 @@ def run_in_time(make: Callable[[], Coroutine[Any, Any, T]], clock: Clock) -> T:
 def watching(notice: Callable[[Wait | None], object]) -> Iterator[None]:
     """Call `notice` whenever a task started in this context waits.
 
-    `notice` receives the location of the wait in the application's code, or None if the library's code is waiting.
+    `notice` receives the location of the wait in application code, or None if the wait is in library code.
     """
     loop = asyncio.get_running_loop()
     outside = loop.get_task_factory()
@@ -138,7 +138,7 @@ def location_of_task(task: asyncio.Task[Any]) -> Wait | None:
 
 
 def _inwards(call: object) -> Iterator[FrameType]:
-    """Yield the frames of a waiting coroutine, innermost last."""
+    """Yield the frames of a waiting coroutine, from the outermost to the innermost."""
     while call is not None:
         frame = getattr(call, "cr_frame", None) or getattr(call, "gi_frame", None) or getattr(call, "ag_frame", None)
         if frame is None:
@@ -150,7 +150,7 @@ def _inwards(call: object) -> Iterator[FrameType]:
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield the frames of a thread, innermost last."""
+    """Yield the frames of a thread, from the outermost to the innermost."""
     frames = []
     while frame is not None:
         frames.append(frame)
@@ -159,7 +159,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _application_frame(frames: Iterator[FrameType]) -> Wait | None:
-    """Return the innermost location outside this library and Python itself."""
+    """Return the innermost location that is in neither this library nor Python itself."""
     place = None
     for frame in frames:
         path = frame.f_code.co_filename

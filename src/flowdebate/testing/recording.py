@@ -18,13 +18,14 @@ from flowdebate.models.recording import HttpExchange, read_exchanges
 
 @contextmanager
 def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Serve the exchanges in the cassette at `path` from a local model server; yield its base URL.
+    """Start a local model server that replays the exchanges in the cassette at `path`, and yield its base URL.
 
     Record the cassette with `flowdebate models check MODEL --record FILE`, or with a `RecordingModel` and
-    `exchanges=True`. A recorded request gets its recorded response; identical requests get theirs in the order
-    recorded. Any other request is refused in the original server's words if that server always refused one of its
-    parts, such as a temperature. Otherwise it gets the response to a request of the same form: streamed, with tools, or
-    in a response format. A request with a part that was never sent is also refused, with a message that names the part.
+    `exchanges=True`. A recorded request gets its recorded response; identical requests get their responses in the order
+    of recording. Any other request is rejected with the original server's message if that server always rejected one of
+    the request's parts, such as a temperature. Otherwise it gets the response to a request of the same form: streamed,
+    with tools, or with a response format. A request with a part that was never recorded is also rejected, with a
+    message that names the part.
 
     Raise BadFile for a file that is not such a cassette.
 
@@ -96,7 +97,7 @@ class _Recording:
         return self._next(form, alike, again=0)
 
     def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
-        """Return the next of `exchanges`; after the last one, start again from number `again`."""
+        """Return the next of `exchanges`; after the last one, start over at index `again`."""
         with self._lock:
             number = self._served[key]
             self._served[key] += 1
@@ -106,7 +107,7 @@ class _Recording:
 
 
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
-"""Parts of a request (or their prefixes) that affect the form of its response."""
+"""Request parts (or their prefixes) that affect the form of the response."""
 
 
 def _refusal(problem: str) -> HttpExchange:
@@ -119,12 +120,12 @@ def _form_of(parts: frozenset[str]) -> frozenset[str]:
 
 
 def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
-    """Return a request without the model's name, which may be redacted in the recording."""
+    """Return a request without the model's name, since the recording may have that redacted."""
     return {name: value for name, value in sent.items() if name != "model"}
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Name the parts of a request that affect the form of the response, or that servers may refuse.
+    """Return the names of the request's parts that affect the form of the response, or that servers may reject.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']

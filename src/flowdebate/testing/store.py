@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNot
 from flowdebate.store.base import RunFilter, RunHeader, StepRow, Store, StoredRun, StoredStatus
 
 MakeStore: TypeAlias = "Callable[[], Store]"
-"""Factory for store objects that share one location per test."""
+"""Factory for store objects; those created during one test share a location."""
 
 TRICKY_TEXTS = (
     "plain",
@@ -35,8 +35,8 @@ TRICKY_TEXTS = (
     " ends in blanks ",
     "",
 )
-"""Strings that a store must not change or confuse: a null character ends a string in C; half of a surrogate pair is
-possible in JSON but is not valid UTF-8; `..` escapes from a folder; and some databases drop trailing spaces.
+"""Strings that a store must not change or confuse: a null character ends a string in C; JSON allows half of a surrogate
+pair, but UTF-8 does not; `..` escapes from a folder; and some databases drop trailing spaces.
 """
 
 # Runs are listed by start time, and a clock may repeat a value, so each run starts a millisecond after the previous
@@ -45,7 +45,7 @@ _LATER = count(1)
 
 
 class HeaderFields(TypedDict, total=False):
-    """Fields of a `RunHeader`."""
+    """Fields with which `header` can fill a `RunHeader`."""
 
     block: str
     seed: int
@@ -64,7 +64,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """Make a header for a new run that was created after all earlier ones."""
+    """Make a header for a new run, with a later creation time than all previous headers."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,
@@ -78,10 +78,10 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test that opens as many store objects at one location as `check` has parameters.
+    """Make a test that calls `check` with as many store objects for one location as it has parameters.
 
-    It runs in a new event loop, without a pytest plugin. Tests with two objects are skipped if the store cannot be
-    shared.
+    The test runs in a new event loop, without a pytest plugin. Tests with two objects are skipped if the store cannot
+    be shared.
     """
     objects = len(inspect.signature(check).parameters) - 1
 
@@ -107,7 +107,7 @@ def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, object]) -> None:
-    """Check that each call raises exactly `expected`, with a message that mentions the run "r"."""
+    """Check that each call raises exactly `expected`, as an error about the run "r"."""
     for call in calls:
         try:
             await call
@@ -119,7 +119,7 @@ async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, objec
 
 
 def _writes(store: Store) -> list[Coroutine[Any, Any, object]]:
-    """List all writes to the run "r" that are reserved for its owner."""
+    """List all writes to the run "r" that only its owner may perform."""
     return [
         store.intend("r", "k", "call", None),
         store.commit("r", "k", "call", "2", 2.0),
@@ -140,17 +140,17 @@ async def _add_old(
 
 
 class StoreConformance:
-    """Conformance tests for a store: derive a class with a pytest fixture `make`.
+    """Conformance tests for a store; subclass this and define a pytest fixture `make`.
 
         class TestMyStore(StoreConformance):
             @pytest.fixture
             def make(self, tmp_path):
                 return lambda: MyStore(tmp_path / "runs")
 
-    Each call to `make()` returns a new store object: for the same location within a test, and for a new, empty location
-    in the next test. `shared` is True if several objects can use one location; otherwise tests that need two objects
-    are skipped. `take_within` is the maximum number of seconds before a run can be taken once its owner has ended.
-    `examples` is the number of random sequences. Needs `flowdebate[testing]`.
+    Each call to `make()` returns a new store object. Within a test, all objects use the same location; each test starts
+    with a new, empty location. `shared` is True if several objects can use one location; otherwise tests that need two
+    objects are skipped. `take_within` is the maximum number of seconds until a run can be taken after its owner has
+    ended. `examples` is the number of random sequences of operations. Needs `flowdebate[testing]`.
     """
 
     shared = True
@@ -159,7 +159,7 @@ class StoreConformance:
 
     @_promise
     async def test_new_run_is_complete(self, store: Store) -> None:
-        """Check that a new run is in progress and owned, has no steps or outcome, and keeps its header and ID."""
+        """Check that a new run is in progress and owned, has no steps or outcome, and preserves its header and ID."""
         # A seed may have more bits than a database integer, and later versions may add fields to a header.
         run_header = header(
             "r",
@@ -182,7 +182,7 @@ class StoreConformance:
 
     @_promise
     async def test_unknown_run_raises_run_not_found(self, store: Store) -> None:
-        """Check that every operation except `release` raises RunNotFound with the ID."""
+        """Check that every operation on an unknown run, except `release`, raises RunNotFound with the run's ID."""
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))
@@ -190,7 +190,7 @@ class StoreConformance:
 
     @_promise
     async def test_finished_run_has_outcome_and_no_owner(self, store: Store) -> None:
-        """Check that a finished run cannot be written to until it is taken, and that it can then be finished again."""
+        """Check that a finished run cannot be written to until it is taken, after which it can be finished again."""
         outcome = {"output": {"text": "ü\x00\ud800"}, "seconds": 1.5, "error": None}
         await store.create(header("r"))
         await store.finish("r", "interrupted", outcome)
@@ -207,7 +207,7 @@ class StoreConformance:
 
     @_promise
     async def test_brief_list_omits_outputs(self, store: Store) -> None:
-        """Check that a brief list omits only outputs, even for an added run, and that a full list omits nothing."""
+        """Check that a brief list omits only outputs, even for an imported run, and that a full list omits nothing."""
         outcome = {"output": "ü\x00\ud800", "raw": {"a": 1}, "seconds": 1.5, "summary": {"decision": "ü\x00\ud800"}}
         await store.create(header("r"))
         await store.finish("r", "complete", outcome)
@@ -234,7 +234,7 @@ class StoreConformance:
 
     @_promise
     async def test_only_one_take_succeeds(self, store: Store) -> None:
-        """Check that one of many concurrent attempts succeeds while the others raise RunConflict."""
+        """Check that one of many concurrent attempts to take a run succeeds, and that the others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
         await store.release("r")
@@ -243,7 +243,7 @@ class StoreConformance:
 
     @_promise
     async def test_progress_resets_recoveries(self, store: Store) -> None:
-        """Check that taking a run in progress counts as a recovery, and that a committed step resets the count."""
+        """Check that taking a run in progress counts as a recovery, and that committing a step resets the count."""
         await store.create(header("r"))
         for number in (1, 2, 3):
             await store.release("r")
@@ -270,7 +270,7 @@ class StoreConformance:
 
     @_promise
     async def test_abandoned_run_can_be_resumed(self, one: Store, other: Store) -> None:
-        """Check that a closed object owns nothing: a second object finds all its writes, and can take the run."""
+        """Check that a closed object owns nothing: a second object sees everything it wrote, and can take the run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
         await one.intend("r", "b", "effect", "hash")
@@ -295,7 +295,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_record_intents_and_results(self, store: Store) -> None:
-        """Check that attempts are counted from 1, failures stay in order, and finished steps are numbered and dated."""
+        """Check that attempts count up from 1, failures stay in order, and finished steps have a number and a time."""
         await store.create(header("r"))
         assert await store.intend("r", "k", "call", "hash") == 1
         assert list(await store.steps("r")) == [StepRow(key="k", kind="call", request="hash")]
@@ -313,7 +313,7 @@ class StoreConformance:
 
     @_promise
     async def test_first_commit_wins(self, store: Store) -> None:
-        """Check that a second commit for the same key changes nothing, even a simultaneous one."""
+        """Check that a second commit for the same key, even a simultaneous one, changes nothing."""
         await store.create(header("r"))
         await store.commit("r", "k", "call", "1", 1.0)
         before = await store.run("r"), await store.steps("r")
@@ -326,7 +326,7 @@ class StoreConformance:
 
     @_promise
     async def test_several_collections_are_read_in_one_call(self, store: Store) -> None:
-        """Check that collections without documents are omitted."""
+        """Check that several collections can be read in one call, which omits collections without documents."""
         for collection, key in (("a", "note"), ("b", "other"), ("c", "note"), ("c", "a first one")):
             assert await store.put(collection, key, f"{collection} {key}")
         notes = {"a": {"note": "a note"}, "c": {"note": "c note"}}
@@ -338,7 +338,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_after_a_number_can_be_read(self, store: Store) -> None:
-        """Check that a run's followers can read the steps after a given number, as well as all open ones."""
+        """Check that clients following a run can read the steps after a given number, along with all open steps."""
         await store.create(header("r"))
         for number in range(5):
             await store.intend("r", f"k{5 - number}", "call", "hash")
@@ -350,7 +350,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_are_in_order(self, store: Store) -> None:
-        """Check that finished steps are in the order of their commits, followed by open steps sorted by key."""
+        """Check that finished steps are listed in the order of their commits, followed by open steps sorted by key."""
         await store.create(header("r"))
         # Sorted by code point: UTF-16 order would put the woman emoji (U+1F469) before \uffff, and a language's
         # collation would put "a" before "B".
@@ -363,7 +363,7 @@ class StoreConformance:
 
     @_promise
     async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
-        """Check that no ID, key, hash, body, failure, label, question or document is changed or mixed up."""
+        """Check that no ID, key, hash, body, failure, label, question or document is altered or confused."""
         for text in TRICKY_TEXTS:
             await store.create(header(text, block=text, question=text, labels={text: text}, plan={text: text}))
             await store.intend(text, text, "call", text)
@@ -386,7 +386,7 @@ class StoreConformance:
 
     @_promise
     async def test_concurrent_runs_lose_no_steps(self, store: Store) -> None:
-        """Check that fifty concurrent runs of ten steps each lose nothing."""
+        """Check that no step is lost when fifty runs of ten steps each are executed concurrently."""
 
         async def step(run_id: str, key: str) -> None:
             assert await store.intend(run_id, key, "call", key) == 1
@@ -409,7 +409,7 @@ class StoreConformance:
 
     @_promise
     async def test_cancelled_write_is_kept(self, store: Store) -> None:
-        """Check that a write completes however often it is cancelled, and that later writes follow it."""
+        """Check that a write is completed however often it is cancelled, and that later writes take effect after it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
         await asyncio.sleep(0)  # let each write start, because writes record answers that have been paid for
@@ -423,7 +423,7 @@ class StoreConformance:
         assert [row.key for row in await store.steps("r")] == [f"k{n}" for n in range(30)]
 
     def test_store_works_across_event_loops(self, make: MakeStore) -> None:
-        """Check that a store works with a new event loop for each run, as under `run_sync`."""
+        """Check that a store works with a new event loop for each run, as `run_sync` uses."""
         store = make()
         asyncio.run(store.create(header("r")))
         for number in (1, 2, 3):
@@ -432,7 +432,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_can_be_filtered(self, store: Store) -> None:
-        """Check each filter alone and in combination; newer runs come first, whatever is written later."""
+        """Check each filter on its own and combined with others; newer runs come first, whatever is written later."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -464,7 +464,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_are_found_by_id_prefix(self, store: Store) -> None:
-        """Check that ID prefixes match exactly, in any script, and even if they contain database wildcards."""
+        """Check that an ID prefix is matched literally, in any script and even if it contains database wildcards."""
         ids = ("ab", "abc", "aBc", "a%c", "a_c", "b", "xab", "ä1", "a\x00", "a\x00b", "\ud800x", "ab\U0010ffff!", "\\a")
         for run_id in ids:
             await store.create(header(run_id))
@@ -475,7 +475,7 @@ class StoreConformance:
 
     @_promise
     async def test_pages_add_up_to_the_list(self, store: Store) -> None:
-        """Check pages of any size, with every filter, and even for runs with equal times or unusual IDs."""
+        """Check that pages of any size, with any filter, add up to the list, even with equal times or unusual IDs."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -493,7 +493,7 @@ class StoreConformance:
 
     @_promise
     async def test_listing_survives_concurrent_changes(self, store: Store) -> None:
-        """Check that no run is listed twice, and that no run present throughout is skipped."""
+        """Check that, while runs change, no run is listed twice and no run that exists throughout is skipped."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
         await _add_old(store, "r16, too", 16.0)
@@ -511,7 +511,7 @@ class StoreConformance:
 
     @_promise
     async def test_invalid_page_is_rejected(self, store: Store) -> None:
-        """Check that an invalid page raises a ConfigurationError that names the argument."""
+        """Check that an invalid page raises a ConfigurationError with the name of the argument."""
         # A position may come from a client, so an invalid one must not reach a comparison in the database.
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
@@ -533,7 +533,7 @@ class StoreConformance:
 
     @_promise
     async def test_deleted_run_leaves_nothing(self, store: Store) -> None:
-        """Check that a new or added run with the same ID inherits nothing, and that an owned run is not deleted."""
+        """Check that a run with a deleted run's ID inherits nothing, and that an owned run cannot be deleted."""
         await store.create(header("stays"))
         await store.commit("stays", "k", "call", "1", 1.0)
         for again in range(3):
@@ -557,7 +557,7 @@ class StoreConformance:
 
     @_promise
     async def test_added_run_is_unchanged(self, store: Store) -> None:
-        """Check that an added run keeps its outcome and steps, even open ones, has no owner, and can be resumed."""
+        """Check that an imported run keeps its outcome and steps, even open ones, has no owner, and can be resumed."""
         rows = [
             StepRow(key="b", kind="call", request="h", attempts=3, failures=("x", "y"), seq=1, at=5.5, body="{}"),
             StepRow(key="a", kind="human", seq=2, at=6.5, body="[]"),
@@ -575,7 +575,7 @@ class StoreConformance:
 
     @_promise
     async def test_documents_are_compared_and_set(self, store: Store) -> None:
-        """Check that a document is created if missing, changed if its text matches, and listed in order of creation."""
+        """Check that a missing document is created, an expected text is replaced, and lists are in creation order."""
         assert await store.documents("c") == {}
         assert await store.put("c", "z", "1")
         assert not await store.put("c", "z", "2")
@@ -589,7 +589,7 @@ class StoreConformance:
         assert await store.documents("d") == {"z": "other"}
 
     def test_concurrent_changes_to_one_document(self, make: MakeStore) -> None:
-        """Check that concurrent changes are never lost if each refused change is retried."""
+        """Check that no change is lost when several tasks change a document and retry each change that is rejected."""
 
         async def add_one(store: Store) -> None:
             old = (await store.documents("c"))["n"]
@@ -609,7 +609,7 @@ class StoreConformance:
 
     @_promise
     async def test_closed_store_rejects_operations(self, store: Store) -> None:
-        """Check that a closed store raises StoreError, keeps earlier writes, and can be closed again."""
+        """Check that a closed store raises StoreError, preserves earlier writes, and can be closed again."""
         await store.create(header("r"))
         writing = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)
@@ -621,7 +621,7 @@ class StoreConformance:
 
     @_promise
     async def test_close_keeps_pending_writes(self, one: Store, other: Store) -> None:
-        """Check that writes in progress when the store is closed are kept too."""
+        """Check that writes still in progress when the store is closed are kept as well."""
         await one.create(header("r"))
         writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)
@@ -631,13 +631,13 @@ class StoreConformance:
 
     @_promise
     async def test_unused_store_can_be_closed(self, store: Store) -> None:
-        """Check that an unused store has a name and can be closed."""
+        """Check that a store that was never used has a name and can be closed."""
         assert isinstance(store, Store)
         assert store.name
         await store.close()
 
     def test_operations_match_memory_store(self, make: MakeStore) -> None:
-        """Check that any sequence of operations, on two objects if possible, has the same result as in memory."""
+        """Check that any operations, on two store objects if possible, give the same results as on a MemoryStore."""
         from flowdebate.testing.store_sequences import check_sequences
 
         check_sequences(make, shared=self.shared, take_within=self.take_within, examples=self.examples)

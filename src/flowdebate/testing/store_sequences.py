@@ -38,7 +38,7 @@ _NUMBERS = count(1)
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """State machine with two store objects for one location, and a MemoryStore for all of the owner's writes."""
+    """State machine with two store objects for one location, and a MemoryStore that mirrors the owner's writes."""
 
     runs: Bundle[Any] = Bundle("runs")
 
@@ -180,20 +180,20 @@ class _StoreMachine(RuleBasedStateMachine):
         return self.stores[which % len(self.stores)]
 
     def done(self, call: Coroutine[Any, Any, T]) -> T | str:
-        """Return the result of `call`, or only the name of its error, because stores may word messages differently."""
+        """Return the result of `call`, or only the name of its error, because error messages may differ by store."""
         try:
             return self.loop.run(call)
         except StoreError as error:
             return type(error).__name__
 
     def call_both(self, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Make the call on both the store object and the MemoryStore, and check that the results are equal."""
+        """Make the same call on a store object and on the MemoryStore, and check that the results are equal."""
         got = self.done(call(self.at(which)))
         assert got == self.done(call(self.model))
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Perform a write; check that the owner gets the MemoryStore's result, and that others are refused."""
+        """Perform a write; check that the owner gets the MemoryStore's result, and that others are rejected."""
         if self.owners.get(run_id) is self.at(which):
             return self.call_both(which, call)
         # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes should
@@ -210,7 +210,7 @@ def _without_time(run: StoredRun | str) -> StoredRun | str:
 
 
 def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
-    """Compare the stores from `make` with a MemoryStore after each operation in `examples` random sequences."""
+    """Run `examples` random sequences of operations, comparing each result with that of a MemoryStore."""
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(

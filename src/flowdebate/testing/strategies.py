@@ -7,8 +7,8 @@
     def test_my_judge_finds_for_one_of_the_stances(case):
         assert case.run_sync().raw.verdict.winner in {None, *case.stances}
 
-All values are valid, and debates made from them complete without a warning, unless `hostile=True` or `valid=False`
-requests misbehaving models and blocks. No network is needed, and examples shrink to short ones.
+All values are valid, and debates built from them complete without warnings, unless `hostile=True` or `valid=False` asks
+for misbehaving models and blocks. No network is needed, and failing examples shrink to short ones.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ _UNICODE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
-    """Draw non-blank text: plain words, towards which examples shrink, or any valid Unicode."""
+    """Draw non-blank text: plain words, to which failing examples shrink, or any valid Unicode."""
     anything = st.text(_UNICODE, min_size=1, max_size=max_size)
     return st.sampled_from(fixed_texts) | anything.filter(lambda text: bool(text.strip()) and not is_blank(text))
 
 
 @cache
 def questions() -> SearchStrategy[str]:
-    """Draw questions suitable for a debate, many of them with braces, percent signs and markup."""
+    """Draw questions suitable for a debate, many of which contain braces, percent signs or markup."""
     plain = _texts("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
     marked = st.lists(st.sampled_from(_MARKUP), min_size=3, unique=True).map(lambda parts: f"Why {' '.join(parts)}?")
     return st.one_of(plain, marked, marked.map(str))
@@ -84,13 +84,13 @@ def questions() -> SearchStrategy[str]:
 
 @cache
 def names() -> SearchStrategy[str]:
-    """Draw valid names for debaters."""
+    """Draw names that are valid for debaters."""
     return _texts("a", "advocate", "judge", "Round 1:", "Änne O'Neill, PhD", "a, for] [b", max_size=12)
 
 
 @cache
 def stances() -> SearchStrategy[str]:
-    """Draw valid positions for debaters."""
+    """Draw positions that are valid for debaters."""
     return _texts("for", "against", "ship now", "Rents: cap them", "for] [against", max_size=20)
 
 
@@ -108,7 +108,8 @@ def debaters(
 ) -> SearchStrategy[list[Any]]:
     """Draw rosters with unique names and at least two different stances (drawn from `stance`).
 
-    Debaters may share a stance. Each is a `Debater` or, with `as_dicts`, a dict of its fields; None allows both.
+    Debaters may share a stance. Each is a `Debater` or, with `as_dicts`, a dict of its fields; if `as_dicts` is None,
+    either may be drawn.
     """
     role = st.none() | _texts("a landlord", max_size=20)
     side = st.builds(Debater, names(), stances() if stance is None else stance, role)
@@ -138,7 +139,7 @@ def personas(*, min_size: int = 2, max_size: int = 4) -> SearchStrategy[list[Per
 
 
 def phases(*, members: int = 2, up_to_rounds: int = 3) -> SearchStrategy[list[Phase]]:
-    """Draw a debate's phases for a given number of `members`: one round each, some of them cross-examinations."""
+    """Draw phases for a given number of `members`: each lasts one round, and some are cross-examinations."""
     order = st.none() | st.sampled_from(TURN_ORDERS)
     places = st.lists(st.integers(1, members), max_size=members, unique=True)
     phase = st.builds(
@@ -157,7 +158,8 @@ def examples(
 ) -> SearchStrategy[Example]:
     """Draw examples for `check_pattern`: a question, and the models' texts, choices, failures and delays.
 
-    With `failures`, calls fail in about a third of the examples. `texts` are added to the models' texts.
+    With `failures`, calls fail in about a third of the examples. `texts` are added to the texts from which the models'
+    answers are drawn.
     """
     texts_drawn = st.sampled_from(texts) | arguments() if texts else arguments()
     fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
@@ -185,7 +187,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw debate transcripts with ascending rounds, and one stance per speaker in `roster` (None for any).
+    """Draw debate transcripts with ascending rounds, in which the debaters of `roster` speak (None draws a roster).
 
     A round has at most `max_turns` turns, and may be empty.
     """
@@ -209,11 +211,11 @@ def moderator_decisions(
     valid: bool | None = True,
     max_turns: int = 4,
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
-    """Draw a moderator's decisions as dicts in either key style; with `valid=None`, both valid and invalid ones.
+    """Draw a moderator's decisions as dicts with snake_case or camelCase keys; `valid=None` allows invalid ones too.
 
-    Valid decisions name at most `max_turns` speakers in `roster`, and name nobody only when `done`. Invalid ones name
-    strangers, or nobody without being done, have missing or extra keys or values of the wrong type, or are not
-    decisions at all; a few of them happen to be valid.
+    Valid decisions name at most `max_turns` speakers in `roster`, and name nobody only if they are `done`. Invalid ones
+    name speakers outside the roster, name nobody without being done, have missing or extra keys or values of the wrong
+    type, or are not decisions at all; a few happen to be valid.
     """
     sides = [side if isinstance(side, str) else _name(side) for side in roster]
     done = draw(st.booleans())
@@ -237,7 +239,7 @@ def moderator_decisions(
 
 
 def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStrategy[Any]:
-    """Draw a judge's verdicts as dicts; with `valid=None`, both valid and invalid ones.
+    """Draw a judge's verdicts as dicts; `valid=None` allows both valid and invalid ones.
 
     Invalid verdicts have a winner outside `stances`, missing or extra keys or values of the wrong type, or are not
     verdicts at all.
@@ -258,7 +260,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
 
 @cache
 def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]:
-    """Draw functions for `terminate_when`, sync and async; they depend on the round, the transcript or the usage.
+    """Draw functions for `terminate_when`, sync or async, that depend on the round, the transcript or the usage.
 
     Hostile functions may raise `Sabotage`.
     """
@@ -268,7 +270,7 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
 
 @cache
 def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
-    """Draw conditions from `flowdebate.stop`, single and combined, except time-dependent ones.
+    """Draw conditions from `flowdebate.stop`, single or combined, except for those that depend on time.
 
     Hostile conditions may raise `Sabotage`.
     """
@@ -302,7 +304,7 @@ def debates(  # noqa: C901 - an option a step
 ) -> DebateCase:
     """Draw whole debates with a model for all their default blocks; `case.run_sync()` runs the debate.
 
-    `fixed` contains options of `debate()` shared by all debates; the others are drawn, including custom blocks in any
+    `fixed` contains options for `debate()` shared by all debates; the others are drawn, including custom blocks in any
     role. `moderated` says whether there is a moderator (None allows both). With an `output_schema`, the model's answers
     for the synthesizer are drawn from `deliverables` (by default, instances of the type; a JSON Schema has no default).
 
@@ -386,7 +388,7 @@ def _replies(*, hostile: bool) -> SearchStrategy[list[Any]]:
 
 
 def _custom_role(draw: DrawFn, values: SearchStrategy[list[Any]]) -> Returns | None:
-    """Draw a function for a role, or None to use the default block."""
+    """Draw a function to play a role, or None to use the role's default block."""
     return Returns(*draw(values), wait=draw(st.booleans())) if draw(st.booleans()) else None
 
 
@@ -405,7 +407,7 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """Draw return values that are unusable for a block; exceptions among them are raised."""
+    """Draw return values that a block cannot use; any that are exceptions are raised."""
     odd = [
         None,
         0,
@@ -432,7 +434,7 @@ def hostile_values() -> SearchStrategy[Any]:
 
 @cache
 def hostile_replies() -> SearchStrategy[Any]:
-    """Draw unusable model replies for `FunctionModel`; exceptions among them are raised."""
+    """Draw unusable model replies for `FunctionModel`; any that are exceptions are raised."""
     broken = [
         ToolCall(id="1", name="no_such_tool", arguments="{"),
         [ToolCall(id="", name="", arguments="null"), ToolCall(id="", name="", arguments="[]")],
@@ -451,12 +453,12 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """Draw `value` with a missing `required` key, an extra key or a hostile value, or draw just a hostile value."""
+    """Draw `value` with a `required` key missing, an extra key or a hostile value; or draw only a hostile value."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()
 
 
 def _construct(model: type[BaseModel], **fields: Any) -> BaseModel:  # noqa: ANN401 - any value, even an invalid one
-    """Make an instance of `model` without validation."""
+    """Construct an instance of `model` without validation."""
     return model.model_construct(**fields)

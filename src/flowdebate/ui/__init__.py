@@ -1,1 +1,1 @@
-"""Shared base of all front ends: options, plans, pattern pages, and run documents."""
+"""Shared foundation of all front ends: options, plans, pattern pages, and run documents."""

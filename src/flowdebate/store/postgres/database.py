@@ -96,19 +96,19 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether no server at the address accepts connections, not even to reject the user."""
+        """Return whether the server is unreachable, so that it cannot even reject the user."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
     def is_full(self, error: BaseException) -> bool:
-        """Return whether the server refused a session because it has none to spare."""
+        """Return whether the server rejected a session because it has reached its connection limit."""
         while error.__cause__ is not None and getattr(error, "sqlstate", None) is None:
             error = error.__cause__
         # An error without a code means that the session was never opened.
         return getattr(error, "sqlstate", None) == _FULL or any(text in str(error) for text in _FULL_TEXTS)
 
     def count_free(self, maximum: int) -> int:
-        """Count the sessions that can still be opened, up to `maximum`."""
+        """Count the sessions that the server can still open, up to `maximum`."""
         with ExitStack() as opened:
             for count in range(maximum):
                 try:
@@ -120,11 +120,11 @@ class Address:
         return maximum
 
     def is_error(self, error: BaseException) -> bool:
-        """Return whether the driver raised `error`."""
+        """Return whether `error` was raised by the database driver."""
         return isinstance(error, self._driver.Error)
 
     def is_transient(self, error: BaseException) -> bool:
-        """Return whether a retry may succeed, because a session or server was lost or transactions conflicted."""
+        """Return whether retrying may help, because a session or server was lost or transactions conflicted."""
         if not isinstance(error, self._driver.Error):
             return False
         code = error.sqlstate
@@ -189,12 +189,12 @@ def _name(parts: dict[str, Any]) -> str:
 
 
 KNOWN = "0001"
-"""Number of the latest migration; this version of the library writes the resulting schema."""
+"""Latest migration number; this version of the library writes the schema produced by that migration."""
 
 _FOLDER = Path(__file__).with_name("migrations")
 _TABLE = "migrations"
 _ONE_AT_A_TIME = 0x464C4442
-"""Number of the advisory lock for migrations: "FLDB"."""
+"""Key of the advisory lock held during migrations: "FLDB" in ASCII."""
 _SCHEMA_THERE = "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL"
 _TABLE_THERE = "SELECT to_regclass(format('%%I.%%I', %s::text, %s::text)) IS NOT NULL"
 
@@ -218,10 +218,10 @@ def open_prepared(address: Address) -> Session:
 
 
 def read_version(connection: Session, address: Address) -> str | None:
-    """Read the number of the database's schema; None if there is none. Raises StoreError if it is not usable here.
+    """Read the database's schema version, or None if it has no schema.
 
-    A newer schema is usable as long as it only extends this one; it records the number of the oldest compatible
-    version.
+    Raises StoreError if this version of the library cannot use the schema. A newer schema is usable as long as it only
+    extends this version's; it records the oldest version with which it is compatible.
     """
     row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
@@ -252,7 +252,7 @@ def make_schema(connection: Session, schema: str) -> None:
 
 
 def _migrate(connection: Session, address: Address) -> None:
-    """Apply the missing migrations in one transaction: either all of them, or none."""
+    """Apply all missing migrations in one transaction, so that either all or none take effect."""
     with IMPORTING:
         # SQLAlchemy's ORM patches modules used below, so nothing else may import them at the same time
         import_module("sqlalchemy.orm")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _ONE_AT_A_TIME = 0x464C4443
-"""Number of the advisory lock held while the table is created: "FLDC"."""
+"""Key of the advisory lock held while the table is created: "FLDC" in ASCII."""
 _THERE = "SELECT to_regclass(format('%%I.rates', %s::text)) IS NOT NULL"
 _TABLE = """
 CREATE TABLE IF NOT EXISTS rates (
@@ -65,9 +65,9 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the number of seconds until the next slot, and whether the slot was taken.
+        """Return the number of seconds until the next slot, and whether that slot was claimed.
 
-        Slots more than `longest` seconds away are not taken.
+        Slots more than `longest` seconds away are not claimed.
         """
         values = {"key": key, "each": interval, "burst": burst, "brim": brim, "longest": longest}
 
@@ -87,7 +87,7 @@ class PostgresCounter:
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
 
     async def pause(self, key: str, seconds: float) -> None:
-        """Assign no slots for `key` during the next `seconds`, and use up the key's burst."""
+        """Pause `key` for `seconds`: assign no slots during that time, and use up its burst."""
         values = {"key": key, "seconds": seconds}
 
         def work(session: Session) -> None:
@@ -106,7 +106,7 @@ class PostgresCounter:
         return await self._sessions.do("", work)
 
     def close(self) -> None:
-        """Finish all jobs, then close the session."""
+        """Finish all pending jobs, then close the session."""
         self._end()
 
 

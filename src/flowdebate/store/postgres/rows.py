@@ -29,9 +29,9 @@ RUN = (
     f" owner IS NOT NULL AND owner IN {ALIVE}, owner, claim FROM runs"
 )
 _BRIEF = RUN.replace(" outcome,", " brief,")
-"""Columns to read for lists, with abbreviated outcomes."""
+"""Columns to select when listing runs, with abbreviated outcomes."""
 _LABEL = 200
-"""Maximum length of a label in the index, in characters."""
+"""Maximum length of an indexed label, in characters."""
 _CONDITIONS = {
     "status": "status = %(status)s",
     "block": "block = %(block)s",
@@ -47,9 +47,11 @@ _CONDITIONS = {
     "end": "run_id >= %(prefix)s AND run_id < %(end)s",
     "at": "{created} <= %(at)s AND ({created} < %(at)s OR run_id > %(id)s)",
 }
-"""Conditions for listing runs, by parameter; each has an index in list order."""
+"""SQL conditions for listing runs, keyed by parameter; each has an index sorted in listing order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
-"""Minimum length of a search string for the index, and maximum length of the part to look up there, both in bytes."""
+"""Minimum length of a search string that can use the index, and maximum length of the part looked up there,
+in bytes.
+"""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -63,8 +65,8 @@ UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recove
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
-"""Statement to take a run. Every change of owner changes the claim, so an unchanged claim means that no other process
-got there first.
+"""Statement to take a run. Every change of owner changes the claim, so an unchanged claim means no other process was
+faster.
 """
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, owner = NULL, claim = %(claim)s,
@@ -72,7 +74,9 @@ UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, o
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
-"""Subquery for the run's row, locked until the end of the statement; empty if this process does not own the run."""
+"""Subquery selecting the run's row and locking it until the statement ends; empty if this process does not
+own the run.
+"""
 INTEND = f"""
 {_MINE}
 INSERT INTO steps AS known (run_id, key, kind, request, attempts)
@@ -124,7 +128,7 @@ UPDATE documents SET body = %(body)s WHERE collection = %(collection)s AND key =
 
 
 def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
-    """Build the statement for listing runs, and its parameters."""
+    """Build the SQL statement for listing runs, together with its parameters."""
     text, labels = filters.get("text"), filters.get("labels")
     parameters: dict[str, Any] = {"status": filters.get("status"), "block": filters.get("block")}
     parameters |= {"prefix": filters.get("prefix") or None, "text": fold_case(text) if text else None}
@@ -170,7 +174,7 @@ def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the values of the INSERT parameters taken from the header."""
+    """Return the values of the INSERT parameters that come from the run's header."""
     return {
         "run": header.run_id,
         "block": header.block,
@@ -182,7 +186,7 @@ def header_values(header: RunHeader) -> dict[str, Any]:
 
 
 def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
-    """Build the run from a row read by RUN."""
+    """Build a stored run from a row selected by RUN."""
     header, status, updated_at, steps, recoveries, outcome, owned, *_ = row
     return StoredRun(
         header=header_of(header, store),
@@ -196,7 +200,7 @@ def stored_of(row: tuple[Any, ...], store: str) -> StoredRun:
 
 
 def step_of(row: tuple[Any, ...]) -> StepRow:
-    """Build the step from a row read by STEPS."""
+    """Build a step from a row selected by STEPS."""
     key, kind, request, attempts, failures, seq, at, body = row
     return StepRow(
         key=key, kind=kind, request=request, attempts=attempts, failures=tuple(failures), seq=seq, at=at, body=body
@@ -204,13 +208,13 @@ def step_of(row: tuple[Any, ...]) -> StepRow:
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """Return the parameter values for ADD_STEP."""
+    """Return the parameter values for the ADD_STEP statement."""
     failures = list(row.failures)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
 
 
 def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
-    """Delete a run from the workers' queue, whose tables are in `{schema}_queue`."""
+    """Delete a run from the workers' queue, the tables of which are in `{schema}_queue`."""
     from psycopg import sql
 
     queue = f"{schema}_queue"
@@ -226,13 +230,13 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
 
 
 _OF_DELIVERIES = ("workflow_input", "workflow_output", "operation_outputs")
-"""DBOS tables to delete from, in addition to the workflow table; `DBOSClient.delete_workflows` would import DBOS, which
-takes two seconds.
+"""DBOS tables to delete from besides the workflow table; this avoids `DBOSClient.delete_workflows`, since importing
+DBOS takes two seconds.
 """
 
 
 def was_committed(session: Session, transaction: int) -> bool:
-    """Return whether a transaction of unknown outcome was committed; raise a transient error if it is unfinished."""
+    """Return whether an interrupted transaction was committed; raise a transient error if it is still in progress."""
     from psycopg.errors import SerializationFailure
 
     row = session.execute("SELECT txid_status(%s)", (transaction,)).fetchone()

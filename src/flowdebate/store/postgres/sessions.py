@@ -73,7 +73,7 @@ class _Worker:
 class SessionPool:
     """Pool of up to `number` sessions, opened by `begin`; jobs with the same key are executed in order.
 
-    If a job's session is lost, the job is executed again, even if it had succeeded, so jobs have to be idempotent.
+    If a job's session is lost, the job is executed again, even if it had succeeded, so jobs must be idempotent.
     """
 
     def __init__(self, number: int, address: Address, begin: Callable[[], Session]) -> None:
@@ -84,7 +84,7 @@ class SessionPool:
         self._closed = False
 
     async def do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work`, even if the caller is cancelled.
+        """Execute `work` to completion, even if the caller is cancelled.
 
         Raises StoreError if the pool is closed or `patience` runs out.
         """
@@ -126,7 +126,7 @@ FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 ALIVE = f"(SELECT (classid::bigint << 32) | objid::bigint {_HELD})"
-"""SQL subquery for the ids of all live owners; the result also contains other numbers."""
+"""SQL subquery for the ids of all live owners; the result may also include the numbers of unrelated locks."""
 
 _KEEP = """
 SELECT set_config(name, value, false)
@@ -168,7 +168,7 @@ class PostgresOwner:
             self._ring()
 
     def end(self) -> None:
-        """Release the lock permanently."""
+        """Release the lock for good."""
         with self._lock:
             self._ended = True
             self._ring()
@@ -193,7 +193,7 @@ class PostgresOwner:
         self._connection = connection
 
     def _lost(self, connection: Session) -> bool:
-        """Return whether the session has ended; query the server only if it has sent an unsolicited message."""
+        """Return whether the session has ended; query the server only after it has sent an unsolicited message."""
         if connection.closed:
             return True
         with selectors.DefaultSelector() as selector:

@@ -40,10 +40,10 @@ class PostgresStore(Store):
     """Store that keeps runs in the database at `url`; any number of processes on any number of machines may share it.
 
     Writes are as durable as the server makes them; while it is unreachable, they are retried for `patience` seconds.
-    The store opens up to `connections` sessions, and one more to show that its process is alive, so a connection pooler
-    must preserve whole sessions. The tables are in `schema`, created on first use. `timeout` is the time limit per
-    statement, and `grace` is the time for which an owner must be gone before its runs can be taken, both in seconds.
-    Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
+    The store opens up to `connections` sessions, plus one to show that its process is alive, so a connection pooler
+    must preserve whole sessions. The tables are in `schema`, which is created on first use. `timeout` is the time limit
+    per statement, and `grace` is the time for which an owner must be gone before its runs can be taken, both in
+    seconds. Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class PostgresStore(Store):
     # The database
 
     async def _do(self, purpose: str, work: Callable[[Session], T]) -> T:
-        """Execute `work` in a session, as the owner; jobs with the same `purpose` are executed in order."""
+        """Execute `work` in a session on behalf of the owner; jobs with the same `purpose` are executed in order."""
 
         def owning(session: Session) -> T:
             if time.monotonic() > self._checked + _CHECKED:
@@ -306,7 +306,7 @@ class PostgresStore(Store):
         return await self._sessions.do(purpose, owning)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run whose end could not be written, before the run is taken or deleted."""
+        """Release a run that has ended but could not be marked as such, so that it can be taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
@@ -338,7 +338,7 @@ class PostgresStore(Store):
         return row
 
     def _ownership(self, session: Session, run_id: str) -> tuple[int | None, int]:
-        """Read the run's owner, and the claim number from its latest change of owner."""
+        """Read the run's owner and the claim number set when the owner last changed."""
         row = session.execute(rows.OWNERSHIP, {"run": run_id}).fetchone()
         if row is None:
             raise RunNotFound(self.name, run_id)
@@ -353,17 +353,19 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Number of seconds for which a schema is trusted after a check; meanwhile, another process may migrate it."""
+"""Number of seconds after a check during which the schema is not checked again, though another process may
+migrate it.
+"""
 _MAX_SECONDS = 1_000_000
 """Maximum timeout in seconds, slightly below the server's maximum."""
 
 
 def _claim() -> int:
-    """Draw a number that identifies one change, so that a retry is recognized; it fits in a signed bigint column."""
+    """Generate a random number to identify a change, so that a retry is recognized; it fits in a signed bigint."""
     return secrets.randbits(63)
 
 
 def _end(sessions: SessionPool, owner: PostgresOwner) -> None:
-    """Finish all jobs, then release the owner's lock."""
+    """Finish all pending jobs, then release the owner's lock."""
     sessions.close()
     owner.end()

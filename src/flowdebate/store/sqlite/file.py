@@ -20,7 +20,7 @@ from flowdebate.store.base import decode_text, encode_text
 _APPLICATION = 0x464C4F57
 """The `application_id` of a store file: "FLOW"."""
 VERSION = 1
-"""Number of the schema written by this version of the library."""
+"""Schema version written by this version of the library."""
 _SCHEMA = (
     """
     CREATE TABLE runs (
@@ -111,9 +111,9 @@ _SCHEMA = (
     """,
 )
 _LOG_PAGES = 4000
-"""Number of pages in the write-ahead log that triggers a checkpoint: 16 MB."""
+"""Size of the write-ahead log, in pages, at which it is checkpointed: 16 MB."""
 _PAUSE = 0.01
-"""Seconds between attempts."""
+"""Pause between attempts, in seconds."""
 _creating = threading.Lock()
 _HEAD = ("application_id", "user_version")
 
@@ -143,7 +143,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
 
 
 def check_version(version: int, name: str) -> None:
-    """Raise StoreError if the schema belongs to another version."""
+    """Raise StoreError if the schema was written by another version of the library."""
     if version != VERSION:
         problem = f"was written by another version of flowdebate (schema {version}; this version supports {VERSION})"
         raise StoreError(name, f"{problem}: open it with that version, or use another file")
@@ -178,7 +178,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL mode; retry while another process is doing the same, because SQLite does not wait."""
+    """Switch the file to WAL mode; retry while another process is doing so, because here SQLite does not wait."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -225,7 +225,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """Connection that encodes strings; its `text_factory` decodes them."""
+    """Connection that encodes strings so that any text can be stored; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
         return super().execute(statement, _encode(values))
@@ -277,7 +277,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Return `lost`, after setting it if the file is no longer the original one."""
+        """Set `lost` if the file is no longer the original one, and return it."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -291,7 +291,7 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Make the thread call `finish`: with None once all writes so far are on disk, or else with the error."""
+        """Have the thread call `finish`: with None once all writes so far are on disk, or with the error."""
         if self._thread is None:
             with self._lock:  # two event loops may get here at the same time
                 if self._thread is None:

@@ -1,7 +1,7 @@
 """Owner of runs in a SQLite store: its lock file, and its log of open steps.
 
 Both files are in a folder next to the database. The lock shows that the owner's process is alive, and disappears with
-that process. The log is written at each attempt, but read only when another process takes over a run.
+that process. The log is written on every attempt at a step, but read only when another process takes over a run.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Owner:
 
 
 _LONG = 1 << 20
-"""Number of bytes that a log may grow before it is rewritten without the finished steps."""
+"""Number of bytes by which a log may grow before it is rewritten without the finished steps."""
 
 
 class Attempt(NamedTuple):
@@ -83,8 +83,8 @@ _NONE = Attempt("call", None, 0)
 class OpenSteps:
     """Open steps in all runs of one owner.
 
-    Each attempt is a line in the log `path`. The log outlives the process, so that others can read it when they take
-    over the owner's runs.
+    Each attempt is a line in the log `path`. The log outlives the process, so that other processes can read it when
+    they take over the owner's runs.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class OpenSteps:
     def add_run(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
         """Start tracking a run with these open and finished steps; raise OSError if the log cannot be written.
 
-        Earlier lines about the run no longer count, because they may belong to a deleted run with the same id.
+        Earlier lines about the run are ignored from then on, because they may belong to a deleted run with the same id.
         """
         self._write(f"\n[{_text(run_id)}, null]".encode())
         self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
@@ -145,7 +145,7 @@ class OpenSteps:
             self._runs[run_id][key] = None
 
     def close(self, *, remove: bool) -> None:
-        """Close the log; with `remove`, also delete it, because all open steps are then in the database."""
+        """Close the log; with `remove`, also delete it, since all open steps are in the database by then."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -164,7 +164,7 @@ class OpenSteps:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _shorten(self) -> None:
-        """Rewrite the log with only the open steps."""
+        """Rewrite the log so that it contains only the open steps."""
         open_now = [(run_id, *attempt) for run_id in self.runs for attempt in self.attempts(run_id).items()]
         lines = b"".join(_line(*attempt) for attempt in open_now)
         part = self._path.with_suffix(".part")
@@ -180,9 +180,9 @@ class OpenSteps:
 
 
 def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
-    """Read the latest attempt at each step of a run, starting where the log at `path` last began to track the run.
+    """Read the latest attempt at each step of a run, whether open or finished.
 
-    The steps may be open or finished.
+    Only lines written since the log at `path` last began to track the run are considered.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -204,6 +204,6 @@ def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
 
 
 def _line(run_id: str, key: str, attempt: Attempt) -> bytes:
-    """Format an attempt as a line; it starts with a line break, because the previous line may have been cut off."""
+    """Format an attempt as a log line; it starts with a line break, because the previous line may have been cut off."""
     request = "null" if attempt.request is None else _text(attempt.request)
     return f"\n[{_text(run_id)}, {_text(key)}, {_text(attempt.kind)}, {request}, {attempt.number}]".encode()

@@ -31,7 +31,7 @@ RUN = (
     f" CASE WHEN owner IS NULL THEN steps ELSE {_FINISHED} END, recoveries, owner, outcome FROM runs"
 )
 BRIEF = RUN.replace("owner, outcome FROM", "owner, brief FROM")
-"""Columns to read for lists, with abbreviated outcomes."""
+"""Columns to select when listing runs, with abbreviated outcomes."""
 _CONDITIONS = {
     "status": "status = :status",
     "block": "block = :block",
@@ -45,13 +45,13 @@ _CONDITIONS = {
     "since": "{created} >= :since",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
-"""Conditions for listing runs, by parameter; each has an index, except for "labels" and "text"."""
+"""SQL conditions for listing runs, keyed by parameter; each has an index, except for "labels" and "text"."""
 _TRIGRAM = 3
 _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
 _MANY, _MAX_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Rare statuses, for which the index on statuses is the most selective."""
+"""Rare statuses, for which the status index is the most selective one."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -84,7 +84,7 @@ AGAIN = (
     "UPDATE steps SET attempts = attempts + 1, kind = :kind, request = :request WHERE run_id = :run AND key = :key"
     " RETURNING attempts"
 )
-"""Statement for saving an attempt at a finished step."""
+"""Statement for saving another attempt at a finished step."""
 COMMIT = (
     "INSERT INTO steps (run_id, key, kind, request, attempts, seq, at, body)"
     f" SELECT :run, :key, :kind, :request, :attempts, :seq, :at, :body WHERE {_OWNED}"
@@ -104,7 +104,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs: use the index if the search text is rare, otherwise scan from the newest run."""
+    """List runs; use the index if the search text is rare, and otherwise scan the runs from the newest on."""
     folded, parts = (filters.get("text") or "").casefold(), None
     # almost always true; otherwise, the connection would alter the trigrams by encoding them
     if encode_text(folded) == folded:
@@ -122,7 +122,7 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
 def build_query(
     parts: str | None = None, since: float | None = None, /, **filters: Unpack[RunFilter]
 ) -> tuple[str, dict[str, Any]]:
-    """Build the statement for listing runs; with `parts`, it starts from the trigram index.
+    """Build the SQL statement for listing runs; with `parts`, it starts from the trigram index.
 
     Runs created before `since` are excluded.
     """
@@ -164,13 +164,13 @@ def outcome_texts(outcome: Mapping[str, Any] | None) -> list[str | None]:
 
 
 def owner_of(row: tuple[Any, ...]) -> str | None:
-    """Return the owner, dead or alive, in a row read by RUN; None for a run without an owner."""
+    """Return the owner (dead or alive) in a row selected by RUN, or None for a run without an owner."""
     owner: str | None = row[-2]
     return owner
 
 
 def run_values(run: StoredRun) -> tuple[Any, ...]:
-    """Return the parameter values for ADD_RUN."""
+    """Return the parameter values for the ADD_RUN statement."""
     header = run.header
     outcomes = outcome_texts(run.outcome)
     folded = header.question.casefold()
@@ -179,7 +179,7 @@ def run_values(run: StoredRun) -> tuple[Any, ...]:
 
 
 def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
-    """Return the parameter values for ADD_STEP."""
+    """Return the parameter values for the ADD_STEP statement."""
     failures = json.dumps([encode_text(failure) for failure in row.failures], ensure_ascii=False)
     return (run_id, row.key, row.kind, row.request, row.attempts, failures, row.seq, row.at, row.body)
 

@@ -1,4 +1,4 @@
-"""SQLite store: one file, group commit, any number of processes."""
+"""SQLite store: a single file with group commit, shared by any number of processes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ T = TypeVar("T")
 class SqliteStore(Store):
     """Store that keeps runs in the file `path`, created if missing; several processes may use it at once.
 
-    A committed answer is on disk (WAL, synchronous=FULL). A change to a run's status survives the process, but not
-    necessarily a power failure. A folder next to the file contains a lock and a log of open steps for each process with
-    runs. File systems without working locks, such as many network drives, are not supported. `patience` is the time in
-    seconds to wait for another program's lock on the file before StoreError is raised.
+    A committed answer is on disk (WAL, synchronous=FULL). A change to a run's status survives a crash of the process,
+    but not necessarily a power failure. For each process with runs, a folder next to the file contains a lock and a log
+    of open steps. File systems without working locks, such as many network drives, are not supported. `patience` is the
+    time in seconds to wait for another program's lock on the file before StoreError is raised.
     """
 
     def __init__(self, path: str | Path, *, patience: float = 10.0) -> None:
@@ -194,7 +194,7 @@ class SqliteStore(Store):
             return number
 
         def work(connection: sqlite3.Connection) -> int:
-            """Handle the rare cases: a finished step, or one of this owner's runs that is not tracked yet."""
+            """Handle the rare cases: the step is finished, or this owner's run is not tracked yet."""
             self._check_ownership(connection, run_id)
             if not self._open_steps.has_run(run_id):
                 self._track(connection, run_id, self._ensure_owner().id)
@@ -348,7 +348,7 @@ class SqliteStore(Store):
         return self._owner
 
     async def _end(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
-        """Stop tracking the run if `end` changed its row, because its open steps are then in the database."""
+        """Stop tracking the run if `end` changed its row; its open steps are then saved in the database."""
         attempts = {} if self._owner is None else self._open_steps.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
@@ -360,7 +360,7 @@ class SqliteStore(Store):
             await self._write(work, single=not attempts, durably=False)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run whose end could not be written, before the run is taken or deleted."""
+        """Release a run that has ended but could not be marked as such, so that it can be taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 
@@ -371,7 +371,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version has since changed the file, so that no job continues to use it."""
+        """Raise StoreError if another version of the library has changed the schema, so that no job uses it."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

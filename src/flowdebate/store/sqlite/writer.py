@@ -23,13 +23,13 @@ T = TypeVar("T")
 _MAX_JOBS = 500
 """Maximum number of jobs in a transaction."""
 _LOG_JOBS = 2000
-"""Number of jobs between two checkpoints; logging them usually takes about 16 MB."""
+"""Number of jobs between checkpoints; the log entries for that many jobs usually take up about 16 MB."""
 
 
 class _Job(Job):
     """Job for the writer.
 
-    `single`: the job is a single write statement whose result is read to the end, so it needs no transaction.
+    `single`: the job is a single write statement whose result is read to the end, and therefore needs no transaction.
     `durably`: the job is done only once its writes are on disk, rather than as soon as they would survive this process.
     """
 
@@ -46,10 +46,11 @@ class _Job(Job):
 class Writer:
     """Executor that runs jobs in order, each completely or not at all, even if its caller is cancelled.
 
-    Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one turn of
-    an event loop become one transaction in its next turn, and a thread syncs the disk once for all of them. Another
-    thread handles potentially slow jobs, jobs blocked by a lock on the file, and the writes of a lone task. `connect`
-    opens the connection for that thread, and `connect_quick` opens a connection that never waits.
+    Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one
+    iteration of an event loop form one transaction in the next iteration, and a thread syncs the disk once for all of
+    them. Another thread handles potentially slow jobs, jobs blocked by a lock on the file, and the writes of a task
+    that runs alone. `connect` opens the connection for that thread, and `connect_quick` opens a connection that never
+    waits.
     """
 
     def __init__(
@@ -81,14 +82,14 @@ class Writer:
         _OPEN.add(self)
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Execute potentially slow `work` in the thread; on return, its writes are on disk."""
+        """Execute potentially slow `work` in the writer thread; on return, its writes are on disk."""
         self._submit_stranded()
         # writes made earlier in this iteration of the event loop come first
         self._run_batch(asyncio.get_running_loop())
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        """Execute `work` in this event loop turn's batch, and return once its writes are on disk (see `_Job`)."""
+        """Execute `work` in this event loop iteration's batch, and return once its writes are on disk (see `_Job`)."""
         job = _Job(work, single=single, durably=durably)
         together = self._batches.get(job.loop)
         if together is not None:
@@ -122,16 +123,16 @@ class Writer:
 
     @property
     def lost(self) -> OSError | None:
-        """Error of a failed sync, or FileNotFoundError if the file is gone; once set, it stops all further jobs."""
+        """Error from a failed sync, or FileNotFoundError if the file is gone; once set, it stops all further jobs."""
         return self._disk.lost
 
     @property
     def forked(self) -> bool:
-        """True if this process was forked from the thread's process, so that no thread would execute jobs here."""
+        """True if this process is a fork of the one with the writer thread, so that no thread executes jobs here."""
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Execute this event loop turn's batch: here, or in the thread if that is busy with earlier jobs."""
+        """Execute the batch for this event loop iteration: here, or in the thread if that is busy with earlier jobs."""
         jobs = self._batches.pop(loop, [])
         if not jobs:
             return
@@ -152,7 +153,7 @@ class Writer:
         settle([job for job in jobs if not job.durably])  # these are done, because the page cache outlives the process
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
-        """Submit the batches of event loops that were closed before their next turn."""
+        """Submit the batches of event loops that were closed before their next iteration."""
         for loop in list(self._batches):
             if closing or loop.is_closed():
                 self._submit_all(self._batches.pop(loop, []))
@@ -226,7 +227,7 @@ class Writer:
             connection.close()
 
     def _next(self) -> tuple[list[_Job], bool]:
-        """Wait for jobs; return the queued jobs, and whether they are the last ones."""
+        """Wait for jobs, then return those queued and whether they are the last ones."""
         jobs: list[_Job] = []
         item = self._jobs.get()
         while item is not None:
@@ -279,7 +280,7 @@ def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3
 
 
 def _finish(jobs: list[_Job], lost: OSError | None) -> None:
-    """Settle the futures of `jobs` from the current thread; an error in `lost` fails all of them."""
+    """Settle the futures of `jobs` from the current thread; if `lost` is an error, all of them fail with it."""
     if lost is not None:
         for job in jobs:
             job.error = job.error or lost
@@ -291,6 +292,6 @@ _OPEN: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Write all submitted jobs before the process ends, because the daemon thread would be stopped halfway."""
+    """Write all submitted jobs before the process ends; otherwise, the daemon thread would be stopped midway."""
     for writer in list(_OPEN):
         writer.close()

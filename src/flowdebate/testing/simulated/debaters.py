@@ -14,7 +14,7 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Position that a conformist follows: the majority position among the others, or the last speaker's position."""
+"""Position followed by a conformist: the others' majority position, or the position of the previous speaker."""
 
 # Statements by simulated debaters, each preceded by its speaker tag; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
@@ -31,9 +31,9 @@ class SimDebater:
     """Model that says "I hold: {position}." and may adopt positions stated by others.
 
     - `position`: the debater's own position, on one line and without a full stop.
-    - `conformity`: probability of stating the others' position instead of its own, drawn for each request.
+    - `conformity`: probability of stating the others' position instead of its own, applied anew to each request.
     - `name_bias`: conformity towards positions whose supporters have one of `names` in their tags; None for no bias.
-    - `follows`: the majority position (the latest of several with equal support), or the last position.
+    - `follows`: position to adopt: that of the majority (the latest of several with equal support), or the last one.
 
     The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; it
     votes for the alphabetically first proposal that states its position. Its answers depend only on its seed and the
@@ -70,7 +70,7 @@ class SimDebater:
         return f"<{type(self).__name__} {self.name!r}>"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """State a position."""
+        """State the debater's position."""
         prompt = str(request.messages[-1]["content"])
         position = self.holds(prompt)
         usage = Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
@@ -82,7 +82,7 @@ class SimDebater:
         return ModelResponse(data=self._filled(request, position, prompt), usage=usage)
 
     def holds(self, prompt: str) -> str:
-        """Return the debater's position after reading `prompt`."""
+        """Return the position that the debater takes after reading `prompt`."""
         other_statements = [statement for statement in read_positions(prompt) if statement.position != self.position]
         if not other_statements:
             return self.position
@@ -143,5 +143,5 @@ def stubborn(position: str, *, name: str | None = None) -> SimDebater:
 
 
 def read_positions(prompt: str) -> list[StatedPosition]:
-    """Read the positions of simulated debaters in a prompt, in order, with their tags."""
+    """Return the positions stated by simulated debaters in a prompt, in order, with their speaker tags."""
     return [StatedPosition(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]

@@ -27,7 +27,7 @@ _LEVELS = 1 << 16
 
 
 def key_of(*texts: str) -> int:
-    """Compute a 64-bit number from strings, identical on every machine."""
+    """Compute a 64-bit hash of strings, identical on every machine."""
     return int.from_bytes(blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
@@ -46,7 +46,7 @@ def uniform(seed: int, item: int, view: int, slot: int) -> float:
 
 
 def normals(seed: int, items: ArrayLike, views: ArrayLike, slots: ArrayLike) -> Floats:
-    """Apply `normal()` to arrays of integers, broadcast against each other; needs numpy."""
+    """Compute `normal()` for arrays of integers, which are broadcast against each other; needs numpy."""
     import numpy as np
 
     state = np.full(1, seed & _ALL, dtype=np.uint64)

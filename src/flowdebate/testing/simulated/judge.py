@@ -1,6 +1,6 @@
 """Simulated judge with known biases, for testing schedules without a model.
 
-With numpy, it can draw a million ballots at a time.
+With numpy, it can simulate a million ballots at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # numpy is an optional dependency
     Integers: TypeAlias = NDArray[int64]
 
 Form = Literal["scores", "winner", "letter", "quote"]
-"""Form of a judge's answer. For "quote", a letter chooses one of a side's sentences."""
+"""Form of a judge's answer. For "quote", the judge answers with a letter that selects one of a side's sentences."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _BY_SIDE = re.compile(r"^Side ([A-Z]):((?:\n(?:- |  [|] ).*|\n\(empty\))*)", re.MULTILINE)
@@ -42,42 +42,42 @@ _LISTED = re.compile(r"^- (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimSide:
-    """A side in a judge view."""
+    """A side as it appears in a judge's view."""
 
     called: str
-    """Label or stance under which the side appears."""
+    """Label or stance by which the view refers to the side."""
     stance: str
-    """The side's stance if the list of positions states it; otherwise the side's name."""
+    """The side's stance, if the list of positions states it; otherwise, the side's name."""
     texts: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
-    """Names in the tags of the side's entries; empty in an anonymous view."""
+    """Speaker names in the tags of the side's entries; empty in an anonymous view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimView:
-    """A judge's view: the sides by slot, in reading order."""
+    """A judge's view of the sides, listed by slot in reading order."""
 
     sides: tuple[SimSide, ...]
     form: Form
     fields: tuple[str, ...]
-    """Fields of the answer."""
+    """Names of the fields in the requested answer."""
     criteria: tuple[str, ...] = ()
-    """The rubric's criteria; the sides are scored on each of them."""
+    """The rubric's criteria; each side is scored on every one of them."""
 
     @property
     def item(self) -> int:
-        """Number of the judged item, the same in all of its views."""
+        """Number identifying the judged item, the same in all views of that item."""
         # Sorted and without labels, because a drawn quality must not depend on the reading order.
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
     def number(self) -> int:
-        """Number of the view, derived from its order and its names."""
+        """Number identifying the view, derived from the order of the sides and their names."""
         return key_of(*(text for side in self.sides for text in (side.called, side.stance)))
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """Alphabetical rank of each slot's label, starting at 0."""
+        """Alphabetical rank of the label in each slot, starting at 0."""
         names = sorted(side.called for side in self.sides)
         return tuple(names.index(side.called) for side in self.sides)
 
@@ -126,7 +126,7 @@ def read_view(request: ModelRequest) -> SimView:
 
 
 def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
-    """Read the view in a request for a letter: the sides' arguments, or sentences to quote from."""
+    """Read the view from a request to answer with a letter, which stands for a side or for a sentence to quote."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
         arguments = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
@@ -146,7 +146,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """Read a transcript's entries: without names if every tag is one of the sides, and with names otherwise."""
+    """Parse a transcript's entries, without speaker names if every tag is one of the sides' `names`."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
@@ -158,7 +158,7 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
-"""Quality of the sides: keyed by stance, or computed by a function from a side's full text. None draws a random quality
+"""Quality of the sides: a mapping keyed by stance, or a function of a side's full text. None draws a random quality
 that depends only on the text and the seed.
 """
 
@@ -168,9 +168,9 @@ _MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
 
 
 class SimJudge:
-    """A judge model with configured log-odds, reproducible bit for bit from its seed, in any order of requests.
+    """A judge model with configured log-odds; a seed gives bit-identical results, whatever the order of requests.
 
-    For each side, it computes a sum in the unit of `quality` (differences are log-odds):
+    For each side, it computes a sum in the units of `quality` (differences between sums are log-odds):
 
         quality + slot[its slot] + label[its label]
         + (style · style_of(text) + length · length_of(text) + identity of the names in its tags and texts)
@@ -188,9 +188,9 @@ class SimJudge:
     - `quality`: None draws it from the standard normal distribution, keyed by the side's text.
 
     The judge answers requests of `create_judge()` in all forms: winner, scores (with a rubric, the same for each
-    criterion), and letters with exactly these log-odds as floats. The prompt for a letter has no stances, so `quality`
-    must then be a function of a side's text, or None. `settings.extra["seed"]` draws new noise, as it does with a real
-    model. `log_odds()` computes the sums for one view, and `log_odds_of()` for arrays of views.
+    criterion), and letters with exactly these log-odds as floats. The prompt for a letter contains no stances, so in
+    this case `quality` must be a function of a side's text, or None. `settings.extra["seed"]` draws new noise, as it
+    does with a real model. `log_odds()` computes the sums for one view, and `log_odds_of()` for arrays of views.
 
     >>> judge = SimJudge(slot=1.0)
     >>> judge.log_odds([0.5, 0.0], order=[1, 0])
@@ -225,7 +225,7 @@ class SimJudge:
         return f"<{type(self).__name__} {self.name!r}>"
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Judge the view in the prompt."""
+        """Judge the view contained in the prompt."""
         view = read_view(request)
         draw = request.settings.extra.get("seed")
         if request.choices:
@@ -245,7 +245,7 @@ class SimJudge:
         return ModelResponse(data=answer, usage=Usage(calls=1, prompt_tokens=0, cached_tokens=0, completion_tokens=0))
 
     def shares(self, view: SimView, *, draw: object = None) -> dict[str, float]:
-        """Return each side's share in `view`, keyed by the side's name there; the shares add up to 1."""
+        """Return each side's share in `view`, keyed by the label or stance used there; the shares add up to 1."""
         odds = self._odds(view, draw=draw)
         highest = max(odds)  # subtracted below, because the exponential of a large bias would overflow
         weights = [math.exp(value - highest) for value in odds]
@@ -253,7 +253,7 @@ class SimJudge:
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """Return the logarithms of `shares()`; when choosing a sentence to quote, only quality counts."""
+        """Return the logarithms of `shares()`; for the choice of a sentence to quote, use only the quality of each."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -283,7 +283,7 @@ class SimJudge:
         view: int = 0,
         names: Sequence[str] | None = None,
     ) -> list[float]:
-        """Compute the sum for each side, in the order of side numbers.
+        """Compute each side's sum, in the order of side numbers.
 
         `order` lists the side in each slot, `called` the number of each side's label (None for no labels), `content`
         the terms for style, length and identity, and `names` the labels themselves, needed if `label` is keyed by them.
@@ -310,7 +310,7 @@ class SimJudge:
         views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Floats:
-        """Compute `log_odds()` for many items and views at once: an array [items, views, sides], identical bit for bit.
+        """Compute `log_odds()` for many items and views at once, as a bit-identical array [items, views, sides].
 
         `quality` and `content` are [items, sides]; `orders` and `called` are [views, sides] or [items, views, sides].
         `items` and `views` are the numbers used to draw noise (None numbers them from 0). Needs numpy.
@@ -377,7 +377,7 @@ def _is_number(value: object) -> bool:
 
 
 def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
-    """Return a function that lists the terms for a given number of places."""
+    """Return a function that lists the terms for a given number of slots or labels."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
             raise ConfigurationError(
@@ -413,12 +413,12 @@ _SAME = 1e-12
 
 
 class Decided(NamedTuple):
-    """Decisions on items, derived from their ballots."""
+    """Decisions on a set of items, derived from their ballots."""
 
     scores: Floats
-    """Share of each side, as [items, sides]."""
+    """Each side's mean share or share of the votes, as an array [items, sides]."""
     leaders: NDArray[bool_]
-    """True for each side that leads, alone or tied, as [items, sides]."""
+    """Whether each side leads, alone or tied, as a boolean array [items, sides]."""
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
@@ -435,7 +435,7 @@ def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = Non
 
 
 def shares_of(log_odds: Floats) -> Floats:
-    """Compute the softmax over the sides."""
+    """Compute the softmax of the log-odds over the sides."""
     import numpy as np
 
     weights = np.exp(log_odds - log_odds.max(axis=-1, keepdims=True))
@@ -451,13 +451,13 @@ def votes_of(shares: Floats) -> Floats:
 
 
 def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
-    """Compute the result of `decide()` for each item, whose ballots must all be valid."""
+    """Compute the result of `decide()` for each item; all ballots must be valid."""
     scores = (votes_of(shares) if by == "vote" else shares).mean(axis=1)
     return Decided(scores, scores >= scores.max(axis=-1, keepdims=True) - _SAME)
 
 
 def is_right(decided: Decided, best: ArrayLike) -> Floats:
-    """Compute the credit for each item's verdict: 1 or 0, or the correct side's share of a tie."""
+    """Score each item's verdict: 1 if correct, 0 if wrong, or one divided by the number of leaders in a tie."""
     import numpy as np
 
     leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]

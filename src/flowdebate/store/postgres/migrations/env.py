@@ -1,4 +1,4 @@
-"""Alembic environment: applies versions/ to the given connection and schema."""  # noqa: INP001
+"""Alembic environment: applies the migrations in versions/ to the given connection and schema."""  # noqa: INP001
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of schema 0001: runs with their labels, their steps, and documents."""  # noqa: INP001
+"""Schema version 0001: tables for runs, their labels and steps, and documents."""  # noqa: INP001
 
 from __future__ import annotations
 
