@@ -221,7 +221,7 @@ def test_grader_is_a_separate_model(run_eval: Any) -> None:
 
 
 def test_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
-    """A run that hits a limit neither passes nor fails."""
+    """A debate that a limit ends without a verdict counts as neither a pass nor a failure."""
     scorer = debate_scorer(GRADING, correct=RIGHT, limits=Limits(calls=2))
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=scorer)
     assert log.status == "success", log.error
@@ -236,7 +236,7 @@ def test_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_run_without_an_output_is_scored_as_wrong(run_eval: Any, *, waits: bool) -> None:
-    """If a limit or an absent human stops the run, the completion is empty and the log records the reason."""
+    """If a limit stops the run or no human answers, the completion is empty and the log records the reason."""
     from inspect_ai.scorer import includes
 
     options: dict[str, Any] = {"limits": Limits(calls=2)}
@@ -269,7 +269,7 @@ def test_failed_run_fails_its_sample(run_eval: Any) -> None:
 
 
 def test_evaluation_limit_ends_the_debate(run_eval: Any) -> None:
-    """Inspect must get its own limit error back, even if the debate is set to skip provider failures."""
+    """Inspect must receive its own limit error, even if the debate is set to skip provider failures."""
     from inspect_ai.scorer import includes
 
     lenient = debate(
@@ -408,7 +408,7 @@ def test_invalid_options_are_rejected_immediately(make: Any, message: str) -> No
     [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
 )
 def test_stance_argued_by_nobody_fails_the_sample(run_eval: Any, pattern: Any, correct: str, message: str) -> None:
-    """A typo in a stance would otherwise mark every answer as wrong."""
+    """A typo in a stance must not mark every answer as wrong."""
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=debate_scorer(pattern, correct=correct))
     assert log.status == "error"
     assert message in log.error.message

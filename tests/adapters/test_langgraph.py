@@ -187,7 +187,7 @@ def test_human_answers_through_the_graph() -> None:
 
 
 def test_failed_graph_resumes_the_debate() -> None:
-    """Invoking the graph again on the same thread does not repeat answered requests."""
+    """Invoking the graph again on the same thread does not resend requests that have already been answered."""
     from langgraph.checkpoint.memory import InMemorySaver
 
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)

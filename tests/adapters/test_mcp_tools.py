@@ -85,7 +85,7 @@ async def test_resumed_run_does_not_call_a_tool_again() -> None:
 
 
 async def test_tools_can_be_selected_and_renamed() -> None:
-    """`only` selects tools by the server's names for them, and `prefix` distinguishes tools from different servers."""
+    """`only` selects tools by their names on the server, and `prefix` distinguishes tools from different servers."""
     async with Client(archive([])) as client:
         [tool] = await mcp_tools(client, only=["close"], prefix="city_")
         assert tool.spec.name == "city_close"

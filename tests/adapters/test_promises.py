@@ -18,7 +18,7 @@ from tests.adapters.table import BEGIN, END, PAGE, table, untested_promises
 
 
 def test_page_lists_every_promise_in_the_suite() -> None:
-    """`make adapter-table` regenerates the rows."""
+    """Run `make adapter-table` to regenerate the table on the page."""
     assert f"{BEGIN}\n{table()}\n{END}" in PAGE.read_text("utf-8"), table()
 
 
@@ -102,7 +102,7 @@ def test_tool_metadata_is_readable_by_frameworks() -> None:
 
 
 def test_model_inside_a_run_can_start_another_run() -> None:
-    """An agent with a debate as one of its tools can itself play a role; the inner debate is a separate run."""
+    """An agent that uses a debate as a tool can itself serve as a model; the inner debate is a separate run."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     tool = as_tool(city, model=ScriptedModel("Clean air.", "Shops die.", VERDICT))
 

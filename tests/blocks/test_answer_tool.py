@@ -45,7 +45,7 @@ def test_calling_the_answer_tool_gives_the_answer() -> None:
 
 
 def test_plain_text_is_also_accepted_as_an_answer() -> None:
-    """A model cannot be forced to call a tool, so `transform` has to distinguish the two cases."""
+    """A model cannot be forced to call a tool, so `transform` must handle both a tool call and plain text."""
     assert run_with_tool("three")[0].output == "three"
     result, _ = run_with_tool(call("rate", score=3), transform=lambda output, response, _: (output, response.finish))
     assert result.output == ({"score": 3, "why": ""}, "tool_calls")
@@ -65,7 +65,7 @@ def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
 
 
 def test_answer_tool_can_follow_rounds_of_other_tools() -> None:
-    """The answer tool may even be called in the last response allowed, where any other call would exceed the limit."""
+    """The answer tool may even be called in the last allowed response, where any other call would exceed the limit."""
 
     def look() -> str:
         return "seen"

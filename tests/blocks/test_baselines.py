@@ -112,7 +112,10 @@ def test_samples_stay_within_the_debate_token_budget(argument: int, answer: int,
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
 async def test_samples_match_the_selected_budget(equal: Any, calls: int) -> None:
-    """Samples of 10 tokens each match four turns of 50 tokens by tokens, output tokens, price or calls."""
+    """The budget comes from four 50-token turns, measured in tokens, output tokens, price or calls.
+
+    Each sample uses 10 tokens.
+    """
     prices = {"voters": Price(prompt=1.0, completion=16.0)}
     block = baselines_of("self_consistency", equal=equal)
     limits = Limits(prices=prices)
@@ -133,7 +136,7 @@ def favor_caps(request: ModelRequest) -> Any:
 
 
 async def test_debates_and_plans_accept_the_equal_option() -> None:
-    """Matching the cost requires prices; without them, the error is raised before any call."""
+    """Matching by cost requires prices; if they are missing, an error is raised before any call."""
     calls: list[object] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -194,7 +197,7 @@ async def test_samples_match_the_number_of_calls_if_token_counts_are_unknown(
 
 
 async def test_standalone_self_consistency_takes_one_sample() -> None:
-    """A standalone block has no budget to match, and its input is the question."""
+    """A standalone block has no budget to match, and it receives the question as its input."""
     voters = Voters()
     (baseline,) = (await baselines_of("self_consistency").run(QUESTION, model=voters.model)).output
     assert baseline.calls == 1
@@ -238,7 +241,7 @@ async def test_revisions_see_only_their_own_answer() -> None:
 
 
 async def test_models_that_prefer_the_first_position_favor_no_side() -> None:
-    """An order is drawn for each call, so a bias towards the first slot favors no position."""
+    """The order of positions is random for each call, so a bias towards the first slot favors no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
     assert baseline.calls == 64

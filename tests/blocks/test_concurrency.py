@@ -129,9 +129,9 @@ def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, da
 
 
 async def test_first_failure_in_declared_order_is_raised() -> None:
-    """Whichever failure happens first, the exception must not depend on the event loop.
+    """The raised exception must not depend on which failure happens first.
 
-    The other failures become notes.
+    The other failures are attached as notes.
     """
     names = ("first", "second", "third")
     all_here = asyncio.Barrier(len(names))
@@ -303,7 +303,7 @@ def test_in_order_returns_results_in_the_order_of_the_calls(values: list[int], l
 
 
 async def test_failures_during_cancellation_are_not_rescued() -> None:
-    """A block that raises an error when cancelled must not make the run continue."""
+    """An error raised by a block during its cancellation must not allow the run to continue."""
     started = asyncio.Event()
 
     async def stubborn(_: object) -> None:

@@ -185,10 +185,7 @@ def watch(film: Film, title: str = "title") -> None:
 
 
 def test_titles_are_removed() -> None:
-    """A title repeats the name and costs tokens.
-
-    Parameters and values that are called "title" remain.
-    """
+    """A generated title only repeats the name and costs tokens. Parameters and values called "title" are kept."""
     parameters = function_schema(watch).to_openai()["function"]["parameters"]
     film = {
         "description": "A film.",

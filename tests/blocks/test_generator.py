@@ -154,7 +154,7 @@ def test_invalid_answers_raise_an_error_naming_the_field(schema: Any) -> None:
 
 
 def test_truncated_answers_are_flagged() -> None:
-    """A truncated text is marked and used, whereas a truncated structured answer raises an error."""
+    """Truncated text is marked and used, whereas a truncated structured answer raises an error."""
     cut = ModelResponse(text='{"x": ', finish="length")
     block = generator(name="ask")
     result = block.run_sync("?", model=ScriptedModel(cut))

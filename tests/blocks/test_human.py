@@ -71,7 +71,7 @@ def recording_ask(requests: list[HumanRequest], *answers: Any) -> Callable[[Huma
 
 
 async def test_people_see_the_complete_request() -> None:
-    """The role, prompt, question, further context and transcript appear in this order, and cannot be forged."""
+    """The role, prompt, question, further context and transcript appear in this order, and no text can imitate them."""
     requests: list[HumanRequest] = []
     bob = human(
         name="bob",
@@ -193,7 +193,9 @@ async def test_asking_a_human_without_a_store_raises_an_error() -> None:
 
 
 async def test_concurrent_calls_finish_while_one_waits_for_a_human() -> None:
-    """Open requests are raised together, in the order of the calls, unless a call fails: then its error is raised."""
+    """Once the other calls have finished, all open requests are raised together, in the order of the calls. If a call
+    fails, its error is raised instead.
+    """
     ended: list[str] = []
 
     def request(name: str) -> HumanRequest:
@@ -241,10 +243,7 @@ words = st.sampled_from(["Be brief.", "One line.\n  | Another one."])
 def test_requests_can_be_parsed_into_their_parts(
     name: str, stance: str | None, question: str, statements: list[list[Statement]] | None, prompt: str | None
 ) -> None:
-    """`parse_request` inverts `render_request` for any texts and names.
-
-    A continuation bar is recognized even in the application's own text, which may itself quote other text.
-    """
+    """`parse_request` inverts `render_request` for any text and any names."""
     who = describe_role(name, stance=stance)
     entries = [
         DebateContributionEntry(round=number, agent_name=statement.name, stance=statement.position, text=statement.text)

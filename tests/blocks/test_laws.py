@@ -122,7 +122,7 @@ def test_branch_takes_the_first_matching_case(
 ) -> None:
     """Conditions after the first match are not evaluated.
 
-    Without a match, `otherwise` runs if there is one.
+    If no case matches, `otherwise` runs, provided there is one.
     """
     journal = Journal()
     checked: list[int] = []
@@ -224,7 +224,7 @@ def test_loop_back_never_exceeds_its_maximum_number_of_repetitions(bound: int, t
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
-    """A rescue inside the loop affects only one pass, whereas one after the loop ends it."""
+    """A rescue inside the loop ends only the current pass, whereas a rescue after the loop ends the whole loop."""
     passed: list[int] = []
 
     def act(value: int) -> int:
@@ -304,7 +304,7 @@ ADD = Add("add", 1)
 def test_do_while_and_do_until_end_or_raise(bound: int, goal: int) -> None:
     """From the second pass on, the block receives its own output.
 
-    `LoopLimitExceeded` is raised after the last allowed pass.
+    `LoopLimitExceeded` is raised if the loop does not end within the allowed number of passes.
     """
     journal = Journal()
     block = ADD.build(journal)
@@ -350,7 +350,6 @@ class Adds(Block[int, int]):
 
 
 def test_dataclasses_can_be_blocks() -> None:
-    """The block may be standalone or nested, and its fields may change between runs."""
     block = Adds(1)
     pair = seq(block, block)
     assert (block.run_sync(1).output, pair.run_sync(1).output) == (2, 3)

@@ -53,7 +53,7 @@ def test_first_matching_rescue_gets_the_exception(chain: list[type[Exception]], 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.data())
 def test_rescue_catches_exceptions_in_nested_blocks(nesting: list[bool], data: st.DataObject) -> None:
-    """At any depth, an inner rescue takes precedence over an outer one."""
+    """If rescues are nested, the innermost one takes precedence, whatever the depth."""
     error = KeyError("deep")
     block: Block[Any, Any] = raising_block(error)
     takes = data.draw(st.lists(st.booleans(), min_size=len(nesting), max_size=len(nesting)))
@@ -83,7 +83,9 @@ def test_rescue_does_not_catch_later_exceptions() -> None:
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
 def test_rescue_catches_exceptions_in_step_functions(place: str) -> None:
-    """Exceptions in a condition or similar function count as exceptions in its step."""
+    """An exception in a condition or a similar function is treated as an exception in the step that uses
+    the function.
+    """
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
         "over": lambda: empty().for_each(str, over=lambda _: 1 / 0),
@@ -163,7 +165,7 @@ def test_note_names_the_sequencer_whose_function_failed() -> None:
 
 
 def test_other_notes_do_not_hide_the_block() -> None:
-    """Only the library's own notes indicate that the block has already been named."""
+    """A note added by other code does not mean that the block has already been named."""
     error = RuntimeError("boom")
     error.add_note("see the handbook")
     with pytest.raises(RuntimeError) as caught:

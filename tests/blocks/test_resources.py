@@ -72,7 +72,7 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
-    """A block must find its resources at any nesting depth as well as standalone."""
+    """A block must find its resources whether it is standalone or nested at any depth."""
     shared = counter()
     block: Block[Any, Any] = bump_block(shared)
     for how in nesting:
@@ -113,7 +113,7 @@ def test_two_objects_under_one_key_are_rejected(how: str) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_owned_objects_conflict_with_shared_ones(order: int) -> None:
-    """A block that declares the shared object could otherwise get either of the two."""
+    """A block that declares the resource could otherwise receive either of the two objects."""
     shared = counter()
     blocks = [empty("keeps", owns=[shared]).then(bump_block(shared, "inner")), bump_block(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
@@ -150,7 +150,7 @@ def test_owned_resources_are_available_to_all_blocks() -> None:
 
 @given(st.integers(1, 5), st.none() | st.integers(1, 5), st.integers(0, 3), st.integers(0, 5))
 def test_owned_resources_are_opened_for_each_execution(count: int, limit: int | None, pauses: int, saved: int) -> None:
-    """Executions by the same owner share nothing, and all of them start from the session's state."""
+    """Two executions by the same owner share no resources, and each of them starts from the session's state."""
     private = counter()
 
     async def pause(value: object) -> object:

@@ -25,7 +25,6 @@ def word_block(word: str) -> Block[Any, str]:
 
 @given(st.dictionaries(st.text(max_size=2), recipes(depth=1), min_size=1, max_size=3), SMALL, st.data())
 def test_routers_act_like_the_chosen_block(routes: dict[str, Recipe], value: int, data: st.DataObject) -> None:
-    """The output, failure and events are the same, whether the choice is a key or a block."""
     journal = Journal()
     blocks = {key: recipe.build(journal) for key, recipe in routes.items()}
     key = data.draw(st.sampled_from(sorted(routes)))
@@ -60,7 +59,7 @@ STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, word_block("yes"), o
 
 @pytest.mark.parametrize("choice", STRANGE, ids=case_id)
 def test_unknown_choices_use_otherwise_or_raise_an_error(choice: object) -> None:
-    """A different block with the same name is not one of the routes."""
+    """A different block that happens to have the same name as a route does not count as that route."""
     routes = {"yes": word_block("aye"), "no": word_block("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)
     with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: yes or no"):

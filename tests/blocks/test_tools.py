@@ -222,7 +222,7 @@ RING.append(RING)
     ids=case_id,
 )
 def test_tool_results_are_sent_as_text_or_json(result: object, text: str) -> None:
-    """Whatever a tool returns, the text must be valid Unicode."""
+    """Whatever a tool returns, the text sent to the model must be valid Unicode."""
 
     def give() -> object:
         return result

@@ -82,9 +82,8 @@ class Talking:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "debates.test"])
 def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit], host: str) -> None:
-    """The run list still opens, saving and stopping still work, and every page shows its full text.
-
-    Plain HTTP with a host name is tried too, because browsers do not offer Web Locks there.
+    """The run list still opens, runs can still be saved and stopped, and every page shows its full text. Plain HTTP
+    with a host name is tested too, because browsers do not offer Web Locks there.
     """
     with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2, allow_hosts=["debates.test"]) as stage:
         visitor, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]
@@ -106,7 +105,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
 def test_reloaded_page_follows_the_run_immediately(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
 ) -> None:
-    """A closing page hands its connection to the next page, which then does not have to wait its turn."""
+    """A page that closes hands its connection over to the next page, which therefore does not have to queue for one."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -198,7 +197,7 @@ def test_silently_dropped_connection_is_noticed(
 
 
 def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The new connection is opened before the silence on the old one would be noticed."""
+    """The new connection is opened before the page would have noticed that the old one had gone silent."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")

@@ -82,7 +82,7 @@ def placeholder_sides(page: Page) -> list[tuple[str, str]]:
 def test_default_sides_follow_the_question(
     stage: Stage, visit: Callable[[str], Visit], question: str, sides: list[tuple[str, str]]
 ) -> None:
-    """The debate uses the placeholders unless they are replaced, and replacing one side keeps the other."""
+    """The debate uses the placeholder sides unless the user replaces them, and replacing one side keeps the other."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill(question)
     page.get_by_text("These are the sides of your question.").wait_for()
@@ -204,7 +204,7 @@ def test_problems_are_shown_beside_their_field(
 
 
 def test_human_side_needs_a_name(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The suggested name can be replaced, but nothing starts without a name."""
+    """The suggested name can be replaced, but the debate cannot be started without a name."""
     page = visit(stage.url).open("/new")
     page.get_by_label("Question").fill("Which one?")
     page.get_by_role("checkbox", name="A person").first.check()
@@ -309,7 +309,7 @@ SEATS |= {"judge": "ollama/gemma3"}
 
 
 def test_four_vendors_receive_the_choices_made_in_the_form(visit: Callable[[str], Visit], tmp_path: Path) -> None:
-    """Every vendor receives the text and the image, but no other vendor's requests or key."""
+    """Every vendor receives the text and the image, but never the requests or the key of another vendor."""
     pytest.importorskip("anthropic")  # import it up front, since that takes seconds
     (tmp_path / "report.md").write_text("Rents rose by 15 per cent.")
     (tmp_path / "chart.png").write_bytes(png())

@@ -135,7 +135,7 @@ def test_run_duration_never_decreases_after_an_answer(stage: Stage) -> None:
 
 
 def test_unparsed_answers_are_reported_in_plain_language(visit: Callable[[str], Visit]) -> None:
-    """The raw fields are collapsed on the page but printed in the report."""
+    """The raw fields of the answer are collapsed on the page but printed in full in the report."""
 
     def answer(request: ModelRequest) -> str | dict[str, Any]:
         return {"winner": 12} if request.output_schema is not None else "Homes first."

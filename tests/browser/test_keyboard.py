@@ -87,7 +87,7 @@ def test_each_turn_has_a_permalink(stage: Stage, visit: Callable[[str], Visit], 
 
 
 def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Otherwise, dictated text could fold turns by accident. The setting is remembered."""
+    """Dictated text could otherwise trigger a shortcut and collapse turns by accident. The setting is remembered."""
     page = visit(stage.url).open("/runs/rents")
     page.keyboard.press("j")
     page.keyboard.press("o")
@@ -107,7 +107,7 @@ def test_single_key_shortcuts_can_be_switched_off(stage: Stage, visit: Callable[
 
 
 def test_end_of_a_run_is_announced_without_moving_the_focus(visit: Callable[[str], Visit]) -> None:
-    """The page's only status element announces the end, and a focused link in the header keeps the focus."""
+    """The end is announced in the page's only status element, and a focused link in the header keeps the focus."""
     dictated = Dictated()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         run_id = stage.begin(**SHORT)
@@ -125,7 +125,7 @@ def test_end_of_a_run_is_announced_without_moving_the_focus(visit: Callable[[str
 
 
 def test_long_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """A long summary starts right below the verdict, and interactive controls are left out."""
+    """A long summary starts directly below the verdict, and interactive controls are left out."""
     page = visit(stage.url).open("/runs/rents")
     page.emulate_media(media="print")
     for name in ("#go-on", "#shares", "#acts", "#index"):
@@ -140,7 +140,7 @@ def test_long_result_is_printed_on_several_pages(stage: Stage, visit: Callable[[
 
 
 def test_no_line_is_cut_between_printed_pages(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """The heading of a fold or round stays on the same page as the text that follows it."""
+    """The heading of a collapsible section or a round stays on the same page as the text that follows it."""
     pdfium = pytest.importorskip("pypdfium2")
     page = visit(stage.url).open("/api/v1/runs/rents/report.html")
     page.emulate_media(media="print")

@@ -98,9 +98,9 @@ def dictate(page: Page, dictated: Dictated, number: int) -> None:
 
 
 def test_page_scrolls_with_the_debate(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The page scrolls only while the reader is at the end.
+    """The page follows new text only while the reader is at the end.
 
-    Readers who scroll up stay there, and can jump to the latest text to follow again. Nothing flickers, because the
+    Readers who scroll up stay there, and can jump to the latest text to follow it again. Nothing flickers, because the
     element of a finished block is never replaced.
     """
     page = visit(stage.url).open(f"/runs/{stage.begin()}")
@@ -174,7 +174,7 @@ def test_long_run_can_be_navigated_by_rounds_keys_and_search(
 def test_markdown_is_rendered_on_every_page_with_turns(
     long_run: tuple[Stage, str], visit: Callable[[str], Visit]
 ) -> None:
-    """These are runs, reports, blind views, slides, public links, comparisons and answer pages."""
+    """Turns appear in runs, reports, blind views, slides, public links, comparisons and answer pages."""
     stage, run_id = long_run
     waits, short = (
         stage.begin(options={"max_rounds": 1, "synthesizer": False, **options}) for options in ({"humans": ["con"]}, {})

@@ -150,7 +150,7 @@ def current_slide(page: Page) -> tuple[str, str]:
 def test_presentation_can_be_controlled_by_keyboard(stage: Stage, owner_visit: Visit, stranger: Visit) -> None:
     """The slides are the question, each turn and the verdict.
 
-    The address records the position, and Escape returns to the run.
+    The URL records the current slide, and Escape returns to the run.
     """
     page = owner_visit.open("/runs/rents")
     page.get_by_role("link", name="Present").click()

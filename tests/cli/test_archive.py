@@ -128,7 +128,7 @@ def test_debate_can_ignore_the_archive(
 
 
 def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, a row's result would depend on the rows before it."""
+    """The result for a row must not depend on the rows before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")
@@ -144,10 +144,10 @@ def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pyt
 
 
 def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
-    """SIGKILL arrives during a proposal.
+    """SIGKILL arrives while a proposal is being written.
 
-    The entries that the proposal read are then corrected, superseded and deleted, but the resumed run must still use
-    what was read originally.
+    The archive entries that the proposal used are then corrected, superseded and deleted, but the resumed run must
+    still use the original ones.
     """
     with voter_stage() as on:
         run_consensus(on)

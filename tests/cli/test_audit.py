@@ -181,7 +181,7 @@ def test_stored_runs_are_audited(store: Path) -> None:
 
 
 def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
-    """Without reader votes, the comparison is left out of the table, the findings and the document."""
+    """If there are no reader votes, the comparison is left out of the table, the findings and the document."""
     with Stage(turns=(("One.",), ("Two.",), ("Three.",), ("Four.",))) as on:
         run_id = run_debate(on)
     assert "readers" not in run_audit()
@@ -207,7 +207,7 @@ def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
 def test_stored_debate_is_rejudged_and_paid_for_once() -> None:
     """Each model judges every view in the schedule.
 
-    Repeating the command makes no call, and all ballots belong to the same item.
+    Repeating the command makes no further call, and all ballots belong to the same item.
     """
     with Stage(answers={"scores": SCORES}) as on:
         run_id = run_debate(on)

@@ -119,7 +119,7 @@ def test_json_lines_contain_the_whole_document(question_folder: Path) -> None:
 
 
 def test_questions_come_from_stdin_and_results_go_to_stdout(question_folder: Path) -> None:
-    """The summary goes to stderr instead, so that stdout contains only results."""
+    """The summary goes to stderr, so that stdout contains nothing but results."""
     with Stage() as played:
         result = run_batch(played, "-", "--out", "-", "--limit", "1", text="Cap rents?\n\nTea?\n")
         objects = run_batch(played, "-", text='{"question": "Tea?"}\n')
@@ -387,7 +387,7 @@ def test_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
 def test_full_disk_ends_the_batch(question_folder: Path) -> None:
     """The batch prints a single error.
 
-    Its answers are kept in the store, so they can be written to another file without making a call.
+    Its answers remain in the store, so they can be written to another file without making a call.
     """
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
         pytest.skip("there is no /dev/full here")
@@ -406,7 +406,9 @@ def test_full_disk_ends_the_batch(question_folder: Path) -> None:
 
 
 def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
-    """Exports may contain byte order marks, semicolons, tabs, a single column with any name, or plain text."""
+    """Exported files may have a byte order mark, be separated by semicolons or tabs, consist of a single column with
+    any name, or contain plain text.
+    """
     path = tmp_path / "q.csv"
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")

@@ -77,7 +77,7 @@ def run_evaluation(stage: Stage | None, *more: str) -> Result:
 
 
 def test_data_set_is_evaluated_and_paid_for_once(data_folder: Path) -> None:
-    """Each row has its own positions, although the questions are the same."""
+    """All rows ask the same question, but each row has its own positions."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--json")
         calls = len(school.bodies)
@@ -154,7 +154,6 @@ def test_named_debaters_get_the_positions_at_random(data_folder: Path) -> None:
 
 
 def test_failed_debates_count_as_wrong_and_are_retried(data_folder: Path) -> None:
-    """Debates whose provider failed are retried when the command is repeated."""
     with School(broken=range(3)) as school:
         first = run_evaluation(school, "facts.jsonl", "--attempts", "1", "--max-concurrency", "1", "--json")
     with School() as school:
@@ -250,7 +249,10 @@ def test_exact_position_text_takes_precedence(stances: list[str]) -> None:
 def test_choices_can_come_from_a_list_cell_or_separate_columns(
     cells: dict[str, Any], columns: list[str], choices: list[str]
 ) -> None:
-    """CSV cells contain lists as JSON. Blank cells are ignored, and a row without the column has no choices."""
+    """A list in a CSV cell is written as JSON.
+
+    Blank cells are ignored, and a row without the column has no choices.
+    """
     row = Row(question="?", columns=cells)
     assert read_choices(row, columns, path="q.csv", number=1) == choices
 

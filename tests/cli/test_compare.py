@@ -92,7 +92,7 @@ def test_files_are_compared_in_all_orders(judge_folder: list[str]) -> None:
 
 
 def test_each_reason_is_on_a_separate_line(judge_folder: list[str]) -> None:
-    """If the judge's preference depends on the order, each preference is shown with its own reason."""
+    """If the judge's preference depends on the order of the texts, each preference is shown with its own reason."""
     output = run_command("theirs.txt", "third.txt", "--question", "Which?").output
     assert "\n- For theirs: R | *x*" in output
     assert "\n- For third: R | *x*" in output
@@ -176,7 +176,7 @@ def test_invalid_input_is_rejected_before_any_call(
 
 
 def test_empty_cell_is_reported(judge_folder: list[str]) -> None:
-    """The error suggests a remedy. If the row has three texts, the other two are compared."""
+    """The error suggests how to fix it. If the row contains three texts, the other two are compared."""
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
     result = run_command("rows.csv")
     assert result.exit_code == 2

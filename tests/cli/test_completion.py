@@ -59,7 +59,7 @@ def test_commands_and_options_are_completed(shell: str, line: str, offered: list
 def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
     """The newest runs in the store come first.
 
-    If the shell supports descriptions, the ids are shown with their questions.
+    If the shell supports descriptions, each id is shown with its question.
     """
     rent = debate(name="rent", debaters=[Debater("a", "cap"), Debater("b", "free")], max_rounds=1, synthesizer=False)
     model = ScriptedModel("one", "two", {"reasoning": "r", "winner": None, "verdict": "v"})

@@ -32,9 +32,9 @@ def test_recorded_debate_can_be_played_without_a_model() -> None:
 
 
 def test_recording_matches_current_prompts_and_is_small() -> None:
-    """A recording that no longer matched the prompts could not be replayed.
+    """A recording that did not match the current prompts could not be replayed.
 
-    The recording must also contain no path from the machine it was made on.
+    The recording must not contain any path from the machine on which it was made.
     """
     plan = recorded_plan(1_000)
     played = plan.pattern().run_sync(plan.subject, model=plan.models, seed=plan.seed, store=False)
@@ -56,7 +56,6 @@ def test_invalid_speed_is_rejected(speed: str) -> None:
 
 
 def test_every_answer_is_streamed_word_by_word() -> None:
-    """Answers arrive in the order in which the block requests them, and nothing is left to play after the last one."""
     model = PlayedModel(RECORDING, words=100_000)
     block = generator(name="debate-debater-remy", prompt="Say something else.", model=model)
 
@@ -82,7 +81,7 @@ def test_every_answer_is_streamed_word_by_word() -> None:
 def test_page_shows_the_run_and_requires_its_token(
     monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
 ) -> None:
-    """The command opens the browser. Its server has no other run and cannot start one."""
+    """The command opens the browser. Its server knows no other run and cannot start one."""
     opened: list[str] = []
 
     async def serve(app: Any, *, port: int, started: Any) -> None:
@@ -114,7 +113,7 @@ def test_recorded_review_can_be_shown_without_a_model() -> None:
 
 
 def test_recorded_review_takes_less_than_a_second() -> None:
-    """The time excludes process startup, and the replay adds no delays."""
+    """The measured time excludes process startup, and the replay adds no delays."""
     CliRunner().invoke(app, ["review", "--demo"])  # warm up imports
     start = time.process_time()
     CliRunner().invoke(app, ["review", "--demo"])

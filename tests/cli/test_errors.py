@@ -91,7 +91,6 @@ def test_misuse_is_reported_in_one_sentence_with_a_remedy(
 
 @pytest.mark.parametrize("line", TYPER)
 def test_typos_get_a_suggestion(line: str) -> None:
-    """The parser also prints the usage and exits with code 2."""
     result = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     assert (result.exit_code, result.stdout) == (2, "")
     assert all(part in result.stderr for part in TYPER[line])

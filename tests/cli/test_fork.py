@@ -102,7 +102,10 @@ def test_edited_answer_is_selected_by_path_or_prefix(tmp_path: Path, store: Path
 
 
 def test_fork_id_can_be_chosen(store: Path) -> None:
-    """Scripts that choose the id need not look it up. An id that already exists is rejected before any call."""
+    """Scripts can choose the id themselves instead of looking it up.
+
+    An id that already exists is rejected before any call.
+    """
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "1"))
         document = run_fork("--last", "--model", "synthesize=other", "--fork-id", "rents-2")
@@ -165,7 +168,7 @@ def test_any_plan_option_can_be_changed() -> None:
 
 
 def test_fork_uses_the_same_models_as_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fork keeps the original models even if the environment has since been changed to select others."""
+    """The fork keeps the original models even if the environment now selects others."""
     with Stage(turns=SAID) as on:
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")

@@ -68,7 +68,7 @@ def test_moved_or_misspelled_command_gets_a_suggestion() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_pattern_help_begins_with_a_one_line_summary(name: str) -> None:
-    """The list of commands shows the same summary."""
+    """The list of commands shows the same one-line summary."""
     sentence, dot, _ = PATTERNS[name].help.partition(". ")
     assert dot
     assert len(sentence) <= MAX_TITLE_LENGTH
@@ -96,7 +96,7 @@ def test_options_are_listed_in_panels() -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_option_of_a_pattern_has_a_panel(name: str) -> None:
-    """An option without a panel would appear among the unrelated ones at the end."""
+    """An option without a panel would be listed among unrelated options at the end of the help."""
     options = PATTERNS[name].load_page().options
     offered = [key for key in options.names() if key not in (options.SUBJECT, "seed", "weights")]
     assert [key for key in offered if option_of(options, key).panel is None] == []
@@ -157,7 +157,7 @@ def test_examples_are_accepted_by_the_parser(example: str) -> None:
 
 
 def test_width_and_colors_are_global_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The options precede the subcommand and apply to a single invocation."""
+    """Global options precede the subcommand and apply to a single invocation."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "77")
     settings: dict[str, str | None] = {}
@@ -181,7 +181,7 @@ def test_question_without_a_command_suggests_the_command() -> None:
     "arguments", [["--help"], ["--version"], ["runs", "--help"], ["runs", "show", "--help"]], ids=" ".join
 )
 def test_help_and_version_load_no_pattern(arguments: list[str]) -> None:
-    """Patterns are listed from the registry; their options, pages and plans are loaded on demand."""
+    """Patterns are listed from the registry. Their options, pages and plans are loaded only on demand."""
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"

@@ -98,9 +98,9 @@ def test_imported_run_uses_no_reference_without_consent(
 
 
 def test_options_given_again_replace_references(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
-    """The user's server replaces the sender's.
+    """The server given by the user replaces the sender's.
 
-    Other references still require consent: for example, a file named in the plan is not read.
+    All other references still require consent: for example, a file named in the plan is not read.
     """
     run_id, file = export_forged_run(sender_stage, tmp_path, sources=[str(private_file)])
     run_command("import", str(file))
@@ -116,7 +116,7 @@ def test_options_given_again_replace_references(sender_stage: Stage, private_fil
 
 
 def test_server_given_again_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
-    """The export contains source texts and schemas, so the plan needs no other reference."""
+    """The export contains the source texts and schemas, so the plan needs no reference other than the server."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
@@ -282,7 +282,7 @@ def test_every_plan_option_declares_its_reach(name: str) -> None:
 
 
 def test_undeclared_option_is_detected() -> None:
-    """The check itself is tested with undeclared strings at any depth."""
+    """The check itself is tested with undeclared strings at every depth of the plan."""
 
     class Entry(BaseModel):
         name: Text
@@ -299,7 +299,7 @@ def test_undeclared_option_is_detected() -> None:
 
 
 def test_undeclared_option_counts_as_both_a_file_and_a_server() -> None:
-    """An undeclared option is used only with the user's consent."""
+    """An option that declares no reach is used only with the user's consent."""
 
     class UndeclaredOptions(PlanOptions):
         plain: list[dict[str, str]] | None = None
@@ -343,6 +343,6 @@ def _reaches(kind: Any, metadata: tuple[Any, ...]) -> Iterator[str]:
 
 
 def test_help_for_resume_and_answer_mentions_the_option() -> None:
-    """Scripts cannot answer a question, so they need `--trust-plan`."""
+    """A script cannot give consent interactively, so it needs `--trust-plan`."""
     for words in (["resume"], ["runs", "answer"]):
         assert "--trust-plan" in CliRunner().invoke(app, [*words, "--help"]).stdout

@@ -72,7 +72,7 @@ def test_empty_contribution_is_marked(tmp_path: Path) -> None:
 
 
 def test_unknown_winner_is_not_shown_as_a_winner(tmp_path: Path) -> None:
-    """Instead, the page quotes the name given by the judge."""
+    """The page only quotes the name given by the judge and says that it is not a position."""
     document = run_debate()
     document["raw"]["verdict"] |= {"winner": None, "unknownWinner": "the mayor"}
     document["raw"]["losses"] = [

@@ -51,7 +51,7 @@ def run_models(*arguments: str, **env: str) -> Result:
     ],
 )
 def test_model_is_shown_with_its_origin(env: dict[str, str], model: str, source: str) -> None:
-    """The page and the JSON output show which keys are set, but never a key itself."""
+    """The page and the JSON output show which API keys are set, but never the keys themselves."""
     page, document = run_models(**env), json.loads(run_models("--json", **env).stdout)
     assert page.exit_code == 0
     assert f"Model: {model}\n" in page.stdout
@@ -88,7 +88,7 @@ def test_setup_options_are_listed_if_no_model_is_configured(monkeypatch: pytest.
 
 
 def test_local_server_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first line of a run also names the model's origin, before the first call."""
+    """The first line printed by a run also states where the model comes from, before any call is made."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": "gemma3"})
     page, document = run_models(), json.loads(run_models("--json").stdout)
     assert "Model: ollama/gemma3\n" in page.stdout
@@ -214,7 +214,7 @@ def test_check_shows_capabilities_and_recommended_settings(tmp_path: Path) -> No
 
 
 def test_recording_is_not_overwritten(tmp_path: Path) -> None:
-    """The recording may be the only copy."""
+    """The existing recording may be the only copy."""
     record = tmp_path / "check.jsonl"
     record.write_text("mine")
     with CheckStub(Stub()) as played:
@@ -276,7 +276,7 @@ def test_ctrl_c_shows_partial_results() -> None:
 
 
 def test_python_dash_m_runs_the_command() -> None:
-    """Its messages still call the program `flowdebate`."""
+    """Messages still refer to the program as `flowdebate`."""
     arguments = [sys.executable, "-m", "flowdebate", "--help"]
     process = subprocess.run(arguments, env=clean_environment(), capture_output=True, timeout=60, text=True, check=True)  # noqa: S603 - our own
     assert process.stdout.startswith("Usage:\n  flowdebate debate ")

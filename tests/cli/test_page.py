@@ -59,7 +59,7 @@ def render_turn(*events: object) -> str:
 
 @given(HOSTILE)
 def test_untrusted_text_cannot_control_the_terminal(text: str) -> None:
-    """Everything except the page's own colors is printable, even in frames, headings and labels."""
+    """Apart from the page's own color codes, every character is printable, even in frames, headings and labels."""
     value = {**DOCUMENT, "status": "failed", "error": text, "output": {text: text}}
     value["debaters"] = [{"name": text, "stance": text, "role": text}]
     value["raw"] = {
@@ -106,7 +106,10 @@ def test_tool_calls_are_shown_briefly() -> None:
 
 @given(st.data())
 def test_simultaneous_speakers_are_shown_one_after_another(data: st.DataObject) -> None:
-    """The page shows the turns in order, however their chunks interleave. A skipped turn does not block the next."""
+    """The page shows the turns in order, however their chunks are interleaved.
+
+    A skipped turn does not block the next one.
+    """
     turns = []
     for name in ("anna", "ben", "cy"):
         fields = {"block": f"debate-{name}", "round": 1, "agent_name": name, "stance": "s"}

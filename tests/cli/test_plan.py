@@ -183,7 +183,7 @@ def test_options_override_the_file(tmp_path: Path) -> None:
 
 
 def test_schema_paths_are_relative_to_the_plan_file(tmp_path: Path) -> None:
-    """A folder that contains both the plan and its schema can be moved."""
+    """A folder that contains both the plan and its schema can be moved as a whole."""
     (tmp_path / "answer.json").write_text('{"type": "object", "required": ["x"]}')
     path = tmp_path / "debate.toml"
     path.write_text('question = "Why?"\noutput_schema = "answer.json"')

@@ -172,7 +172,7 @@ def test_comment_by_somebody_else_is_ignored(hub_with_pull_request: Hub, scripte
 def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """A finding follows its file when the file is renamed."""
+    """If a file is renamed, its findings move with it."""
     assert run_review(*GATE).exit_code == 4
     hub_with_pull_request.head = hub_with_pull_request.commit(
         "r1", "m1", app__py=None, main__py=BAD, docs__md="# Shop\n"
@@ -187,7 +187,7 @@ def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
 
 
 def test_changes_hidden_in_a_merge_are_reviewed(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """A merge that drops changes from the base shows no difference since the branch point."""
+    """A merge that drops changes from the base branch shows no difference from the branch point."""
     scripted_models.flaws = []
     assert run_review(*GATE).exit_code == 0
     hub_with_pull_request.base = hub_with_pull_request.commit("m2", "m1", other__py="a = 'mended'\n")
@@ -281,7 +281,7 @@ def test_finding_outside_the_diff_appears_only_in_the_comment(
 def test_base_commit_can_be_given_and_nothing_is_posted_by_default(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """`--since` selects the changes to review, and only `--post` writes to GitHub."""
+    """`--since` selects the changes to review, and nothing is written to GitHub without `--post`."""
     before = hub_with_pull_request.head
     hub_with_pull_request.head = hub_with_pull_request.commit("h2", "h1", other__py="a = 2\n")
     result = run_review("--since", before, "--format", "json")
@@ -304,7 +304,9 @@ def test_plan_file_in_the_change_does_not_affect_its_gate(hub_with_pull_request:
 
 
 def test_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gate must not pass a change that was not read, so a comment and the exit code explain why."""
+    """A gate must not pass a change that nobody has read, so a comment and the exit code explain why it was not
+    reviewed.
+    """
     hub_with_pull_request.owner = "mallory/shop"
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     result = run_review(*GATE)

@@ -113,7 +113,7 @@ Seed: 3
 
 @given(HOSTILE)
 def test_untrusted_text_never_starts_a_line_or_becomes_markup(text: str) -> None:
-    """Only the page's own lines start at the left edge, and no text is lost."""
+    """Only the page's own text starts at the left edge, and none of the untrusted text is lost."""
     value = json.loads(json.dumps(DOCUMENT).replace("Homes first.", "X"))
     raw = value["raw"]
     raw["transcript"] = [{"round": 1, "agentName": "anna", "stance": text, "text": text}]
@@ -162,7 +162,7 @@ def test_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path
 
 
 def test_stdin_can_be_rendered(tmp_path: Path) -> None:
-    """The path `-` stands for stdin. A report can be written as well, just as for a file."""
+    """The path `-` stands for stdin. As with a file, a report can be written too."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0

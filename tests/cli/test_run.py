@@ -123,7 +123,7 @@ def test_library_warnings_are_printed_to_stderr() -> None:
 
 
 def test_report_is_replaced_atomically(tmp_path: Path) -> None:
-    """No temporary file is left behind, and links and permissions are kept."""
+    """No temporary file is left behind, and symbolic links and file permissions are preserved."""
     report, link = tmp_path / "report.md", tmp_path / "link.md"
     report.write_text("old")
     report.chmod(0o640)

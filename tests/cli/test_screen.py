@@ -56,7 +56,7 @@ def make_environment(columns: int, **more: str) -> dict[str, str]:
 def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, pattern: str) -> None:
     """Documents with arbitrary text fit into 60, 80 and 120 columns.
 
-    The width of a character is measured as rich measures it.
+    Character widths are measured with the same rules as in rich.
     """
     value: dict[str, Any] = {**DOCUMENT, "debaters": [{"name": "anna", "stance": text, "role": text}], "output": text}
     value["raw"] = {
@@ -100,7 +100,7 @@ WORK = Working(
     ],
 )
 def test_live_line_shows_current_workers_and_times(columns: int, live_line: str) -> None:
-    """The line shows as much as fits. It disappears after the run, while the text stays."""
+    """The live line shows as many workers as fit. It disappears after the run, while the text of the debate stays."""
     now = 5.0
     screen = Screen(stream := Terminal(), environ=make_environment(columns), clock=lambda: now)
     with screen.live():
@@ -125,7 +125,7 @@ def test_no_live_line_or_escape_codes_without_colors(env: dict[str, str]) -> Non
 
 
 def test_live_line_is_hidden_while_a_human_answers() -> None:
-    """The line returns after the answer, and unfinished text stays on the screen."""
+    """The live line returns after the answer, and unfinished text stays on the screen."""
     screen = Screen(stream := Terminal(), environ=make_environment(80), clock=lambda: 6.0)
 
     async def ask(_: object) -> str:

@@ -64,7 +64,9 @@ def normalize_page(page: str) -> str:
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_cannot_control_the_terminal(pattern: str, shared_folder: Path, text: str) -> None:
-    """Everything except the page's own colors is printable, even in frames, labels, remarks and headings."""
+    """Apart from the page's own color codes, every character is printable, even in frames, labels, remarks and
+    headings.
+    """
     run_document = load_document(pattern, text, shared_folder)
     screen = Screen()
     render(run_document, Page(screen, run_document.speakers, environ=TERMINAL))
@@ -84,7 +86,10 @@ HEADS = {
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_never_starts_at_the_left_edge(pattern: str, shared_folder: Path, text: str) -> None:
-    """There it could be mistaken for a heading, another speaker or a result. Every name is followed by a colon."""
+    """Text at the left edge could be mistaken for a heading, another speaker or a result.
+
+    Every name is followed by a colon.
+    """
     run_document = load_document(pattern, text, shared_folder)
     page = io.StringIO()
     render(run_document, Page(page, run_document.speakers, environ={}))
@@ -115,7 +120,7 @@ def test_untrusted_text_never_becomes_report_markup(pattern: str, shared_folder:
 
 
 def test_simultaneous_answers_are_shown_whole() -> None:
-    """An answer appears as soon as it is complete, even if others are pending, so chunks never interleave."""
+    """An answer is shown as soon as it is complete, even if others are still pending, so chunks never interleave."""
     turns = (("alpha ", "beta."), ("gamma ", "delta."))
     with Stage(turns=turns, answers=ANSWERS, hold=((0, 0), (0, 1), (1, 0))) as on:
         options = on.options("--max-rounds", "1", "--debater", "Ann=first", "--debater", "Ben", verb="deliberation")
@@ -369,7 +374,7 @@ def test_consensus_can_fail_when_an_agent_fails() -> None:
 
 
 def test_late_answer_counts_as_failed() -> None:
-    """`--turn-timeout` sets the limit, and the debate continues without the answer."""
+    """`--turn-timeout` sets the time limit, and the debate continues without the late answer."""
     turns = 0
 
     async def answer(request: ModelRequest) -> Any:

@@ -64,7 +64,9 @@ def sorted_lines(page: str) -> list[str]:
 
 @each_verb
 def test_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
-    """Only the pattern's raw output goes to stdout, and the report is the same as the run's."""
+    """Only the pattern's raw output goes to stdout, and a report written from it equals the report written
+    by the run.
+    """
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with serve_stage() as on:
         result = run_pattern(on, verb, "--json", "--markdown", str(report))
@@ -83,7 +85,7 @@ def test_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> Non
 
 @each_verb
 def test_bare_raw_output_is_assigned_to_its_pattern(verb: str, tmp_path: Path) -> None:
-    """Keys in either style are recognized without the document around them."""
+    """Keys in camel case and in snake case are recognized even if the surrounding document is missing."""
     path = tmp_path / "raw.json"
     value = build_document("Homes first.")[VERBS[verb][0]]["raw"]
     pages = []
@@ -173,7 +175,7 @@ def test_failure_prints_one_message_and_keeps_the_transcript(verb: str) -> None:
 
 @each_verb
 def test_repeated_call_is_reported(verb: str) -> None:
-    """The reader learns why there is no text, and which of the simultaneous speakers is called again."""
+    """The page says why there is no text, and which of the simultaneous speakers is called again."""
     with serve_stage(broken={0}) as on:
         plain = run_pattern(on, verb)
     assert plain.exit_code == 0
@@ -291,7 +293,7 @@ BAD = [
 
 @pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
 def test_invalid_file_is_reported_in_one_line_with_its_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
-    """A pattern's own errors about a value in the file are reported in the same way."""
+    """If the pattern itself rejects a value in the file, the error is reported in the same way."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
     result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])
@@ -301,7 +303,10 @@ def test_invalid_file_is_reported_in_one_line_with_its_key(verb: str, text: str,
 
 
 def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
-    """The option or key replaces the name and path of the pattern's field. Other errors are unchanged."""
+    """The option or key replaces the name and path of the pattern's field in the message.
+
+    Other errors are unchanged.
+    """
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
     options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))

@@ -55,7 +55,7 @@ def test_proposed_sides_are_shown_and_debated() -> None:
 
 
 def test_resumed_run_keeps_the_proposed_sides() -> None:
-    """The sides are stored in the plan, so no call requests them again."""
+    """The sides are stored in the plan, so they are not requested again."""
     with sides_stage() as on:
         early = run_command(on, "--max-calls", "1")
         before = len(on.bodies)

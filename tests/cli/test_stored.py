@@ -169,7 +169,10 @@ def _lines(page: str) -> list[str]:
 
 
 def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
-    """The schema and the plan file may change or disappear afterwards. The resumed run adds nothing to a recording."""
+    """The schema and the plan file may be changed or deleted after the run has started.
+
+    Resuming adds nothing to an existing recording.
+    """
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
     plan = tmp_path / "plan.toml"
@@ -208,7 +211,6 @@ def test_no_secret_is_stored(store: Path) -> None:
 
 
 def test_ctrl_c_shows_how_to_resume() -> None:
-    """On a terminal, the hint follows the transcript."""
     with Stage(turns=ONE_TURN, hold=(1, 1)) as on, OnTerminal(*on.options(*SIDES)) as terminal:
         terminal.until("Homes first.")
         on.wait_for_turn(2)
@@ -507,9 +509,9 @@ def test_terminated_export_leaves_no_file(store: Path, tmp_path: Path) -> None:
 
 
 def test_terminated_write_leaves_nothing_behind(tmp_path: Path) -> None:
-    """All reports, pages and tables are written by one function.
+    """All reports, pages and tables are written by the same function.
 
-    Here, its process is terminated while it writes 200 MB.
+    In this test, its process is terminated while it is writing 200 MB.
     """
     script = """
 import sys

@@ -141,7 +141,9 @@ def test_debaters_but_not_the_judge_read_the_sources_in_their_row(study_folder: 
 
 
 def test_prompt_change_is_reported(study_folder: Path) -> None:
-    """A change to one design's instructions counts, even though no step of a debate changes."""
+    """Changing the instructions of one design counts as a difference, even though the steps of its debates stay the
+    same.
+    """
     with School() as school:
         run_study(school, "register", "facts.toml")
         changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')
@@ -240,7 +242,7 @@ def test_invalid_row_is_reported_before_any_call(study_folder: Path) -> None:
 
 
 def test_report_has_only_the_requested_sections(study_folder: Path) -> None:
-    """Answers from a removed design do not make the study look finished."""
+    """Answers from a design that has been removed do not make the study look finished."""
     with School() as school:
         run_study(school, "facts.toml")
         (study_folder / "facts.toml").write_text(

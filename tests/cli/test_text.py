@@ -51,8 +51,7 @@ def test_long_text_is_written_at_once() -> None:
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
 def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
-    """Line feed and tab are the only control characters, and joiners the only format characters.
-
+    """Line feed and tab are the only control characters in printable text, and joiners the only format characters.
     Surrogates and line separators never occur.
     """
     remaining = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
@@ -86,7 +85,7 @@ def test_streamed_text_equals_the_whole_text(text: str, places: list[int]) -> No
     "text", ["👩\u200d👩\u200d👧", "🏳️\u200d🌈", "می\u200cشود", "क्\u200dष", "naïve „ok“\u00a0!", "日本語"]
 )
 def test_characters_needed_by_scripts_and_emoji_are_kept(text: str) -> None:
-    """Joiners between characters that can be joined are kept, and so are visible characters."""
+    """Joiners are kept between characters that can be joined. All visible characters are kept as well."""
     assert printable(text) == text
 
 
@@ -105,7 +104,7 @@ def test_inline_text_has_no_line_breaks(text: str) -> None:
 @given(FOREIGN, st.none() | WIDTHS, st.sampled_from(["", "  ", "      "]))
 @example("x" * 200 + "日本語" * 40 + " y", 20, "")
 def test_every_line_of_a_flow_is_indented(text: str, width: int | None, first: str) -> None:
-    """Text from a model never starts at the left edge, except after a label on the first line."""
+    """Text from a model never starts at the left edge, except on the first line, where it follows a label."""
     begin, *lines = flow_text([text], width=width, first=first).split("\n")
     assert not begin.strip() or begin.startswith(first)
     assert all(line.startswith("  ") or not line for line in lines)
@@ -152,7 +151,7 @@ def test_flow_loses_no_text(text: str, width: int | None) -> None:
 
 
 def test_words_are_written_when_complete() -> None:
-    """All received words except the last are visible, since the last may be incomplete."""
+    """Every word received so far is visible except the last one, which may be incomplete."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=lambda: 40)
     flow.feed("alpha beta gam")
@@ -168,5 +167,5 @@ def test_blank_lines_are_collapsed() -> None:
 
 
 def test_lines_keep_their_indent_up_to_a_limit() -> None:
-    """Lists and JSON stay legible, yet a model cannot push its text out of view."""
+    """Lists and JSON stay legible, yet a model cannot indent its text so far that it is out of view."""
     assert flow_text(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"

@@ -94,9 +94,8 @@ def list_files(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_program_receives_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
-    """None of the user's tools, servers, hooks, plugins, memory, skills, files or sessions reach the program.
-
-    An answer takes one request.
+    """None of the user's tools, servers, hooks, plugins, memory, skills, files or sessions are available to the
+    program. An answer takes one request.
     """
     before = list_files(home)
     model = CliModel(program)
@@ -125,7 +124,7 @@ async def test_program_receives_only_its_sign_in(program: str, home: Path, stub:
 async def test_error_keeps_its_cause(
     program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
 ) -> None:
-    """The program has already retried, so the library does not."""
+    """The program has already retried the request, so the library makes no further attempt."""
     stub.refuses = status
     request = request_with_syntax(home)
     # without a model name, gemini calls a second model ten times within two minutes
@@ -140,7 +139,9 @@ async def test_error_keeps_its_cause(
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("word", ["/help", "/pirate", "/init", "!touch started", "@secret.txt", "# secret"])
 async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, stub: VendorStub) -> None:
-    """The vendor receives the text unchanged, and nothing else happens."""
+    """Text that looks like a command or a file reference reaches the vendor unchanged and triggers nothing on this
+    machine.
+    """
     words = f"{word} of rents: cap them?"
     answered = await ask(CliModel(program), ModelRequest(messages=[{"role": "user", "content": words}], block="ann"))
     assert answered.text == ANSWER
@@ -153,7 +154,7 @@ async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, s
 
 
 async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: VendorStub) -> None:
-    """Absolute paths, parent segments and links cannot be used to leave the folder."""
+    """The model cannot leave the folder by means of absolute paths, parent segments or links."""
     folder = home / "work"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes" / "plan.txt").write_text("THE-PLAN")
@@ -170,7 +171,7 @@ async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: Vendo
 
 
 async def test_gemini_key_is_copied_from_its_file(home: Path, stub: VendorStub) -> None:
-    """The file is `.env` in the folder where gemini reads its keys."""
+    """Gemini can read its key from the `.env` file in its configuration folder."""
     os.environ.pop("GEMINI_API_KEY")
     (home / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={KEY}\n")
     model = CliModel("gemini")
@@ -209,7 +210,7 @@ async def test_sign_in_file_is_copied_and_never_changed(program: str, home: Path
 
 @pytest.mark.parametrize("name", ["a-model-of-tomorrow"])
 async def test_model_unknown_to_codex_has_no_tools(name: str, home: Path, stub: VendorStub) -> None:
-    """The program's own list of models may be older than the model."""
+    """The model may be newer than the list of models built into the program."""
     await ask(CliModel("codex", model=name), request_with_syntax(home))
     (body,) = stub.bodies
     assert body["model"] == name

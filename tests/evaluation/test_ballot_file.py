@@ -100,7 +100,10 @@ def test_functions_accept_a_path_to_a_ballot_file(tmp_path: Path) -> None:
 
 
 def test_sides_can_be_roles_played_by_systems(tmp_path: Path) -> None:
-    """Games are played between systems. Unusable ballots are skipped, as are games of a system against itself."""
+    """Each game is played between two systems.
+
+    Unusable ballots are skipped, as are games of a system against itself.
+    """
     data: list[dict[str, Any]] = [
         {"item": "1", "order": ["PRO", "CON"], "systems": ["x", "y"], "choice": "CON"},
         {"item": "2", "order": ["PRO", "CON"], "systems": ["y", "x"], "choice": None},

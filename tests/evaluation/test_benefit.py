@@ -193,7 +193,7 @@ def test_comparison_states_its_interval_and_p_value() -> None:
 
 
 def test_undecided_gains_after_many_questions_are_reported_as_open() -> None:
-    """If there were enough questions to detect a relevant gain, the report does not ask for more."""
+    """If there were enough questions to detect a relevant gain, the report does not ask for more of them."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
@@ -206,7 +206,7 @@ def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[
 
 
 def test_equally_good_votes_rule_out_a_gain() -> None:
-    """The debate beats one call but not the vote, and the summary begins with the comparison with the vote."""
+    """The debate beats a single call but not the vote, and the summary mentions the comparison with the vote first."""
     report = benefit_report(
         items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
     )
@@ -218,7 +218,7 @@ def test_equally_good_votes_rule_out_a_gain() -> None:
 
 
 def test_an_open_comparison_does_not_hide_decided_ones() -> None:
-    """The debate beats one call, while the comparison with the vote is undecided."""
+    """The debate beats a single call, while its comparison with the vote is undecided."""
     report = benefit_report(
         items_with_credits({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26})
     )
@@ -231,7 +231,7 @@ def test_an_open_comparison_does_not_hide_decided_ones() -> None:
 
 
 def test_several_baselines_raise_the_bar_for_a_gain() -> None:
-    """A result that would be significant on its own need not be significant as the best of two."""
+    """A result that would be significant on its own need not be significant as the better of two results."""
     single_baseline = items(50, 12, 3, 35)
     assert benefit_report(single_baseline).finding == "helped"
     with_drafts = [
@@ -326,7 +326,7 @@ def test_both_scorings_are_reported_if_the_finding_depends_on_them() -> None:
 
 
 def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
-    """A comparison uses only items that both methods answered, and reports how many it leaves out."""
+    """A comparison uses only the items that both methods answered, and reports how many it leaves out."""
     benefit_items = [*items(3, 1, 0, 0), item(1.0), item(0.0, drafts=1.0)]
     unknown = item(1.0, single=1.0).model_copy(update={"truth": None})
     report = benefit_report([*benefit_items, unknown])
@@ -380,7 +380,7 @@ def raw(winner: str | None) -> DebateRawOutput:
 def test_debate_cost_excludes_its_baselines() -> None:
     """The baselines' calls and tokens are subtracted.
 
-    A baseline without a vote has failed, which is not the same as being wrong.
+    A baseline without a vote counts as failed rather than wrong.
     """
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
     unanswered = answer("self_consistency", {"yes": 0, "no": 0})
@@ -418,7 +418,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
 def test_summary_without_a_truth_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
-    """A single run whose correct answer is unknown cannot show more than that."""
+    """If the correct answer is unknown, a single run cannot show anything else."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in answers else "."

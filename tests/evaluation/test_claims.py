@@ -66,7 +66,7 @@ def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
 
 
 def test_gains_below_the_minimum_are_not_reported_as_none() -> None:
-    """With 36 answers better and 22 worse out of 300, a gain of 10 points is ruled out, but a smaller one is not."""
+    """With 36 of 300 answers better and 22 worse, a gain of 10 points is ruled out, but a smaller one is not."""
     items = (
         [compared_item(1, 0)] * 36
         + [compared_item(0, 1)] * 22
@@ -141,7 +141,7 @@ def test_failed_debates_count_as_wrong_and_are_reported() -> None:
 def test_bounds_hold_for_every_possible_result_of_failed_debates(
     cells: list[tuple[bool, bool]], missing: int, data: st.DataObject
 ) -> None:
-    """Whatever the missing results would have been, the difference lies between `worst` and `best`."""
+    """Whatever the missing results would have been, the true difference lies between `worst` and `best`."""
     items = [compared_item(one, other) for one, other in cells]
     (comparison,) = benefit_report([*items, *[failed()] * missing]).comparisons
     would = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=missing, max_size=missing))
@@ -204,7 +204,7 @@ def test_repeats_and_topics_count_as_clusters() -> None:
 
 
 def test_correct_position_does_not_always_speak_first() -> None:
-    """The data set lists the correct choice first in every row, so choices are shuffled by the seed."""
+    """The data set lists the correct choice first in every row, so the choices are shuffled according to the seed."""
 
     def make_debate(row: dict[str, Any], positions: Sequence[str]) -> Any:
         spoke.append(positions[0] == row["choices"][0])
@@ -232,7 +232,9 @@ def test_correct_position_does_not_always_speak_first() -> None:
 
 
 def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
-    """With two debaters, the vote is as accurate as one call, so it is reported without adjustment."""
+    """With two drafts, the vote is as accurate as a single call, so the p-value is not adjusted for another
+    comparison.
+    """
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
         benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})
@@ -249,7 +251,7 @@ def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
 
 
 def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
-    """A debate mostly reads, whereas self-consistency mostly writes, so equal tokens do not mean equal cost."""
+    """Debates mostly read, whereas self-consistency mostly writes, so equal token counts do not mean equal cost."""
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
     report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
@@ -264,7 +266,9 @@ def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
 def test_required_number_of_questions_gives_the_test_the_stated_power(gain: float, differing: float) -> None:
-    """By enumeration, the exact test has a power of 80 % with this many questions, and less with one fewer."""
+    """Enumeration of all outcomes shows that the exact test has a power of 80 % with this many questions, and less with
+    one fewer.
+    """
 
     def power(n: int) -> float:
         total = 0.0
@@ -298,7 +302,7 @@ def test_slot_interval_agrees_with_its_test() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
 def test_intervals_contain_every_value_that_their_test_does_not_reject(items: list[tuple[int, int]]) -> None:
-    """Whenever p exceeds 5 %, the intervals for both slots contain one half."""
+    """Whenever the p-value exceeds 5 %, the intervals for both slots contain one half."""
     (slots,) = full_audit([leaning_ballots(min(last, of), of) for last, of in items], resamples=200).slots
     assert slots.p is not None
     for place in slots.places:
@@ -319,7 +323,6 @@ def test_sign_flip_test_enumerates_all_sign_assignments(leans: list[int]) -> Non
 @pytest.mark.simulation
 @pytest.mark.parametrize("n", [10, 20, 30])
 def test_consistency_intervals_have_nominal_coverage(n: int) -> None:
-    """The exact interval rises with the share and covers at least 95 %, whatever the true rate of consistent items."""
     consistent, inconsistent = [ballot("ab", "a"), ballot("ba", "a")], [ballot("ab", "a"), ballot("ba", "b")]
     intervals = []
     for k in range(n + 1):
@@ -396,7 +399,9 @@ def rebuttals_win(request: ModelRequest) -> Any:
 
 
 def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
-    """If all views have the same speaking order, slots look unbiased, and only the order of turns shows the bias."""
+    """If the speaking order is the same in all views, slots look unbiased, and only the order of turns
+    shows the bias.
+    """
 
     def chat(request: ModelRequest) -> str:
         text = " ".join(str(message["content"]) for message in request.messages)

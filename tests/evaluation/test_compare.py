@@ -75,7 +75,9 @@ async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """Each criterion is averaged, and the shares follow the weighted sums, just as with a debate's judge."""
+    """The scores for each criterion are averaged, and the shares follow from the weighted sums, as they do for the
+    judge of a debate.
+    """
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -106,7 +108,9 @@ async def test_sides_missing_from_all_rows_are_rejected() -> None:
 
 @pytest.mark.slow
 async def test_models_from_any_vendor_can_judge() -> None:
-    """Even services without log probabilities can judge, whether the model is given by name or as an object."""
+    """Models can judge even if their service reports no log probabilities, whether they are given by name or as
+    objects.
+    """
 
     def say(request: VendorRequest) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
@@ -124,7 +128,7 @@ async def test_models_from_any_vendor_can_judge() -> None:
 
 
 async def test_local_model_judges_by_letter() -> None:
-    """A model with the profile "concise" may give reasons that contradict the winner it names."""
+    """If asked for reasons, a model with the profile "concise" may contradict the winner that it names."""
     judge = SimJudge(quality=quality_of)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
     comparison = await compare("Q?", TEXTS, judges=[judge], store=False)
@@ -250,7 +254,7 @@ async def test_system_is_reported_as_better_if_an_exact_test_rejects_equality(ro
 
 
 async def test_judges_favoring_the_first_slot_are_found() -> None:
-    """One of the two judges in this test is fair, and 200 rows are enough to tell them apart."""
+    """One of the two judges in this test is fair, and 200 rows are enough to tell which."""
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges

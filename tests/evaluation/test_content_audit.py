@@ -96,7 +96,7 @@ def ballots_of(group: str) -> list[ContentChoice]:
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
 def test_length_effect_is_found_in_project_ballots(group: str) -> None:
-    """The local judge favors length and the first text, but at equal length the better side is still ahead."""
+    """The local judge favors longer texts and the first text, but at equal length the better side is still ahead."""
     report = content_audit(ballots_of(group))
     assert [*report.effects] == ["order", "length"]
     assert all((effect.low or 0) > 0 for effect in report.effects.values())
@@ -105,9 +105,9 @@ def test_length_effect_is_found_in_project_ballots(group: str) -> None:
 
 
 def test_controlling_for_length_removes_the_length_effect() -> None:
-    """Two systems differ only in length, and the longer one wins more often.
+    """The two systems differ only in length, and the longer texts win more often.
 
-    At equal length, they are even.
+    At equal length, the systems are even.
     """
     rng, choices = np.random.default_rng(7), []
     for number in range(1_500):
@@ -169,7 +169,7 @@ def test_incomparable_choices_are_rejected(choices: Any) -> None:
 def test_false_alarms_are_rare_with_ten_questions() -> None:
     """At most 6 % of 1,000 audits raise a false alarm, while real effects are still found.
 
-    The rates are listed in `docs/judges.md`.
+    `docs/judges.md` lists the rates.
     """
     assert max(alarms(10, studies=1_000).values()) <= 0.06
     assert alarms(10, studies=400, length=1.0)["length"] >= 0.28

@@ -70,7 +70,7 @@ def test_critics_that_find_more_faults_than_the_judge_are_recommended() -> None:
 
 
 def test_critics_that_find_fewer_faults_than_the_judge_are_not_recommended() -> None:
-    """With too few answers, nothing is decided, and the report states how many are needed."""
+    """If there are too few answers, nothing is decided, and the report states how many are needed."""
     worse = critique_check_sync(rows_of(100), model=model_of(critic=0.3, alone=0.9))
     assert worse.helps is False
     assert "Do not use critique()" in worse.summary
@@ -132,7 +132,7 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
 
 
 def test_critics_and_judge_use_pattern_models() -> None:
-    """The standalone judge must be the same one that a critique uses."""
+    """Checks on the standalone judge apply to critiques only if both use the same model."""
     models: dict[str, set[str]] = {}
 
     def named_model(name: str) -> FunctionModel:

@@ -82,7 +82,7 @@ def test_decisive_judges_are_consistent_and_unbiased() -> None:
 
 
 def test_preference_fairness_matches_the_paper() -> None:
-    """PF is (recency² - primacy²) / inconsistent, divided by its maximum.
+    """Preference fairness is (recency² - primacy²) / inconsistent, divided by its maximum.
 
     A tie in one order counts as inconsistent.
     """
@@ -99,7 +99,7 @@ def test_preference_fairness_matches_the_paper() -> None:
 
 
 def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> None:
-    """Only ballots cast by one model on one view are repetitions."""
+    """Ballots count as repetitions only if the same model cast them on the same view."""
     repeats = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
     report = audit([[*repeats, ballot("ba", "b"), ballot("ab", "b", model="other")]])
     assert report.repetition_stability is not None
@@ -196,7 +196,9 @@ def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
 
 @given(items)
 def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
-    """If all orders are reversed, PF changes sign, the slots trade places, and all other figures stay the same."""
+    """If all orders are reversed, preference fairness changes sign, the slots swap their figures, and all other figures
+    stay the same.
+    """
     mirrored = [[vote.model_copy(update={"order": vote.order[::-1]}) for vote in item] for item in cast]
     for figure, mirror in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
         assert figure.position_consistency == mirror.position_consistency
@@ -248,9 +250,8 @@ def _scored_ballot(order: str, share: float, **more: object) -> JudgeBallot:
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
-    """The threshold is 80 % of the ballots with a share of .99.
-
-    Letter ballots and ballots without scores are ignored.
+    """Scores count as all or nothing if at least 80 % of the ballots give one side a share of 99 % or more. Letter
+    ballots and ballots without scores are ignored.
     """
     cast = [[_scored_ballot("ab", 0.99), _scored_ballot("ba", 0.01)] for _ in range(full // 2)]
     cast += [[_scored_ballot("ab", 0.99)] for _ in range(full % 2)]
@@ -273,7 +274,7 @@ def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_planted_slot_preference_is_recovered_in_log_odds(worths: list[list[float]], slot: float, sides: int) -> None:
-    """This works for any sides in balanced orders, whereas a single order yields no result."""
+    """The preference is recovered whatever the quality of the sides, but only if each side appears in every slot."""
     cast = []
     for worth in worths:
         item = []

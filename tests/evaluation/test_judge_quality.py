@@ -99,7 +99,7 @@ def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
 
 @pytest.mark.slow
 def test_only_overconfident_judges_are_calibrated() -> None:
-    """Calibration undoes the fitted slope on new items and is rejected if it does not help."""
+    """Calibration corrects the fitted slope on new items, and is rejected if it does not help."""
     bold = judge_quality(judged_items_of(400, 3.0, seed=1))
     assert bold.calibration.helps
     assert abs(bold.calibration.slope - 1 / 3) < 0.1
@@ -117,7 +117,7 @@ def test_only_overconfident_judges_are_calibrated() -> None:
 def test_corrected_rates_have_nominal_coverage() -> None:
     """At least 94 of 100 intervals contain the true value.
 
-    The uncorrected rate of this one-sided judge never equals it.
+    The uncorrected rate of this one-sided judge never does.
     """
     random, covered, uncorrected = Random(3), 0, 0
     for _ in range(2_000):
@@ -158,7 +158,7 @@ def test_invalid_input_is_rejected(items: list[JudgedItem], field: str) -> None:
 
 @pytest.mark.slow
 def test_calibration_error_due_to_chance_is_not_a_finding() -> None:
-    """With 40 items, chance alone produces an error of .1. Only an overconfident judge is reported."""
+    """With 40 items, chance alone produces a calibration error of .1. Only an overconfident judge is reported."""
     random, larger, values = Random(8), 0, []
     for _ in range(25):
         items = []

@@ -28,7 +28,6 @@ def speaking_orders(count: int) -> list[list[str]]:
 
 
 def test_judges_favoring_the_last_word_are_detected_in_23_debates() -> None:
-    """A judge that rewards rebuttals reads both orders, so slots look unbiased, but the last word always wins."""
     spoken = speaking_orders(23)
     report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
     assert report.last_word is not None
@@ -78,7 +77,9 @@ def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
 
 
 def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
-    """In mirrored debates, an impartial judge has no bias, and one that favors the last word has the maximum bias."""
+    """In mirrored debates, an impartial judge shows no bias, and a judge that favors the last word shows the maximum
+    bias.
+    """
 
     def mirrored(*winners: str) -> list[JudgeBallot]:
         orders = (["tea", "coffee"], ["coffee", "tea"])
@@ -103,7 +104,6 @@ def test_place_test_with_two_places_matches_the_sign_flip_test(wins: list[tuple[
 
 @given(st.integers(2, 5), st.integers(1, 15), st.data())
 def test_place_test_for_single_wins_is_binomial(sides: int, items: int, data: st.DataObject) -> None:
-    """As in the other tests, extremity is measured by the distance from the mean."""
     from scipy import stats
 
     last = data.draw(st.integers(0, items))

@@ -35,7 +35,7 @@ def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fi
 
 
 def test_judges_that_weigh_length_and_quality_are_fitted() -> None:
-    """The fit recovers the planted slope, and one in twenty equal pairs exceeds the threshold."""
+    """The fit recovers the planted slope, and only one in twenty pairs of equal quality exceeds the threshold."""
     random = Random(7)
 
     def draw(quality: float) -> tuple[float, tuple[int, int]]:
@@ -75,7 +75,9 @@ def test_unfittable_ballots_are_rejected() -> None:
     slope=st.floats(-1, 1),
 )
 def test_length_effect_is_bounded_and_zero_sum(lead: float, lengths: tuple[int, int], slope: float) -> None:
-    """The effect is capped at four times the length, and one side's loss is the other's gain."""
+    """The effect stops growing once one argument is four times as long as the other, and one side's loss is the other's
+    gain.
+    """
     fit = LetterFit(per_log_length=slope, min_log_odds=0.1)
     for ballot in draw_ballots(lead, lengths, fit=fit).ballots:
         explained = ballot.for_length
@@ -129,7 +131,7 @@ def test_length_alone_can_win_only_without_a_fit() -> None:
 
 
 def test_local_model_fit_applies_only_to_its_weights_and_the_default_prompt() -> None:
-    """Neither other weights with the same name nor any other prompt has a fit."""
+    """The fit is used neither for other weights with the same name nor for any other prompt."""
     [(slope, threshold)] = FITTED.values()
     fit = LetterFit(per_log_length=slope, min_log_odds=threshold)
     assert [ballot.fit for ballot in judge_debate(length_judge(WEIGHTS)).judging.ballots] == [fit, fit]

@@ -126,7 +126,7 @@ async def test_rejections_are_recognized_with_any_status(status: int, tmp_path: 
 
 
 async def test_accepted_name_for_the_token_limit_is_reported() -> None:
-    """The server rejects one name for the limit, but not the limit itself."""
+    """The server rejects one name of the parameter for the limit, but not the limit itself."""
     report = await check_stub(Stub(refuses=["older limit"]))
     assert row_of(report, "token limit") == CheckRow(
         group="request", name="token limit", outcome="works", detail="as max_completion_tokens"
@@ -134,7 +134,7 @@ async def test_accepted_name_for_the_token_limit_is_reported() -> None:
 
 
 async def test_thinking_repairs_and_stop_reasons_are_counted() -> None:
-    """A model with visible thinking, fenced JSON and unusual stop reasons can still fill every role."""
+    """A model that shows its thinking, fences its JSON and gives unusual stop reasons can still fill every role."""
 
     def write(text: str) -> str:
         fenced = f"```json\n{text}\n```" if text.startswith("{") else text
@@ -177,7 +177,7 @@ async def test_order_dependent_judges_are_detected() -> None:
 
 
 async def test_wrong_names_are_distinguished_from_schema_mismatches() -> None:
-    """The schema permits the wrong name, so no other check detects it."""
+    """The schema permits the wrong name, so no other check detects the error."""
 
     def blame(_: Any, data: Any) -> Any:
         return {**data, "winner": "Blaise Pascal"} if "confidence" in data else data
@@ -249,7 +249,7 @@ def weird_stub() -> Stub:
 
 
 async def test_replayed_recordings_have_the_same_faults(tmp_path: Path) -> None:
-    """Checking the recording must give the same rows, although names and prompts differ between runs."""
+    """Checking the replayed recording must give the same rows, although names and prompts differ between runs."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(weird_stub(), record)
     with serve_recording(record) as base_url:
@@ -270,7 +270,7 @@ async def test_recording_is_a_cassette(tmp_path: Path) -> None:
 
 
 async def test_recording_contains_no_key_or_address(tmp_path: Path) -> None:
-    """The recording also leaves out anything that the server reveals about itself or its user."""
+    """The recording also leaves out anything that the server's responses reveal about the server or its user."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird_stub(), record)
     text = record.read_text()

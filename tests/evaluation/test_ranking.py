@@ -71,7 +71,7 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
 
 
 def test_systems_outside_the_largest_component_are_placed_above_or_below() -> None:
-    """A system outside the largest component has no strength, and an unconnected one is listed separately."""
+    """A system outside the largest component has no strength, and one without any connection is listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
     ranking = rank_games([*even, *odd], order=False)
@@ -86,7 +86,7 @@ def test_systems_outside_the_largest_component_are_placed_above_or_below() -> No
 
 
 def test_ties_connect_systems_both_ways() -> None:
-    """Other games must show how likely ties are, or the strengths would be infinite."""
+    """If no other games showed how likely ties are, the strengths would be infinite."""
     tied = [Game("a", "b", 0.5, 1), Game("a", "b", 1, 2), Game("a", "b", 1, 3)]
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
@@ -114,7 +114,9 @@ def test_priors_rank_all_systems() -> None:
 
 
 def test_infinite_strengths_are_reported_as_problems() -> None:
-    """This happens if there are only ties, if one system always won, or if the first place always won."""
+    """The strengths are infinite if all games are ties, if one system always won, or if the system in the first slot
+    always won.
+    """
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]
@@ -238,7 +240,6 @@ def order_coverage(studies: int, games: int, *, seed: int) -> tuple[float, float
 
 @pytest.mark.slow
 def test_intervals_have_nominal_coverage() -> None:
-    """In simulated studies, the coverage is at least .93."""
     assert strength_coverage(200, 60, seed=5) >= 0.93
     assert min(order_coverage(100, 120, seed=6)) >= 0.9
     assert min(simulated_cover(systems, 3, studies=80).holds for systems in (2, 3)) >= 0.93
@@ -247,7 +248,10 @@ def test_intervals_have_nominal_coverage() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(1800)
 def test_intervals_have_nominal_coverage_in_many_studies() -> None:
-    """The simulations include three questions, and `python -m evidence.intervals` prints the shares and widths."""
+    """The simulated studies include some with only a few questions.
+
+    Run `python -m evidence.intervals` to print the coverage and the widths.
+    """
     assert strength_coverage(2_000, 50, seed=7) >= 0.93
     assert strength_coverage(2_000, 200, seed=8) >= 0.93
     assert min(order_coverage(2_000, 150, seed=9)) >= 0.93

@@ -67,7 +67,7 @@ class Judge:
     ],
 )
 async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], mirror: bool) -> None:  # noqa: FBT001 - drawn
-    """The judge is asked in the same way as before unless an option changes that."""
+    """Unless an option says otherwise, the judge is asked in exactly the same way as before."""
     how = JudgeOptions(**options, quotes=False)
     sides = [Debater("ann", "cats", block=lambda _: "A cat."), Debater("bea", "dogs", block=lambda _: "A dog.")]
     pattern = debate(name="d", debaters=sides, max_rounds=1, judge=how, mirror=mirror, synthesizer=False)
@@ -101,7 +101,7 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
 
 
 async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
-    """The default orders form a Latin square, so there is one call per side with the whole transcript."""
+    """By default, the orders form a Latin square, so the judge is called once per side with the whole transcript."""
     judge = Judge()
     raw = DebateRawOutput(rounds=1, question="Q?", transcript=arguments_of("a", "b", "c"), verdict=None)
     results = await rejudge([raw, debate_output("yes", "no")], model=judge.model, store=False)

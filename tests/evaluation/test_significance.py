@@ -101,7 +101,6 @@ def test_order_audits_do_not_detect_content_preferences() -> None:
 
 
 def test_audit_reports_samples_that_are_too_small() -> None:
-    """The finding appears exactly when the sample is smaller than required."""
     source = Random(4)
     for n in (1, 12, 53):
         findings = full_audit(single_verdicts(n, 0.5, source), resamples=0).findings
@@ -114,7 +113,7 @@ def test_audit_reports_samples_that_are_too_small() -> None:
 
 
 def test_preferences_in_few_items_are_reported_once() -> None:
-    """The sentence states the sample size, so a separate remark would repeat it."""
+    """The finding itself states the sample size, so a separate remark would only repeat it."""
     findings = full_audit(single_verdicts(23, 1.0, Random(1)), resamples=0).findings
     mentions = [finding for finding in findings if "the first slot" in finding]
     assert len(mentions) == 1
@@ -134,7 +133,7 @@ def test_preferences_are_reported_with_their_numbers() -> None:
 
 
 def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
-    """If slots or labels are fixed, their effect cannot be told apart from that of the side."""
+    """If slots or labels are fixed, their effect cannot be distinguished from the effect of the side."""
     labeled = [ballot(order, order[0], labels={order[0]: "A", order[1]: "B"}) for order in ("ab", "ba")]
     assert full_audit([[FIRST]] * 60).findings[0].startswith("cannot tell: all 60 items were shown in one order")
     findings = full_audit([[ballot_] for ballot_ in labeled * 30]).findings
@@ -173,7 +172,7 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """From this sample size on, the power is sufficient, and the stored table matches a new computation."""
+    """With this sample size, the power is sufficient, and the stored table matches a fresh computation."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)
@@ -206,7 +205,7 @@ def test_invalid_arguments_are_rejected(call: object, message: str) -> None:
 
 @pytest.mark.parametrize(("n", "chance"), [(1, 0.5), (50, 0.999), (1_000, 1 / 3), (20_000, 0.5), (5, 1.0), (3, 0.0)])
 def test_binomial_probabilities_match_scipy(n: int, chance: float) -> None:
-    """If computed as the difference between two sums, the smallest probabilities would be lost to rounding."""
+    """The smallest probabilities would be lost to rounding if they were computed as differences between two sums."""
     stats = pytest.importorskip("scipy.stats")
     assert binomial_chances(n, chance) == pytest.approx(stats.binom.pmf(range(n + 1), n, chance), rel=1e-10, abs=1e-290)
 
@@ -236,7 +235,10 @@ def test_bootstrap_intervals_match_scipy(size: int) -> None:
 
 
 def test_run_audits_need_no_optional_library() -> None:
-    """Figures and findings need neither NumPy nor SciPy, and functions that do need them name the extra."""
+    """Figures and findings need neither NumPy nor SciPy.
+
+    Functions that do need them raise an error that names the extra to install.
+    """
     script = """
 import sys
 class Gone:

@@ -63,7 +63,7 @@ def similar_runs(run: StoredRun) -> Iterator[StoredRun]:
 
 
 def test_each_run_adds_little_memory() -> None:
-    """Each of another 1,000 different debates adds a tenth of a kilobyte."""
+    """Each of 1,000 further debates, all of them different, adds only a tenth of a kilobyte."""
     runs, standings = similar_runs(judged_run()), Standings()
     memory = []
     tracemalloc.start()

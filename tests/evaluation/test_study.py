@@ -134,7 +134,7 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
 
 
 async def test_all_designs_assign_positions_alike() -> None:
-    """Positions must not be a further difference between designs.
+    """Designs must not differ in how they assign positions.
 
     The correct position speaks first in only some of the questions.
     """
@@ -165,7 +165,9 @@ async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_pa
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: int) -> None:
-    """Despite SIGKILL during debates, baselines and noise, the report must equal that of an uninterrupted study."""
+    """Although SIGKILL arrives during debates, baselines and noise, the report must equal that of an uninterrupted
+    study.
+    """
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
@@ -280,10 +282,6 @@ async def test_interrupted_controls_finish_before_any_debate(tmp_path: Path) -> 
 @settings(max_examples=example_count(20))
 @given(slices=st.lists(st.integers(1, 5), max_size=5), at_once=st.integers(1, 4))
 async def test_noise_partners_do_not_depend_on_the_timing_of_calls(slices: list[int], at_once: int) -> None:
-    """The partner is the next question to be debated.
-
-    Without a store, an interrupted study may lose the last question's partner.
-    """
     noisy = study(noise=True, designs={"together": primes_design()}, primary=("together", "noise"))
     items = [case.item for case in noisy.cases]
     with tempfile.TemporaryDirectory() as folder:
@@ -313,7 +311,10 @@ async def test_noise_is_not_requested_after_the_deadline(tmp_path: Path) -> None
 
 
 async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) -> None:
-    """A question without such a partner has no noise. It does not delay the study, and other questions skip it."""
+    """If no other question has as many positions, the question is answered without noise.
+
+    It delays nothing and serves as no other question's partner.
+    """
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
 
@@ -335,7 +336,7 @@ async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) 
 
 
 async def test_failed_debates_count_as_wrong_and_help_no_baseline(tmp_path: Path) -> None:
-    """An option of the study excludes them instead, and the report states how many there are."""
+    """An option excludes failed debates instead, and the report states how many there are."""
 
     def finds(request: ModelRequest, prompt: str) -> Any:
         undecided = "judge" in str(request.block) and "Is 31 prime?" in prompt
@@ -391,9 +392,8 @@ def test_primary_comparison_is_tested_separately() -> None:
 
 
 def test_report_states_the_number_of_undecided_answers() -> None:
-    """The number covers both methods in the primary comparison.
-
-    An undecided answer is not right, but it is not an opposite finding either.
+    """Undecided answers by both methods in the primary comparison are counted, as they are scored like
+    random choices.
     """
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     assert "Undecided" not in study_report(experiment, answers).summary
@@ -427,9 +427,8 @@ def test_unfinished_studies_draw_conclusions_only_from_the_e_value() -> None:
 
 
 def test_finished_stages_of_a_study_are_reported_separately() -> None:
-    """Both methods in a comparison must have answered all questions, even if other designs are incomplete.
-
-    The other comparisons are adjusted for all planned tests, including those that have no answers yet.
+    """Both methods in a comparison must have answered all questions, even if other designs are incomplete. The other
+    comparisons are adjusted for all planned tests, including those that have no answers yet.
     """
     _, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     designs = {"together": primes_design("self_consistency", "single"), "in_turn": primes_design()}
@@ -559,7 +558,9 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
 
 
 async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """There are no arguments to judge as noise, but everything else is answered, so conclusions are possible."""
+    """A failed debate leaves no arguments to judge as noise, but everything else is answered, so conclusions are
+    possible.
+    """
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -583,7 +584,9 @@ def test_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, b
 @settings(max_examples=example_count(200))
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
 def test_e_value_is_a_fair_bet(wins: int, losses: int) -> None:
-    """Between equal methods, the expected bet after the next question is the current bet (a martingale)."""
+    """If two methods are equal, the expected value of the bet after the next question is its current value (a
+    martingale).
+    """
     after = (e_value(wins + 1, losses) + e_value(wins, losses + 1)) / 2
     assert math.isclose(after, e_value(wins, losses), rel_tol=1e-9)
 
@@ -687,7 +690,7 @@ async def test_invalid_rows_are_rejected_before_any_call(tmp_path: Path) -> None
 
 
 async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
-    """Calls made by debates that produce no answer cost money too."""
+    """Calls cost money even if the debate that made them produces no answer."""
     so_far: list[StudyProgress] = []
     voters = Answering(lambda *_: ProviderFailed("down"))
     await ask_study(
@@ -699,7 +702,10 @@ async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
 
 
 async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
-    """A debate with baselines takes longer than noise, in whatever order they run. The estimate falls to 0."""
+    """A debate with baselines takes longer than noise, whatever the order in which they run.
+
+    The estimate decreases to 0.
+    """
     designs, so_far = (
         {"together": primes_design("single"), "in_turn": primes_design(order="declared")},
         list[StudyProgress](),
@@ -723,7 +729,10 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
 
 
 async def test_answers_count_for_their_row(tmp_path: Path) -> None:
-    """If a row's correct answer has changed since, the report says so. Clusters come from the current rows."""
+    """If a row's correct answer has been changed since it was answered, an error is raised.
+
+    Clusters come from the current rows.
+    """
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)
     with pytest.raises(ConfigurationError, match="was position 0 when it was answered"):

@@ -94,7 +94,7 @@ def test_page_reports_deviations_from_the_registration(arm: Arm) -> None:
 def test_finding_on_puzzles_depends_on_the_scoring_of_indecision() -> None:
     """The page shows both ways of scoring, because their results differ.
 
-    Counting indecision as a random choice shows no difference, while counting it as wrong makes debates look harmful.
+    If indecision counts as a random choice, there is no difference, but if it counts as wrong, debates look harmful.
     """
     text = " ".join(PAGE.read_text("utf-8").split())
     assert "50.6% against 49.6% of 250" in text
@@ -146,9 +146,9 @@ def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> Non
 
 
 def test_page_matches_the_output_of_its_script() -> None:
-    """The page uses as many answers as it states, because later ones may have been added.
+    """The page uses only as many answers as it states, because more may have been added since.
 
-    Until a comparison has all its answers, only its e-value allows a conclusion, since an e-value may be checked at any
+    Until all answers to a comparison are available, conclusions rest on its e-value alone, which may be checked at any
     time.
     """
     text = PAGE.read_text("utf-8")

@@ -111,7 +111,9 @@ def measure_early_findings(seed: int, studies: int, *, questions: int) -> float:
 
 
 def test_small_simulations_find_no_severe_error() -> None:
-    """The full simulations take too long, so a few studies check quickly that no figure is badly wrong."""
+    """The full simulations take too long for every test run, so a few studies quickly check that no figure is badly
+    wrong.
+    """
     assert measure_coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
     gain, conclusions = simulate_martingale(1, 30, questions=200)
     assert abs(gain) <= 0.02
@@ -135,7 +137,7 @@ def test_intervals_contain_the_planted_gain(seed: int, questions: int, clusters:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_martingale_has_no_expected_gain(seed: int) -> None:
-    """Over 2,000 studies of 100 questions, the gain is 0 ± .02, and at most 5 % of studies find a difference."""
+    """Over 2,000 studies of 100 questions, the gain is 0 ± .02, and at most 5 % of the studies find a difference."""
     gain, conclusions = simulate_martingale(seed, 2_000, questions=100)
     assert abs(gain) <= 0.02
     assert conclusions <= 0.05
@@ -154,5 +156,5 @@ def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: flo
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_unfinished_reports_rarely_find_false_effects(seed: int) -> None:
-    """At most 5 % of 200 studies find a difference, although they are reported repeatedly."""
+    """At most 5 % of 200 studies find a difference, although each of them is reported repeatedly."""
     assert measure_early_findings(seed, 200, questions=120) <= 0.05

@@ -102,7 +102,7 @@ async def test_custom_play_functions_can_be_used() -> None:
 
 
 async def test_single_questions_give_strengths_without_intervals() -> None:
-    """An interval of zero width would be wrong, so the report gives the reason instead."""
+    """An interval of zero width would be wrong, so the report explains why there is none."""
     judging = Judging()
     by_seat = FunctionModel(lambda _: {"reasoning": "-", "winner": "yes", "verdict": "-"}, name="seat")
     result = await tournament(judging.systems, ROWS[:1], judge=by_seat)

@@ -52,7 +52,7 @@ def make_rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
 
 
 def test_page_generation_is_deterministic() -> None:
-    """The page is identical to the last bit, regardless of the clock, the machine and earlier random draws."""
+    """The generated page is identical to the last bit, whatever the clock, the machine and earlier random draws."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
@@ -67,7 +67,9 @@ def test_larger_samples_extend_smaller_ones() -> None:
 
 
 def test_simulations_show_the_documented_effects() -> None:
-    """Swapping corrects biases that repetition does not, and nothing corrects for features of the text."""
+    """Swapping the order corrects biases that repeating the same order does not, but cannot correct a bias towards the
+    content.
+    """
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
     assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
@@ -98,7 +100,7 @@ def test_quoted_figure_matches_within_rounding(figure: str, low: float, high: fl
 
 
 def test_slot_bias_and_accuracy_are_distinguished() -> None:
-    """The judge that always favors the first slot is right only by chance, as the audit reports.
+    """A judge that always favors the first slot is right only by chance, as the audit reports.
 
     The other judge is always right.
     """
@@ -113,7 +115,7 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """Excluding such pairs keeps the results of an interrupted run balanced."""
+    """Leaving such pairs out keeps the results of an interrupted run balanced."""
     pairs = [make_pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(make_rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
@@ -194,9 +196,9 @@ async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
 
 
 def test_judging_by_letter_benefits_from_two_orders() -> None:
-    """Judging by letter in both orders, the `gap` judge is right in .891 of cases.
+    """When both orders are judged by letter, the verdicts for two sides are right in .891 of cases.
 
-    With all-or-nothing scores, it stays at .683, the same as in one order.
+    All-or-nothing scores stay at .683, the same as with one order.
     """
     items = 200_000
     swap = Ballots(schedule="swap")
@@ -243,7 +245,6 @@ def test_pair_has_three_views() -> None:
 
 
 def test_pairs_are_unchanged() -> None:
-    """The package's own order of the 260 pairs would reveal the truth."""
     try:
         pairs = fact_pairs()
     except ModuleNotFoundError as missing:

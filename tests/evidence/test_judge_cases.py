@@ -20,7 +20,7 @@ from flowdebate.testing import FunctionModel
 def test_debates_are_balanced() -> None:
     """All combinations of quality, speaking order and length occur.
 
-    In debates of equal quality, one side may say more.
+    If both sides are equally good, one of them may still say more.
     """
     debates = cases()
     assert len({case.id for case in debates}) == len(debates)
@@ -36,7 +36,7 @@ def test_debates_are_balanced() -> None:
 
 
 def test_judge_correction_is_fitted_to_the_stored_ballots() -> None:
-    """Fitted and published values agree to two digits."""
+    """The fitted values agree with the published ones to two digits."""
     [constants] = FITTED.values()
     fit = fitted(found_in())
     assert (fit.per_log_length, fit.min_log_odds) == pytest.approx(constants, abs=0.0051)
@@ -48,7 +48,7 @@ def test_section_on_the_page_matches_the_stored_ballots() -> None:
 
 
 def test_stored_ballots_match_the_judge() -> None:
-    """Read back in both orders, the stored ballots give the judge's original decision."""
+    """If the stored ballots for both orders are read back, they give the judge's original decision."""
 
     def answer(request: object) -> ModelResponse:
         return ModelResponse(text="A", logprobs={"A": -0.2, "B": -1.7})

@@ -85,7 +85,7 @@ def test_leaderboard_is_audited(tmp_path: Path) -> None:
 
 
 def test_commit_of_a_clone_is_read(tmp_path: Path) -> None:
-    """HEAD may be detached or on a branch, and the branch's reference may be packed."""
+    """HEAD may be detached or on a branch, and the reference for the branch may be packed."""
     folder = tmp_path / ".git"
     (folder / "refs/heads").mkdir(parents=True)
     (folder / "HEAD").write_text("ref: refs/heads/main\n")

@@ -60,7 +60,7 @@ def test_answer_keys_are_lines_of_the_change() -> None:
 
 
 def test_no_two_changes_share_more_than_half_of_their_lines() -> None:
-    """The share is measured against the shorter change, not counting blank lines."""
+    """Shared lines are counted relative to the shorter of the two changes, ignoring blank lines."""
     sets = {case.id: {line.strip() for side in "+-" for line in side_lines(case, side)} - {""} for case in CASES}
     for one, second in combinations(sets, 2):
         shared = sets[one] & sets[second]
