@@ -193,8 +193,9 @@ async def test_asking_a_human_without_a_store_raises_an_error() -> None:
 
 
 async def test_concurrent_calls_finish_while_one_waits_for_a_human() -> None:
-    """Once the other calls have finished, all open requests are raised together, in the order of the calls. If a call
-    fails, its error is raised instead.
+    """All open requests are raised together, in call order, once the other calls have finished.
+
+    If a call fails, its error is raised instead.
     """
     ended: list[str] = []
 

@@ -83,9 +83,7 @@ def test_rescue_does_not_catch_later_exceptions() -> None:
 
 @pytest.mark.parametrize("place", ["when", "over", "condition", "case", "map", "until"])
 def test_rescue_catches_exceptions_in_step_functions(place: str) -> None:
-    """An exception in a condition or a similar function is treated as an exception in the step that uses
-    the function.
-    """
+    """An exception in a condition or a similar function counts as an exception in the step that uses it."""
     steps: dict[str, Any] = {
         "when": lambda: empty().map(abs).loop_back("abs", when=lambda _: 1 / 0, max_iterations=2),
         "over": lambda: empty().for_each(str, over=lambda _: 1 / 0),

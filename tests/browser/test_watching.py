@@ -88,9 +88,7 @@ def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str],
 
 
 def test_text_appears_as_it_is_written(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """The first half of an answer appears under its speaker and in the status line before the second half
-    is written.
-    """
+    """The first half of an answer appears under its speaker and in the status line before the rest is written."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         turn = page.locator("#speaking .turn[data-side='1']")

@@ -406,9 +406,7 @@ def test_full_disk_ends_the_batch(question_folder: Path) -> None:
 
 
 def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
-    """Exported files may have a byte order mark, be separated by semicolons or tabs, consist of a single column with
-    any name, or contain plain text.
-    """
+    """Files may have a byte order mark, semicolons, tabs, a single column with any name, or plain text."""
     path = tmp_path / "q.csv"
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")

@@ -304,9 +304,7 @@ def test_plan_file_in_the_change_does_not_affect_its_gate(hub_with_pull_request:
 
 
 def test_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gate must not pass a change that nobody has read, so a comment and the exit code explain why it was not
-    reviewed.
-    """
+    """A gate must not pass a change that nobody has read, so a comment and the exit code explain the reason."""
     hub_with_pull_request.owner = "mallory/shop"
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     result = run_review(*GATE)

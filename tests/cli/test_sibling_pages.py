@@ -64,9 +64,7 @@ def normalize_page(page: str) -> str:
 @each_pattern
 @given(text=HOSTILE)
 def test_untrusted_text_cannot_control_the_terminal(pattern: str, shared_folder: Path, text: str) -> None:
-    """Apart from the page's own color codes, every character is printable, even in frames, labels, remarks and
-    headings.
-    """
+    """Apart from the page's own color codes, every character is printable, even in frames and labels."""
     run_document = load_document(pattern, text, shared_folder)
     screen = Screen()
     render(run_document, Page(screen, run_document.speakers, environ=TERMINAL))

@@ -64,9 +64,7 @@ def sorted_lines(page: str) -> list[str]:
 
 @each_verb
 def test_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
-    """Only the pattern's raw output goes to stdout, and a report written from it equals the report written
-    by the run.
-    """
+    """Only the pattern's raw output goes to stdout, and rendering it gives the same report as the run."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with serve_stage() as on:
         result = run_pattern(on, verb, "--json", "--markdown", str(report))

@@ -51,7 +51,8 @@ def test_long_text_is_written_at_once() -> None:
 @given(FOREIGN)
 @example("\x1b[31m\x9b2J\x07\u202e\u2066\U000e0041\u2028\ud800\x7f\x00\r\ufeff\xad")
 def test_printable_text_has_no_control_or_hidden_characters(text: str) -> None:
-    """Line feed and tab are the only control characters in printable text, and joiners the only format characters.
+    """The only control characters are line feed and tab, and the only format characters are joiners.
+
     Surrogates and line separators never occur.
     """
     remaining = {char for char in printable(text) if category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}

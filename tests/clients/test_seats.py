@@ -94,8 +94,9 @@ def list_files(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_program_receives_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
-    """None of the user's tools, servers, hooks, plugins, memory, skills, files or sessions are available to the
-    program. An answer takes one request.
+    """The program has no access to the user's tools, servers, hooks, plugins, memory, skills, files or sessions.
+
+    An answer takes one request.
     """
     before = list_files(home)
     model = CliModel(program)
@@ -139,9 +140,7 @@ async def test_error_keeps_its_cause(
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("word", ["/help", "/pirate", "/init", "!touch started", "@secret.txt", "# secret"])
 async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, stub: VendorStub) -> None:
-    """Text that looks like a command or a file reference reaches the vendor unchanged and triggers nothing on this
-    machine.
-    """
+    """Text that looks like a command or a file reference reaches the vendor unchanged and triggers nothing."""
     words = f"{word} of rents: cap them?"
     answered = await ask(CliModel(program), ModelRequest(messages=[{"role": "user", "content": words}], block="ann"))
     assert answered.text == ANSWER

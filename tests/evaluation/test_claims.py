@@ -232,9 +232,7 @@ def test_correct_position_does_not_always_speak_first() -> None:
 
 
 def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
-    """With two drafts, the vote is as accurate as a single call, so the p-value is not adjusted for another
-    comparison.
-    """
+    """With two drafts, the vote is as accurate as a single call, so the other p-value is not adjusted for it."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
         benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})
@@ -266,9 +264,7 @@ def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
 def test_required_number_of_questions_gives_the_test_the_stated_power(gain: float, differing: float) -> None:
-    """Enumeration of all outcomes shows that the exact test has a power of 80 % with this many questions, and less with
-    one fewer.
-    """
+    """The power of the exact test is 80 % with this many questions, and lower with one fewer."""
 
     def power(n: int) -> float:
         total = 0.0
@@ -399,9 +395,7 @@ def rebuttals_win(request: ModelRequest) -> Any:
 
 
 def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
-    """If the speaking order is the same in all views, slots look unbiased, and only the order of turns
-    shows the bias.
-    """
+    """If all views have the same speaking order, slots look unbiased, and only the order of turns shows the bias."""
 
     def chat(request: ModelRequest) -> str:
         text = " ".join(str(message["content"]) for message in request.messages)

@@ -75,9 +75,7 @@ async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """The scores for each criterion are averaged, and the shares follow from the weighted sums, as they do for the
-    judge of a debate.
-    """
+    """The scores for each criterion are averaged, and the shares follow from the weighted sums."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -108,9 +106,7 @@ async def test_sides_missing_from_all_rows_are_rejected() -> None:
 
 @pytest.mark.slow
 async def test_models_from_any_vendor_can_judge() -> None:
-    """Models can judge even if their service reports no log probabilities, whether they are given by name or as
-    objects.
-    """
+    """Models can judge even if their service reports no log probabilities, whether given by name or as objects."""
 
     def say(request: VendorRequest) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}

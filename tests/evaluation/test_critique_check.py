@@ -132,7 +132,7 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
 
 
 def test_critics_and_judge_use_pattern_models() -> None:
-    """Checks on the standalone judge apply to critiques only if both use the same model."""
+    """The judge of the standalone check must be the model that a critique would use as its judge."""
     models: dict[str, set[str]] = {}
 
     def named_model(name: str) -> FunctionModel:

@@ -196,8 +196,9 @@ def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
 
 @given(items)
 def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
-    """If all orders are reversed, preference fairness changes sign, the slots swap their figures, and all other figures
-    stay the same.
+    """If all orders are reversed, preference fairness changes sign and the slots swap their figures.
+
+    All other figures stay the same.
     """
     mirrored = [[vote.model_copy(update={"order": vote.order[::-1]}) for vote in item] for item in cast]
     for figure, mirror in zip(all_figures(audit(cast)), all_figures(audit(mirrored)), strict=True):
@@ -250,8 +251,9 @@ def _scored_ballot(order: str, share: float, **more: object) -> JudgeBallot:
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
-    """Scores count as all or nothing if at least 80 % of the ballots give one side a share of 99 % or more. Letter
-    ballots and ballots without scores are ignored.
+    """Scores are all or nothing if at least 80 % of the ballots give one side a share of 99 % or more.
+
+    Letter ballots and ballots without scores are ignored.
     """
     cast = [[_scored_ballot("ab", 0.99), _scored_ballot("ba", 0.01)] for _ in range(full // 2)]
     cast += [[_scored_ballot("ab", 0.99)] for _ in range(full % 2)]

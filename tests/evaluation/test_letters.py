@@ -75,8 +75,9 @@ def test_unfittable_ballots_are_rejected() -> None:
     slope=st.floats(-1, 1),
 )
 def test_length_effect_is_bounded_and_zero_sum(lead: float, lengths: tuple[int, int], slope: float) -> None:
-    """The effect stops growing once one argument is four times as long as the other, and one side's loss is the other's
-    gain.
+    """The effect stops growing once one argument is four times as long as the other.
+
+    One side's loss is the other's gain.
     """
     fit = LetterFit(per_log_length=slope, min_log_odds=0.1)
     for ballot in draw_ballots(lead, lengths, fit=fit).ballots:

@@ -114,9 +114,7 @@ def test_priors_rank_all_systems() -> None:
 
 
 def test_infinite_strengths_are_reported_as_problems() -> None:
-    """The strengths are infinite if all games are ties, if one system always won, or if the system in the first slot
-    always won.
-    """
+    """The strengths are infinite if all games are ties, or if one system or the first slot always won."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]

@@ -165,9 +165,7 @@ async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_pa
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: int) -> None:
-    """Although SIGKILL arrives during debates, baselines and noise, the report must equal that of an uninterrupted
-    study.
-    """
+    """Although SIGKILL arrives during debates, baselines and noise, the report must be the same as without it."""
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
@@ -392,9 +390,7 @@ def test_primary_comparison_is_tested_separately() -> None:
 
 
 def test_report_states_the_number_of_undecided_answers() -> None:
-    """Undecided answers by both methods in the primary comparison are counted, as they are scored like
-    random choices.
-    """
+    """Undecided answers by either method in the primary comparison are counted; they score like a random choice."""
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     assert "Undecided" not in study_report(experiment, answers).summary
     for answer in answers[:5]:
@@ -427,8 +423,9 @@ def test_unfinished_studies_draw_conclusions_only_from_the_e_value() -> None:
 
 
 def test_finished_stages_of_a_study_are_reported_separately() -> None:
-    """Both methods in a comparison must have answered all questions, even if other designs are incomplete. The other
-    comparisons are adjusted for all planned tests, including those that have no answers yet.
+    """A comparison is reported once both of its methods have answered all questions, even if other designs have not.
+
+    The other comparisons are adjusted for all planned tests, including those that have no answers yet.
     """
     _, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     designs = {"together": primes_design("self_consistency", "single"), "in_turn": primes_design()}
@@ -558,9 +555,7 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
 
 
 async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """A failed debate leaves no arguments to judge as noise, but everything else is answered, so conclusions are
-    possible.
-    """
+    """A failed debate leaves no arguments to judge as noise, but all other answers allow conclusions."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -584,9 +579,7 @@ def test_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, b
 @settings(max_examples=example_count(200))
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
 def test_e_value_is_a_fair_bet(wins: int, losses: int) -> None:
-    """If two methods are equal, the expected value of the bet after the next question is its current value (a
-    martingale).
-    """
+    """If two methods are equal, the expected bet after the next question is the current bet (a martingale)."""
     after = (e_value(wins + 1, losses) + e_value(wins, losses + 1)) / 2
     assert math.isclose(after, e_value(wins, losses), rel_tol=1e-9)
 

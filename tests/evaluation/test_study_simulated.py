@@ -111,9 +111,7 @@ def measure_early_findings(seed: int, studies: int, *, questions: int) -> float:
 
 
 def test_small_simulations_find_no_severe_error() -> None:
-    """The full simulations take too long for every test run, so a few studies quickly check that no figure is badly
-    wrong.
-    """
+    """The full simulations take too long, so a few studies quickly check that no figure is badly wrong."""
     assert measure_coverage(1, 60, questions=80, clusters=20, spread=0.3) >= 0.85
     gain, conclusions = simulate_martingale(1, 30, questions=200)
     assert abs(gain) <= 0.02

@@ -67,9 +67,7 @@ def test_larger_samples_extend_smaller_ones() -> None:
 
 
 def test_simulations_show_the_documented_effects() -> None:
-    """Swapping the order corrects biases that repeating the same order does not, but cannot correct a bias towards the
-    content.
-    """
+    """Swapping the order corrects biases that repetition does not, but not a bias towards the content."""
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
     assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
@@ -115,7 +113,7 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """Leaving such pairs out keeps the results of an interrupted run balanced."""
+    """Results from an interrupted run stay balanced only without the pairs that were judged in part."""
     pairs = [make_pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(make_rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")

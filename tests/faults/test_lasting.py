@@ -45,7 +45,7 @@ def output_modes(request: ModelRequest) -> list[str | None]:
 
 
 async def test_later_calls_skip_only_the_rejected_mode() -> None:
-    """The server supports response formats but not tools, so later calls do not try tools again."""
+    """The server supports response formats but not tools, so later calls must not try tools again."""
     right = False
 
     async def serve(exchange: Exchange) -> None:
@@ -112,7 +112,7 @@ async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refus
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
-    """The new mode is used for all later calls, and a mode that failed before may be used again."""
+    """All later calls use the mode that worked last, and a mode that failed before may be used again."""
     modes = ["tools"]
 
     async def serve(exchange: Exchange) -> None:
@@ -187,7 +187,7 @@ async def test_model_errors_have_no_unrelated_context() -> None:
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_an_unread_prompt_leaks_no_descriptor(transport: Transport) -> None:
-    """An abandoned connection must be closed even if part of the prompt has not been sent."""
+    """An abandoned connection must be closed even if the server has not read the whole prompt."""
     came, leave = asyncio.Event(), asyncio.Event()
 
     async def never_read(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> bool:

@@ -178,7 +178,7 @@ def check_paid(raw: Any, served_endpoint: Endpoint) -> None:
 
 @each_fault
 def test_failed_members_are_reported_in_python(case: Case, fault: str, served_endpoint: Endpoint) -> None:
-    """Either the result or the error contains what the other members wrote."""
+    """What the other members wrote is available in the result or, if the run fails, in the error."""
     plan = make_plan(PATTERNS[case.pattern], {}, file={PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)})
     if not should_complete(case, fault):
         with pytest.raises(FlowDebateError, match=r"503|401|404|empty|no text|nothing") as caught:
@@ -202,7 +202,7 @@ def test_failed_members_are_reported_on_the_command_line(
 ) -> None:
     """The page and the document list the missing members above the answer.
 
-    If the run fails, they show the error and the arguments instead.
+    If the run fails, they show the error and the finished arguments instead.
     """
     path = tmp_path / "plan.json"
     plan = {"pattern": case.pattern, PATTERNS[case.pattern].subject: SUBJECT, **case.plan(fault)}
@@ -284,9 +284,9 @@ ONE_GONE = ["--member", "Ada=up-ada", "--member", "Ben=up-ben", "--member", "Cle
 
 
 def test_a_council_names_the_member_without_an_endpoint(served_endpoint: Endpoint) -> None:
-    """The council has one model per member at a single address and no default model.
+    """Each member has its own model at the same address, and there is no default model.
 
-    Its answer begins by naming the missing member.
+    The council's answer begins by naming the missing member.
     """
     command = [
         "council",
@@ -309,7 +309,7 @@ def test_a_council_names_the_member_without_an_endpoint(served_endpoint: Endpoin
 
 
 def test_a_base_url_needs_a_model_for_every_role(served_endpoint: Endpoint) -> None:
-    """The default model has a different address, so the error names the roles without a model."""
+    """The default model has a different address, so the error names the roles that have no model."""
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served_endpoint.url, "--no-store"])
     assert refused.exit_code == 2
@@ -319,7 +319,7 @@ def test_a_base_url_needs_a_model_for_every_role(served_endpoint: Endpoint) -> N
 
 
 def test_resume_calls_a_failed_judge_again(served_endpoint: Endpoint, tmp_path: Path) -> None:
-    """The recorded arguments are reused, and no other call is made."""
+    """The recorded arguments are reused, so the judge's call is the only one that is repeated."""
     store = ["--store", str(tmp_path / "runs.sqlite3")]
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--max-rounds", "1", "--base-url", served_endpoint.url]
     models = ["--model", "up-default", "--model", "judge=503-judge"]
@@ -363,7 +363,7 @@ def test_a_notebook_shows_the_missing_members() -> None:
 
 
 def test_a_default_model_does_not_replace_other_models() -> None:
-    """The `model` of a run is only a default, while `override_model` replaces every model."""
+    """The `model` of a run is only a default, whereas `override_model` replaces every model."""
     plan = make_plan(PATTERNS["council"], {}, file={"question": SUBJECT, **Case("council", ()).plan("404")})
     members = plan.pattern()
     default = members.run_sync(SUBJECT, model="openai/up-default")

@@ -27,7 +27,7 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 async def test_a_second_cancellation_changes_nothing() -> None:
-    """The second cancellation arrives while the first one is being cleaned up, and no task may be left behind."""
+    """The second cancellation arrives while the first one is being handled, and no task may be left behind."""
     started, cleaning, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:
@@ -71,7 +71,7 @@ async def test_a_timeout_in_the_caller_cancels_the_run() -> None:
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
 def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
-    """A block that calls `sys.exit()` ends the run, even where failed turns are skipped.
+    """A block that calls `sys.exit()` ends the run, even if failed turns would be skipped.
 
     The arguments made so far are kept.
     """
@@ -102,7 +102,10 @@ def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_argument_length_is_limited() -> None:
-    """Every later turn would otherwise include the whole argument. The error does not quote it."""
+    """An overlong argument would otherwise be repeated in the prompt of every later turn.
+
+    The error does not quote it.
+    """
     sides = [Debater("tenant", "cap rents", block=lambda _: "x" * 1_000_001), SIDES[1]]
     with pytest.raises(OutputError, match="has 1,000,001 characters, but at most 1,000,000 are allowed") as caught:
         debate(name="rent", debaters=sides).run_sync("Cap?", model=ScriptedModel())
@@ -137,7 +140,7 @@ asyncio.run(main())
 
 
 async def test_running_out_of_descriptors_causes_one_clear_error() -> None:
-    """With 100 concurrent calls and 40 free descriptors, each call succeeds or raises `ModelUnavailable`."""
+    """With 100 concurrent calls and 40 free descriptors, each call either succeeds or raises `ModelUnavailable`."""
     async with ChatServer() as server:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -152,7 +155,7 @@ async def test_running_out_of_descriptors_causes_one_clear_error() -> None:
 
 
 async def test_a_hanging_generator_does_not_delay_others() -> None:
-    """A call that never ends uses up only its own deadline."""
+    """While one call hangs, a call from another generator is answered as usual."""
 
     async def answer(request: ModelRequest) -> str:
         if request.block == "slow":

@@ -114,7 +114,10 @@ def _call(tool: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
 
 
 async def test_markup_in_text_is_quoted(local_stage: Stage) -> None:
-    """A debater may write the host's own tags, another speaker's name or a control token. All of them are quoted."""
+    """A debater may write the tags that the host itself uses, another speaker's name or a control token.
+
+    All of them are quoted.
+    """
     async with local_stage.connect() as client:
         arguments = {"question": "Should we use markup?", "max_rounds": 1, "wait": 30}
         run = structured_output(await client.call_tool("start_debate", arguments))

@@ -64,7 +64,7 @@ async def test_a_killed_server_resumes_without_paying_twice(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("end", ["SIGTERM", "EOF"])
 async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end: str) -> None:
-    """After a signal or the end of stdin, the run can be continued without repeating a call."""
+    """After SIGTERM or the end of stdin, the run can be resumed later without repeating a call."""
     process = await serve(tmp_path)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]
@@ -140,7 +140,7 @@ async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None
 
 
 async def test_only_protocol_messages_go_to_stdout(tmp_path: Path) -> None:
-    """Anything that the application's module prints goes to stderr instead."""
+    """Anything printed by the application's module goes to stderr instead."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})
     assert process.stdin is not None
@@ -155,7 +155,7 @@ async def test_only_protocol_messages_go_to_stdout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", slow_but_first([0, 1]))
 async def test_documented_configurations_start_the_server(tmp_path: Path, number: int) -> None:
-    """The JSON for hosts is used as documented, with this interpreter's `flowdebate` on the path."""
+    """The documented JSON is used without changes, with the `flowdebate` of this interpreter on the path."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
     servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # other hosts use a different format

@@ -39,7 +39,7 @@ def result_lines(text: str, pattern: str) -> list[str]:
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
 def test_text_cannot_imitate_a_result_line(pattern: str, text: str, more: str) -> None:
-    """Line breaks in text do not change how many lines the tool itself writes."""
+    """Line breaks in a text do not change the number of lines in the tool's own output."""
     unframed = [line for line in result_lines(f"x{more}{text}", pattern) if not line.startswith("  | ")]
     assert len(unframed) == len(result_lines("x", pattern))
     assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in unframed)
@@ -68,7 +68,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 @pytest.mark.anyio
 async def test_a_host_user_can_argue_a_side(tmp_path: Path) -> None:
-    """It is enough to set a side to `human`."""
+    """Setting `human` on the host user's side is enough."""
     async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = structured_output(
@@ -121,7 +121,7 @@ _LEAF: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 
 @given(properties=st.dictionaries(st.text(min_size=1, max_size=8), _LEAF, min_size=1, max_size=5), needed=st.data())
 def test_every_schema_can_be_turned_into_a_form(properties: dict[str, Any], needed: st.DataObject) -> None:
-    """The fields of a form use the few types that the protocol supports, under the names from the schema."""
+    """A form contains only the few field types that the protocol supports, under the names used in the schema."""
     required = needed.draw(st.lists(st.sampled_from(sorted(properties)), unique=True))
     schema = {"properties": properties, "required": required, "$defs": {"Choice": {"enum": ["a", "b"]}}}
     rendered = render_elicitation_schema(make_form(make_request(schema)))
@@ -130,7 +130,7 @@ def test_every_schema_can_be_turned_into_a_form(properties: dict[str, Any], need
 
 
 def test_form_answers_are_converted_to_the_schema() -> None:
-    """Lists are typed with commas, and objects as JSON. Fields left empty are omitted."""
+    """In a form, users separate list items with commas and write objects as JSON. Fields left empty are omitted."""
     schema = {
         "properties": {
             "nextSpeakers": {"type": "array", "items": {"type": "string"}},

@@ -61,7 +61,7 @@ async def test_an_unknown_resource_is_a_protocol_error(local_stage: Stage, uri: 
 
 
 async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> None:
-    """Each turn causes exactly one notification, and closed streams receive no more."""
+    """Each turn causes exactly one notification, and a closed stream receives no more of them."""
     service, model = make_service(tmp_path)
     model.hold.touch()
     async with service, Client(create_server(service)) as client:
@@ -133,7 +133,7 @@ def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
-    """Hosts send the list to their model with every request, and complain about bounds without a matching type."""
+    """Hosts send the tool list to their model with every request, and reject bounds that have no matching type."""
     async with local_stage.connect() as client:
         tools = (await client.list_tools()).tools
     wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
@@ -146,7 +146,7 @@ async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
 async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first result of any tool that calls models tells the host's user what to do, and nothing is stored."""
+    """The first result of any tool that calls models tells the user what to do, and no run is stored."""
     for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("FLOWDEBATE_")]:
         monkeypatch.delenv(name)
     service = Service(store="memory:", model=model)

@@ -290,7 +290,7 @@ async def test_a_budget_is_shared_by_all_runs(tmp_path: Path) -> None:
 async def test_tool_schemas_avoid_unsupported_keywords(stage: Stage) -> None:
     """Gemini supports neither references nor patterns.
 
-    OpenAI requires an object without alternatives at the top level.
+    OpenAI requires the top level to be an object without alternatives.
     """
 
     def keywords(part: Any) -> Iterator[str]:
@@ -339,7 +339,7 @@ values = st.recursive(
 
 @given(schemas, values)
 def test_published_schemas_drop_unchecked_bounds(schema: dict[str, Any], value: Any) -> None:
-    """Every value that the original schema accepts is valid under the published one."""
+    """Every value that the original schema accepts is also valid under the published schema."""
     full_schema = {**schema, "$defs": {"other": {"type": "integer", "minimum": 0}}}
     if Draft202012Validator(full_schema).is_valid(value):
         assert Draft202012Validator(for_hosts(full_schema)).is_valid(value)

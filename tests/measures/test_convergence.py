@@ -66,7 +66,7 @@ def debates(draw: st.DrawFn) -> Debate:
 
 @given(debates())
 def test_both_measures_are_shares(debate: Debate) -> None:
-    """A single proposal is similar to itself, and stability requires earlier texts."""
+    """The similarity of a single proposal is 1, and there is no stability without earlier texts."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     assert 0 <= result.similarity <= 1
     assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
@@ -99,7 +99,7 @@ def test_different_positions_never_converge(debate: Debate) -> None:
 
 @given(debates())
 def test_agents_repeating_opposite_answers_are_stagnant(debate: Debate) -> None:
-    """The agents repeat their texts word for word, however dissimilar the texts are to each other."""
+    """Agents that repeat their texts word for word are stagnant, however dissimilar their texts are."""
     if len(debate.now) < 2:
         return
     positions = dict(zip(debate.now, ["yes", "no"] * 5, strict=False))
@@ -139,14 +139,14 @@ def test_status_follows_from_both_measures_and_the_positions(
 
 
 def test_stability_covers_agents_with_an_earlier_text() -> None:
-    """A new agent has no stability, and an agent that has left is ignored."""
+    """A new agent has no stability yet, and an agent that has left is ignored."""
     result = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
     assert result.stability == 0.25
     assert convergence({"a": "x"}, {"c": "gone"}, similarity=Level(0.25)).stability is None
 
 
 def test_default_measure_is_the_best_installed_one() -> None:
-    """Opposite stances in similar words count as converged unless the agents state their positions."""
+    """The embeddings rate opposite stances as similar, so they count as converged unless the agents state positions."""
     now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
     alike = convergence(now)
     assert (alike.status, alike.backend) == ("converged", Embeddings.name)

@@ -64,17 +64,17 @@ def flip_kinds(*answers: str | None) -> list[FlipKind]:
     ids=case_id,
 )
 def test_wording_determines_the_kind_of_flip(before: str | None, after: str | None, kind: FlipKind | None) -> None:
-    """An answer may be retracted, reversed or qualified, whereas repeating or shortening it is not a flip."""
+    """An answer may be retracted, reversed or qualified. Repeating or shortening it does not count as a flip."""
     assert flip_kinds(before, after) == [kind] * (kind is not None)
 
 
 def test_each_position_is_compared_with_the_previous_one() -> None:
-    """A flip and its reversal count as two flips, while an answer after a retraction is a new start."""
+    """A flip and its reversal count as two flips, whereas an answer given after a retraction is a new start."""
     assert flip_kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
 
 
 def test_long_answers_are_compared_by_the_similarity_measure() -> None:
-    """An embedding compares what the answers mean."""
+    """An embedding compares the meaning of two answers rather than their wording."""
     reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
     before, after = (
         Position(agent="ann", answer=text, round=number)
@@ -85,7 +85,7 @@ def test_long_answers_are_compared_by_the_similarity_measure() -> None:
 
 
 def test_claims_match_regardless_of_spelling() -> None:
-    """Positions on different claims or by different agents are unrelated."""
+    """Positions on different claims or from different agents are unrelated, so they are never compared."""
     history = [
         Position(agent="ann", claim="Rent caps", answer="yes", round=1),
         Position(agent="ann", claim="Taxes", answer="no", round=2),

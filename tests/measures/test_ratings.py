@@ -21,12 +21,12 @@ def draw_ratings(agents: list[str], data: st.DataObject) -> dict[str, float]:
 
 
 def test_constants_have_their_usual_values() -> None:
-    """An agent without a history has a rating of 1500, and 32 points are at stake for each pair."""
+    """An agent without any history has a rating of 1500, and each pair of agents plays for 32 points."""
     assert (INITIAL_RATING, K_FACTOR) == (1500.0, 32.0)
 
 
 def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
-    """Instead of the expected half, the winner gets two thirds of each pair's points, which is 32/6 more."""
+    """The winner gets two thirds of each pair's points rather than the expected half, so it gains 32/6 per pair."""
     changes = elo_changes(dict.fromkeys("abc", INITIAL_RATING), winner="a", consensus=True)
     assert changes == pytest.approx({"a": 10.667, "b": -5.333, "c": -5.333}, abs=5e-4)
 
@@ -62,7 +62,7 @@ def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, dat
 
 @given(names, st.data())
 def test_winners_lose_nothing_if_there_is_no_consensus(agents: list[str], data: st.DataObject) -> None:
-    """Nobody else gains anything. With consensus, the others lose less."""
+    """The other agents gain nothing either. They would lose less if there were a consensus."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
@@ -117,7 +117,7 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """A calibration is between 0 and 1, and it multiplies a vote by a factor between 0.5 and 1.5."""
+    """A calibration is between 0 and 1, and multiplies the weight of a vote by a factor between 0.5 and 1.5."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None
@@ -128,7 +128,7 @@ def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, b
 
 @given(st.integers(1, 500))
 def test_confident_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
-    """More outcomes have a greater effect, but no single outcome changes a vote's weight by a twentieth or more."""
+    """The effect grows with the number of outcomes, but one outcome changes a vote's weight by less than 5 %."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
     assert wrong is not None
@@ -144,7 +144,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
 def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[float, bool]], confidence: float) -> None:
-    """If two voters differ in only one confidence, the one closer to the outcome is better calibrated."""
+    """If two voters differ in one confidence only, the one that is closer to the outcome is better calibrated."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])

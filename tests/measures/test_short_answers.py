@@ -11,7 +11,7 @@ from tests.measures.drawn import texts
 
 @given(texts)
 def test_every_answer_equals_itself(text: str) -> None:
-    """Case, quotes and spaces make no difference."""
+    """Differences in case, quotes and spaces are ignored."""
     assert same_answer(text, text)
     if text.isascii() and answer_words(text):
         assert same_answer(text, f'  "{text.upper()}"\n')
@@ -65,5 +65,5 @@ def test_answers_that_differ_in_spelling_or_detail_are_equal(one: str, other: st
     ids=case_id,
 )
 def test_answers_that_differ_in_meaning_are_not_equal(one: str, other: str) -> None:
-    """Answers may differ in a negation, a sign or a number, or contain words that merely begin alike."""
+    """Answers with different negations, signs or numbers differ, and so do words that merely begin alike."""
     assert not same_answer(one, other)

@@ -46,7 +46,7 @@ def test_order_of_texts_affects_only_the_order_of_results(backend: str, texts: l
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 def test_order_of_long_texts_does_not_change_the_results(backend: str) -> None:
-    """Floating-point sums depend on the order, so the order of summation is fixed."""
+    """Floating-point sums depend on the order of their terms, so the texts are always added in the same order."""
     random = Random(1)
     words = [
         "cap",
@@ -71,7 +71,7 @@ def test_order_of_long_texts_does_not_change_the_results(backend: str) -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_repeated_texts_do_not_affect_the_others(backend: str, texts: list[str]) -> None:
-    """Repeating a text adds no evidence about the others."""
+    """Repeating a text adds no evidence about the other texts."""
     matrix = MEASURES[backend](texts)
     extended = MEASURES[backend]([*texts, *texts[:1]])
     assert [row[: len(texts)] for row in extended[: len(texts)]] == matrix
@@ -115,13 +115,13 @@ def test_blank_texts_are_similar_only_to_themselves(backend: str) -> None:
 
 @given(texts)
 def test_only_blank_texts_have_no_words(text: str) -> None:
-    """Symbols count as words if a text has nothing else."""
+    """If a text consists only of symbols, the symbols count as its words."""
     assert bool(text_words(text)) is bool("".join(text.split()))
     assert text_words(text) == text_words(text.swapcase()) or not text.isascii()
 
 
 def test_best_measure_uses_embeddings() -> None:
-    """The embeddings library is installed in the test environment."""
+    """The embeddings library is installed in the test environment, so its measure is the default."""
     assert isinstance(best_similarity(), Embeddings)
     assert isinstance(best_similarity(), Similarity)
     assert [repr(measure) for measure in MEASURES.values()] == ["Embeddings()", "TfIdf()", "Jaccard()"]
@@ -152,7 +152,7 @@ def run_python(code: str) -> str:
     ids=["no wordllama", "none"],
 )
 def test_next_best_measure_is_used_if_a_library_is_missing(modules_: list[str], best: str) -> None:
-    """The library is hidden from the process.
+    """The test hides the library from the process.
 
     Requesting the measure by name raises an error that says what to install.
     """

@@ -79,7 +79,7 @@ def test_edges_are_in_the_declared_order_of_names(
 def test_declared_order_of_agents_does_not_affect_the_edges(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """Neighbors, hubs and random draws depend only on the names."""
+    """Neighbors, hubs and random draws depend on the agents' names alone."""
     shuffled = data.draw(st.permutations(agents))
     one = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     other = edges(topology, shuffled, round=number, random=Random(seed), sparsity=sparsity)
@@ -137,7 +137,7 @@ def test_rings_join_neighbors_by_name() -> None:
     [(2 / 3, 4, 2), (1 / 3, 4, 1), (0.29, 101, 29), (0.5, 10, 4), (0, 5, 1), (1, 5, 4), (1.0, 2, 1), (0.99, 3, 1)],
 )
 def test_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, critics: int) -> None:
-    """Two thirds of three is two, and 0.29 of a hundred is 29 despite floating-point arithmetic."""
+    """Two thirds of three is exactly two, and 0.29 of a hundred is 29 despite floating-point arithmetic."""
     agents = [f"{number:03}" for number in range(count)]
     assert len(edges("sparse", agents, round=1, random=Random(0), sparsity=sparsity)) == count * critics
 
@@ -191,7 +191,7 @@ def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: 
 
 
 def test_added_critics_are_spread_evenly() -> None:
-    """If the function returns no edges, each agent writes one review."""
+    """If the topology has no edges, enough critics are added for each agent to write one review."""
     result = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
     assert result == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
     few = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0), critics=["a", "b"])

@@ -136,7 +136,7 @@ def test_stricter_rules_imply_weaker_ones(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_failed_votes_never_create_a_consensus(election: Election, data: st.DataObject) -> None:
-    """Removing a vote never creates a consensus, unless the vote was for another proposal."""
+    """Unless votes are weighted, a consensus that is reached without a certain vote is also reached with it."""
     if not election.ballots:
         return
     missing_ballot = data.draw(st.sampled_from(election.ballots))
@@ -156,7 +156,7 @@ def test_equal_weights_give_the_same_result_as_a_majority_vote(election: Electio
 
 @given(elections(), st.data())
 def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.DataObject) -> None:
-    """A tie break needs a quorum, never creates a consensus, and applies only to ties."""
+    """A tie-break needs a quorum, never creates a consensus, and applies only to ties."""
     result = election.count()
     choice = data.draw(st.sampled_from(result.tied or ["nobody"]))
     broken = election.count(tie_break=choice)
@@ -171,7 +171,7 @@ def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.D
 
 @given(elections())
 def test_default_quorum_is_half_of_the_voters_but_at_least_two(election: Election) -> None:
-    """A single voter needs one vote, and a higher quorum can be requested."""
+    """A single voter needs only one vote. A higher quorum can be requested."""
     size = len(election.eligible)
     assert election.count(quorum=None).quorum == (1 if size == 1 else max(2, math.ceil(size / 2)))
     assert election.count(quorum=12).quorum == 12

@@ -187,7 +187,7 @@ TestBreakerMachine = BreakerMachine.TestCase
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
 def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
-    """The breaker changes its state on the same calls as pyresilience's breaker."""
+    """The breaker changes its state on exactly the same calls as the one in pyresilience."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
     config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)
@@ -207,7 +207,7 @@ def test_sequential_calls_match_another_library(failures: int, successes: int, s
 
 
 def test_threads_share_the_limit_of_trials() -> None:
-    """Of sixteen simultaneous calls in the half-open state, two are admitted."""
+    """Sixteen threads call at the same time while the circuit is half-open, and two of the calls are admitted."""
     clock = Clock()
     breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
     for _ in range(50):
@@ -233,7 +233,7 @@ def test_threads_share_the_limit_of_trials() -> None:
 
 
 def test_agents_are_distinguished_by_name() -> None:
-    """One agent's failures do not affect another.
+    """The failures of one agent do not affect another.
 
     Unknown agents are available, and looking one up does not store it.
     """
@@ -308,7 +308,7 @@ async def failing(model: Any, error: type[BaseException], **options: Any) -> Any
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error()).__name__)
 async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
-    """After three failures in a row, the fourth call is not made. Any success resets the count."""
+    """After three consecutive failures, the fourth call is not made. Any success resets the count."""
     leaf = Leaf([error(), error(), "fine", error(), error(), error()])
     model = CircuitBreaker(leaf)
     for number in range(6):
@@ -324,7 +324,10 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """They count as neither failures nor successes in any state, and they release their trial slot."""
+    """Unrelated errors count as neither failures nor successes in any state.
+
+    A trial that ends with one frees its slot.
+    """
     clock = Clock()
     leaf = Leaf([endpoint_error, *[error()] * 5, endpoint_error, error(), error(), "fine"])
     model = CircuitBreaker(leaf, failures=2, successes=1, clock=clock)
@@ -352,7 +355,7 @@ async def test_a_call_with_retries_counts_once() -> None:
 
 
 async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
-    """Two runs can share a circuit through their models, yet each run receives only the changes that it caused."""
+    """Two runs can share a circuit by using the same model, yet each receives only the changes it caused."""
     clock = Clock()
     breaker = Breaker(failures=1, successes=2, clock=clock)
     first, second = (
@@ -373,7 +376,10 @@ async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
 
 
 async def test_a_cancelled_trial_releases_its_slot() -> None:
-    """With a single slot, the next call becomes the trial, and a third concurrent call is rejected."""
+    """There is only one slot.
+
+    After the cancellation, the next call becomes the trial, and a concurrent one is rejected.
+    """
     clock = Clock()
     model = CircuitBreaker(Leaf([endpoint_error, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
     await failing(model, ProviderFailed)
@@ -418,7 +424,7 @@ async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> No
 def test_a_timeout_after_sending_counts_as_a_failure() -> None:
     """The deadline arrives as a cancellation.
 
-    A call that was still queued at that time has not reached the endpoint, so it does not count.
+    A call that is still queued at that time has not reached the endpoint, so it does not count.
     """
 
     async def late() -> None:

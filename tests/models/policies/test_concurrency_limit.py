@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
-    """Whichever calls are cancelled, all others are answered and all slots are free in the end."""
+    """Whichever calls are cancelled, all other calls are answered, and all slots are free at the end."""
     calls = sorted(calls, key=lambda call: call[0])
     leaf = Leaf([delayed(seconds) for _, seconds, _ in calls] + [delayed(1)])
 
@@ -54,7 +54,7 @@ def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
 
 @given(at=st.lists(st.integers(0, 20), min_size=1, max_size=15).map(sorted), max_concurrency=st.integers(1, 3))
 def test_waiters_are_served_in_order(at: list[int], max_concurrency: int) -> None:
-    """No call overtakes another and no slot stays idle, so the times match those of a queue with several servers."""
+    """No call overtakes another and no slot stays idle while calls wait, as in a queue with several servers."""
     leaf = Leaf([delayed(5)])
     warped(call_at(ConcurrencyLimit(leaf, max_concurrency), at))
     assert received_order(leaf) == list(range(len(at)))
@@ -103,7 +103,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_separate_slots() -> None:
-    """One object serves several runs in succession, even after the previous run has made many calls."""
+    """One object serves several runs in succession, even if the previous run has made many calls."""
     model = ConcurrencyLimit(Leaf([delayed(1)]), 2)
 
     async def crowd() -> float:

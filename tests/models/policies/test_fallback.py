@@ -136,7 +136,7 @@ async def test_an_outer_retry_repeats_the_whole_chain() -> None:
 
 
 def test_a_timed_out_call_tries_no_other_model() -> None:
-    """The call's deadline covers all models, whereas the deadline of a single model does not end the call."""
+    """The deadline of a call covers all of its models, whereas the deadline of a single model does not end the call."""
 
     async def late() -> None:
         last = Leaf()
@@ -183,7 +183,7 @@ def test_invalid_options_are_rejected(models: Any, options: Any, field: str) -> 
 
 
 async def test_a_second_server_answers_when_the_first_is_down() -> None:
-    """One real server has an exhausted quota, the second is down, and the third works."""
+    """The test uses real servers: the first has an exhausted quota, the second is down, and the third works."""
 
     async def spent(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)

@@ -66,7 +66,7 @@ def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float],
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=15))
 def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
-    """Sequential requests are charged when they end, so the next one waits until the overdraft is paid off."""
+    """Sequential requests are charged when they end, so the next one waits until the overdraft has been paid off."""
     leaf = Leaf([answer_with_usage(cost) for cost in costs])
 
     async def in_turn() -> None:
@@ -85,7 +85,7 @@ def test_a_request_waits_while_tokens_are_overdrawn(costs: list[int]) -> None:
 
 @given(at=st.lists(st.integers(0, 90).map(float), min_size=1, max_size=25).map(sorted), burst=st.integers(1, 5))
 def test_at_most_one_burst_is_sent_at_once(at: list[float], burst: int) -> None:
-    """A pause does not enlarge the burst, and a burst does not change the rate of `requests`."""
+    """Pauses do not enlarge the next burst, and bursts do not change the average rate."""
     leaf = Leaf([delayed(0)])
     warped(call_at(RateLimit(leaf, requests=12, per=PER, burst=burst), at))
     assert received_order(leaf) == list(range(len(at)))
@@ -101,7 +101,7 @@ def test_both_limits_are_respected() -> None:
 
 
 def test_concurrent_requests_may_overdraw_tokens() -> None:
-    """Requests in flight have not been charged yet, so later requests wait longer instead."""
+    """The tokens of requests in flight are not known yet, so later requests wait longer instead."""
     leaf = Leaf([delayed(1, answer_with_usage(200))])
     warped(call_at(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 0, 0, 1 + 400 / 200 * PER], abs=1e-3)
@@ -117,7 +117,10 @@ def test_concurrent_requests_may_overdraw_tokens() -> None:
     ids=["an answer", "never answered", "nobody knows"],
 )
 def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
-    """Four characters count as one token. A rejected request costs nothing, while a failed one costs its prompt."""
+    """Four characters are estimated as one token.
+
+    A rejected request costs nothing, and a failed one costs its prompt.
+    """
     leaf = Leaf([first, "fine"])
     prompt = [{"role": "user", "content": "y" * 4000}]
 
@@ -131,7 +134,7 @@ def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
 
 
 def test_each_sent_request_is_charged_once() -> None:
-    """If a model calls two others, both of their requests are charged. So is each request of a retried call."""
+    """If a model calls two others, the requests to both are charged, and so is each request of a retried call."""
     first, second = Leaf([answer_with_usage(100, ""), "fine"]), Leaf([answer_with_usage(300)])
 
     async def twice() -> float:
@@ -153,7 +156,7 @@ def test_each_sent_request_is_charged_once() -> None:
 
 
 def test_a_late_arrival_waits_behind_earlier_requests() -> None:
-    """Earlier requests have been waiting for the remaining capacity."""
+    """Earlier requests are already waiting for the remaining capacity, so a later one must not overtake them."""
     leaf = Leaf()
 
     async def punctual() -> None:
@@ -173,7 +176,7 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
 
 
 def test_cancelled_waiters_do_not_block_others() -> None:
-    """Even if some of many calls are cancelled or rejected, the next one is sent on time."""
+    """Even if many calls are cancelled or rejected, the next call is sent on time."""
 
     async def after() -> float:
         model = RateLimit(Leaf(), requests=1, per=10.0)
@@ -195,14 +198,14 @@ def test_cancelled_waiters_do_not_block_others() -> None:
 
 
 def test_each_request_of_a_call_is_limited() -> None:
-    """A retry waits for its turn again, whichever policy wraps the model inside the limit."""
+    """A retry has to wait its turn again, even if another policy is between the limit and the model."""
     leaf = Leaf([endpoint_error, endpoint_error, "fine"], retry=Retry(attempts=3, first_wait=0))
     warped(call_at(RateLimit(Timeout(leaf, 5), requests=1, per=10.0), [0.0, 0.0]))
     assert since_start(leaf) == pytest.approx([0, 10, 20, 30], abs=1e-3)
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """RateLimited is raised at once and states the wait in seconds, so calls that have more time go first."""
+    """`RateLimited` is raised at once and states the wait in seconds, so that calls with more time can go first."""
     leaf = Leaf()
 
     async def impatient() -> None:
@@ -224,7 +227,7 @@ def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
 
 
 def test_a_wait_that_became_too_long_ends_early() -> None:
-    """While the call waits, a request that was already in flight is charged and lengthens the wait."""
+    """A request that was already in flight when the wait began is charged later and makes the wait longer."""
     leaf = Leaf([answer_with_usage(100), delayed(1, answer_with_usage(1000)), "fine"])
 
     async def overtaken() -> float:
@@ -250,7 +253,7 @@ def test_a_fallback_takes_over_at_once() -> None:
 
 @given(at=st.lists(st.integers(0, 10).map(float), min_size=2, max_size=12).map(sorted), data=st.data())
 def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -> None:
-    """All other requests are sent as if the cancelled one had never waited."""
+    """All other requests are sent as if the cancelled request had never been waiting."""
     leaf = Leaf()
     lost = data.draw(st.sets(st.integers(1, len(at) - 1)))
     times = [when for number, when in enumerate(at) if number not in lost]
@@ -284,7 +287,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_a_separate_count() -> None:
-    """One object serves successive runs, each on a different loop, even after the previous run has made many calls."""
+    """One object serves several runs in succession, each on its own event loop, even after many calls."""
     leaf = Leaf()
     model = RateLimit(leaf, requests=1, per=10.0)
     for _ in range(3):
@@ -322,7 +325,7 @@ async def test_a_real_server_is_rate_limited() -> None:
 
 
 def test_a_hanging_request_does_not_block_others() -> None:
-    """The limit applies to the rate at which requests are sent, not to how many are in flight."""
+    """The limit applies to the rate at which requests are sent, not to the number of requests in flight."""
     leaf = Leaf([hang, "fine"])
 
     async def beside() -> None:

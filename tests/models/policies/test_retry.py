@@ -103,7 +103,7 @@ def test_a_seeded_run_repeats_its_waits() -> None:
 
 
 async def test_retry_after_is_respected() -> None:
-    """Retry-After is a lower bound, so the wait is never shorter than it would be without the header."""
+    """The header sets a lower bound, so the wait is never shorter than it would be without the header."""
     naps = Naps()
     leaf = Leaf([RateLimited("busy", retry_after=7.0), RateLimited("busy", retry_after=0.001), "fine"])
     assert (await ask(Retrying(leaf, Retry(first_wait=1, sleep=naps)), make_request())).text == "fine"
@@ -120,7 +120,7 @@ async def test_an_excessive_retry_after_is_not_awaited() -> None:
 
 
 def test_a_wait_beyond_the_deadline_is_not_started() -> None:
-    """The last error is raised immediately, while there is still time left."""
+    """If the wait would outlast the deadline, the last error is raised while there is still time left."""
 
     async def late() -> float:
         start = now()
@@ -132,7 +132,7 @@ def test_a_wait_beyond_the_deadline_is_not_started() -> None:
 
 
 def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
-    """If the deadline passes in the middle of a request, the error still names it as the call's deadline."""
+    """If the deadline passes in the middle of a request, the error still reports it as the deadline of the call."""
 
     async def late() -> float:
         start, leaf = now(), Leaf([endpoint_error, hang])
@@ -145,7 +145,7 @@ def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
 
 
 def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
-    """Cancellation must never be treated as a failure that deserves a retry."""
+    """Cancellation must never be treated as a failure and retried."""
 
     async def cancelled() -> int:
         leaf = Leaf([endpoint_error])
@@ -230,7 +230,10 @@ async def test_the_application_can_choose_what_is_retried() -> None:
 
 
 async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
-    """The new prompt quotes the answer and the problem. After two such answers, the next mode is used."""
+    """The prompt for the retry quotes the answer and the problem.
+
+    After two invalid answers, the next output mode is used.
+    """
     naps, events = Naps(), list[Any]()
     leaf = Leaf(['{"loser": "a"}', '{"winner": 5}', "nothing", '{"winner": "a"}'])
     retry = Retry(attempts=4, sleep=naps)
@@ -249,7 +252,7 @@ async def test_an_invalid_answer_is_retried_with_the_reason() -> None:
 
 
 async def test_switching_modes_does_not_count_as_an_attempt() -> None:
-    """After two answers without JSON, each further request uses the next mode until none is left."""
+    """After two answers without JSON, each further request uses the next output mode until none is left."""
     leaf = Leaf([lambda request: answer_in_prose(request, modes=4)])
     with pytest.raises(SchemaViolation):
         await ask(Retrying(leaf, Retry(attempts=3)), make_request(output=Verdict))
@@ -263,7 +266,7 @@ def answer_in_prose(request: Any, modes: int) -> SchemaViolation:
 
 
 async def test_a_truncated_structured_answer_is_retried_with_a_higher_limit() -> None:
-    """The retry doubles the limit, but only once."""
+    """The token limit is doubled for the retry, but only once per call."""
     leaf = Leaf([ModelResponse(text='{"winner": "a', finish="length")])
     request = make_request(output=Verdict, settings=ModelSettings(max_tokens=50))
     with pytest.raises(OutputTruncated):
@@ -398,7 +401,7 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 
 @given(tree=trees(st.just((endpoint_error,))))
 def test_attempts_never_multiply(tree: Tree) -> None:
-    """In any nesting of models, only one loop retries.
+    """However models are nested, only one loop retries.
 
     Each innermost model gets at most that loop's number of attempts.
     """
@@ -466,7 +469,10 @@ async def answer_nonsense(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
 async def test_attempts_list_every_request_to_a_real_model(*, wrapped: bool) -> None:
-    """The fifth request is answered, after a rate limit, a failure, a reset and nonsense. The server's count agrees."""
+    """A rate limit, a failure, a reset and nonsense precede the answer to the fifth request.
+
+    The server counts five requests too.
+    """
     request = make_request(timeout=30)
     async with ChatServer({"m": fail_first(answer_429, answer_500, reset_connection, answer_nonsense)}) as server:
         retry = Retry(attempts=5, first_wait=0.001)

@@ -66,7 +66,7 @@ def test_a_request_ends_at_its_deadline() -> None:
 
 
 def test_each_request_of_a_call_has_a_separate_deadline() -> None:
-    """The policy's deadline applies to each retry, and the call's own deadline covers all of them."""
+    """The policy's deadline applies to each request separately, and the call's own deadline to all of them together."""
     leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
     request = make_request()
     check_end(Timeout(leaf, 5), 15, "no answer within 5 s", request)
@@ -98,7 +98,7 @@ def test_inner_models_see_the_deadline() -> None:
 def test_silence_is_limited_before_and_between_chunks(
     pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
 ) -> None:
-    """The call ends at the first pause that is too long, and keeps the chunks received before it."""
+    """The call ends at the first pause that is too long, and keeps the chunks that arrived before it."""
     pieces: list[str] = []
     model = Timeout(Leaf([drip_text(pauses, end)]), 1000, first_text=first, between=between)
     request = make_request(on_text=pieces.append if listening else None)
@@ -116,7 +116,7 @@ def test_silence_is_limited_before_and_between_chunks(
 
 
 def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None:
-    """A model that does not stream cannot be distinguished from one that hangs."""
+    """Until it has answered, a model that does not stream cannot be distinguished from one that hangs."""
     check_end(Timeout(Leaf([delayed(3)]), first_text=5), 3, "fine")
     check_end(Timeout(Leaf([delayed(3)]), first_text=2), 2, "no text within 2 s")
 
@@ -125,7 +125,7 @@ def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None
     "options", [{"output": Verdict}, {"tools": [ToolSpec(name="f", description="", parameters={})]}]
 )
 def test_unstreamed_answers_have_only_the_overall_deadline(options: dict[str, Any]) -> None:
-    """Without a listener, structured answers and tool calls arrive in one piece, however long they take."""
+    """If nobody is listening, structured answers and tool calls arrive in one piece, however long they take."""
     leaf = Leaf([delayed(50, '{"winner": "a"}')])
     seconds, _ = warped(time_call(Timeout(leaf, 100, first_text=1, between=1), make_request(**options)))
     assert seconds == pytest.approx(50)
@@ -133,8 +133,6 @@ def test_unstreamed_answers_have_only_the_overall_deadline(options: dict[str, An
 
 
 def test_cancellation_by_the_caller_is_not_reported_as_a_timeout() -> None:
-    """The caller may cancel at any time before the deadline, and also while both deadlines apply."""
-
     async def cancelled() -> None:
         call = asyncio.create_task(ask(Timeout(Leaf([hang]), 5, first_text=4), make_request()))
         await asyncio.sleep(1)
@@ -156,7 +154,7 @@ def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[s
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
 def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(options: dict[str, float]) -> None:
-    """The error that the model raises becomes the cause of the timeout."""
+    """The error raised by the model becomes the cause of the timeout."""
 
     async def stubborn(request: ModelRequest) -> None:
         try:
