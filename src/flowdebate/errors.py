@@ -1,4 +1,4 @@
-"""Every error and warning of the project.
+"""All errors and warnings that the library raises.
 
     FlowDebateError
     ├── ConfigurationError (ValueError)      invalid options: the block or run cannot be built
@@ -57,7 +57,7 @@
 
     FlowDebateWarning (UserWarning)          suspicious but allowed
 
-Each class is given the facts and composes the message itself; the facts remain available as attributes.
+Each class takes the facts as arguments and composes the message from them; the facts remain available as attributes.
 """
 
 from __future__ import annotations
@@ -159,12 +159,12 @@ class ConfigurationError(FlowDebateError, ValueError):
         super().__init__(f"{message}. {hint}" if hint else message)
 
     def moved(self, location: str, field: str) -> ConfigurationError:
-        """Return the same error for a different location and field."""
+        """Return a copy of the error that names a different location and field."""
         return ConfigurationError(location, field, self.got, self.problem, hint=self.hint)
 
     @property
     def given(self) -> str | None:
-        """The value as shown in the message; None if it is absent or has nothing to do with the problem."""
+        """The value as shown in the message; None if it is missing or irrelevant to the problem."""
         if self.got is None or (isinstance(self.got, str) and not self.got.strip()):
             return None
         if isinstance(self.got, type):
@@ -173,7 +173,7 @@ class ConfigurationError(FlowDebateError, ValueError):
 
 
 _SCALAR = re.compile(r"-?\d[\d.e+-]*|true|false|null|True|False|None")
-"""Regular expression matching text that would look like a different value without quotes."""
+"""Regular expression matching text that, without quotes, would look like a value of another type."""
 
 
 class ConflictingOptions(ConfigurationError):
@@ -198,7 +198,7 @@ class ConflictingOptions(ConfigurationError):
         super().__init__(location, names[self.options[0]], None, text, message=f"{location}: {text}")
 
     def at(self, location: str, spelled: Mapping[str, str]) -> ConflictingOptions:
-        """Return the same error for a different location, in which the options are `spelled` differently."""
+        """Return a copy of the error for another location, where the options are spelled as in `spelled`."""
         return ConflictingOptions(location, self.options, self.sentence, spelled=spelled)
 
 
@@ -230,8 +230,8 @@ class ModelError(FlowDebateError):
     """
 
     transient: bool = False
-    """True if another attempt may succeed, either later or when the model is told the reason; a `Retry` retries only
-    such calls.
+    """True if another attempt may succeed, either later or once the model has been told the reason; a `Retry` retries
+    only such calls.
     """
     retry_after: float | None = None
     """Waiting time in seconds requested by the endpoint; None if it requested none."""
@@ -285,7 +285,9 @@ class RequestRejected(ModelError):
     """
 
     certain: bool = True
-    """True if it is clear which part was rejected; False if a different form of the request may be accepted."""
+    """True if it is clear which part of the request was rejected; False if another form of the request may
+    be accepted.
+    """
     words: str = ""
     """Complete text of the rejection in lower case, including its codes and parameters."""
 
@@ -387,11 +389,11 @@ class EmptyResponse(BadAnswer):
 
 
 class OutputTruncated(BadAnswer):
-    """The answer was cut off before its end; a higher `max_tokens` gives the model more room."""
+    """The answer was cut off; a higher `max_tokens` gives the model more room."""
 
 
 class LostToThinking(OutputTruncated):
-    """The model thought but wrote no answer: it reached the token limit, or `stopped` of its own accord.
+    """The model spent its output on thinking and wrote no answer: it hit the token limit, or `stopped` on its own.
 
     `room` is the limit in tokens; None for the server's own limit.
     """
@@ -486,7 +488,7 @@ class ScriptError(ModelError, AssertionError):
 
 
 class OutputError(FlowDebateError):
-    """One of the application's blocks returned an unusable value, or a human gave an unusable answer for it.
+    """One of the application's blocks, or a human answering for it, returned an unusable value.
 
     `problems` are `(field, problem)` pairs; the field is empty if the problem concerns the whole value.
 
@@ -544,7 +546,7 @@ class ReadOnly(FlowDebateError):
 
 
 class LimitReached(FlowDebateError):
-    """A limit of the run is used up: the next call would exceed it. `kind` is the name of its field in `Limits`.
+    """A limit of the run is used up: the next call would exceed it. `kind` is the limit's field name in `Limits`.
 
     >>> str(LimitReached("calls", limit=10, used=10))
     'the run has reached its limit: calls=10 (10 used)'
@@ -558,7 +560,7 @@ class LimitReached(FlowDebateError):
 
 
 class BudgetReached(LimitReached):
-    """A budget shared by several runs is used up, such as a service's budget for all its runs.
+    """A budget shared by several runs, such as a service's budget for all its runs, is used up.
 
     `budget` is the budget's name. `until` is the time at which an owner's daily budget is reset, in seconds since the
     epoch; None for other budgets.
@@ -649,8 +651,8 @@ class LoopLimitExceeded(FlowDebateError):
 class PromiseBroken(FlowDebateError, AssertionError):
     """`check_debate` or `check_pattern` has found a pattern that breaks one of the library's promises.
 
-    `example` is the smallest failing example; None if the promise concerns all examples together. `reproduce` is a call
-    that repeats the check.
+    `example` is the smallest failing example; None if the promise is about all examples taken together. `reproduce` is
+    a call that repeats the check.
     """
 
     def __init__(self, promise: str, meaning: str, problem: str, *, example: object = None, reproduce: str) -> None:
@@ -692,7 +694,7 @@ class BadFile(FlowDebateError):
 
 
 class StoreError(FlowDebateError):
-    """A store of runs cannot be read or written; it is left unchanged. `store` is its location.
+    """A store of runs cannot be read or written; the failed operation has not changed it. `store` is its location.
 
     >>> str(StoreError("runs.sqlite3", "is not a database"))
     'store runs.sqlite3: is not a database'
@@ -733,7 +735,7 @@ class RunConflict(StoreError):
 
 
 class RunChanged(StoreError):
-    """The run was started with different options; `differences` contains the differing lines, keyed by part."""
+    """The run was started with different options; `differences` contains the differing lines of each part."""
 
     def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
         self.run_id = run_id
@@ -743,7 +745,7 @@ class RunChanged(StoreError):
 
 
 class RunUncertain(StoreError):
-    """The step `key` was started `attempts` times but no result was recorded, so it may already have been paid for."""
+    """The step `key` was started `attempts` times without recording a result, so it may already have been paid for."""
 
     def __init__(self, store: str, run_id: str, key: str, attempts: int) -> None:
         self.run_id = run_id
@@ -782,7 +784,7 @@ class NotRecordable(StoreError):
 class NotAwaited(StoreError):
     """The run is not waiting for this answer.
 
-    `open` lists the paths at which it is waiting, and `problem` states why the answer was rejected.
+    `open` lists the paths where the run is waiting for an answer, and `problem` states why this answer was rejected.
     """
 
     def __init__(self, store: str, run_id: str, problem: str, open: Sequence[str] = ()) -> None:  # noqa: A002
@@ -819,9 +821,9 @@ class TaskNotFound(TaskError):
 
 
 class IllegalTransition(TaskError):
-    """The task cannot change its status.
+    """The task's status cannot be changed as requested.
 
-    `status` does not allow the change or, if `status in allowed`, `reason` prevents it.
+    Either the current `status` does not allow the change or, if `status in allowed`, `reason` says what prevents it.
     """
 
     def __init__(self, task_id: str, *, action: str, status: str, allowed: Sequence[str], reason: str = "") -> None:

@@ -1,4 +1,4 @@
-"""All run events, their union `Event`, and the published wire form of the events in a run's stream.
+"""All run events, their union `Event`, and the published wire format of the events in a run's stream.
 
 >>> from flowdebate import generator
 >>> from flowdebate.events import Event, wire_of
@@ -71,10 +71,10 @@ if TYPE_CHECKING:  # loaded from the patterns' folders on first use, by `__getat
     from flowdebate.patterns.round_robin.events import RefereeReported as RefereeReported
 
 EVENT_FORMAT = 1
-"""Version of the events' wire form. Adding kinds, fields or values does not change it."""
+"""Version of the events' wire format. Adding kinds, fields or values does not change it."""
 
 _MAX_CUSTOM_SIZE = 100_000
-"""Maximum size of a custom event in characters; each value counts as ten."""
+"""Maximum size of a custom event in characters; each value inside it counts as ten."""
 
 RunEvent: TypeAlias = (
     RunStarted
@@ -223,7 +223,7 @@ def event_schema() -> dict[str, Any]:
 
 
 def _add_to(schema: dict[str, Any], kind: type[Any]) -> None:
-    """Add the wire form of a registered pattern's event to `schema`, leaving the published kinds unchanged."""
+    """Add the wire format of a registered pattern's event to `schema`, leaving the published kinds unchanged."""
     from pydantic import ConfigDict, create_model
     from pydantic.alias_generators import to_camel
 

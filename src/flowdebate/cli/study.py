@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Command-line flags whose names differ from the options of `compare_all`."""
+"""Command-line flags whose names differ from those of the `compare_all` options that they set."""
 
 
 @opt.command("base_url")
@@ -80,7 +80,7 @@ def compare(  # noqa: PLR0913 - the options of the command
     ] = "text",
     base_url: str | None = None,
 ) -> None:
-    """Compare texts that answer a question: judges read them blind, in all orders.
+    """Compare texts that answer a question: judges read them blind, in every order.
 
     Alternatively, pass one file of rows, each with a question and one text per system. After an interruption, repeating
     the command continues without paying for recorded answers again.
@@ -147,7 +147,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Replace option names in errors from `compare_all` with flags, or with the row in the file at `path`.
+    """Make errors from `compare_all` name the flag, or the row in the file at `path`, instead of the option.
 
     `blanks` contains the names of each row's empty cells.
     """
@@ -169,7 +169,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    """Return the texts keyed by file name; shared parts of the names are removed as long as the names stay unique."""
+    """Return the texts keyed by file name, without the folder and extension if the names stay unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(
@@ -182,9 +182,9 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 
 
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
-"""Options that designs cannot set, because the rows or the study set them."""
+"""Options that a design cannot set, because they come from the rows or from the study."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
-"""Options that apply to the debates of all designs."""
+"""Limits, which apply to the debates of all designs alike."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -200,7 +200,7 @@ class StudyFile(BaseModel):
     id: Text | None = None
     cluster: Text | None = None
     designs: dict[str, dict[str, Any]] = Field(min_length=1)
-    """Debate options in the format of a plan file, keyed by design."""
+    """Debate options of each design, keyed by its name and written as in a plan file."""
     debate: dict[str, Any] = {}
     """Debate options shared by all designs."""
     noise: bool = False

@@ -15,8 +15,8 @@ from flowdebate.evaluation.statistics import two_sided_z
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
     """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 what chance would produce.
 
-    Return None if there are no items, or if both raters give every item one and the same rating, because chance alone
-    would explain such agreement.
+    Return None if there are no items, or if both raters give the same rating to every item, because chance alone would
+    explain such agreement.
 
     >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
     (0.5, None)
@@ -35,10 +35,10 @@ def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> f
 
 
 def fleiss_kappa(counts: Sequence[Mapping[str, int]]) -> float | None:
-    """Compute several raters' agreement beyond chance (Fleiss 1971) from the rating counts per item.
+    """Compute several raters' agreement beyond chance (Fleiss 1971) from each item's rating counts.
 
-    All items need the same number of ratings, at least two; use `krippendorff_alpha` if the numbers differ. Return None
-    if all ratings are the same.
+    Every item needs the same number of ratings, at least two; use `krippendorff_alpha` if the numbers differ. Return
+    None if all ratings are the same.
 
     >>> fleiss_kappa([{"a": 3}, {"b": 3}, {"a": 1, "b": 2}])
     0.55
@@ -85,7 +85,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
 
 
 class CorrectedRate(NamedTuple):
-    """Corrected rate with the bounds of its confidence interval."""
+    """A corrected rate, with the bounds of its confidence interval."""
 
     value: float
     low: float

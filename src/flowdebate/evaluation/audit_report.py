@@ -57,29 +57,29 @@ class Figure(WireModel):
 
 
 class PlaceRate(WireModel):
-    """Wins of one slot, label or turn."""
+    """Number and share of wins for one slot, label or turn."""
 
     place: str
-    """Number of the slot or turn, starting at "1", or the label itself."""
+    """Slot or turn number, starting at "1", or the label itself."""
     wins: int
     rate: float
-    """`wins` as a share of all verdicts for a side; the rates for all places add up to 1."""
+    """`wins` as a share of all verdicts for a side; the rates of all places add up to 1."""
     low: float | None = None
     high: float | None = None
 
 
 class Places(WireModel):
-    """Wins by slot, label or turn, for items with the same number of sides."""
+    """Wins per slot, label or turn, over items with the same number of sides."""
 
     kind: PlaceKind
     places: list[PlaceRate]
     n: int
-    """Number of verdicts for a side."""
+    """Number of verdicts in favor of a side."""
     items: int
     """Number of items with at least one such verdict. Items are independent, but verdicts on the same item are not."""
     leaning: int
-    """Number of items on which the first and the last place did not win equally often. With two places, the test uses
-    only these items.
+    """Number of items on which the first and the last place won unequally often. With two places, the test uses only
+    these items.
     """
     first: int
     """Number of `leaning` items on which the first place won more often."""
@@ -88,7 +88,7 @@ class Places(WireModel):
     a bias.
     """
     apart: bool = True
-    """True if labels varied independently of slots; otherwise a label bias cannot be told apart from a slot bias."""
+    """True if labels varied independently of slots; otherwise a label bias cannot be distinguished from a slot bias."""
     p: float | None = None
     """P-value: the probability that a fair judge's results would be at least this uneven."""
     p_holm: float | None = None
@@ -114,14 +114,14 @@ class Places(WireModel):
 
 
 class LastWord(WireModel):
-    """Wins by the last speaker of the last round, over items with any number of sides."""
+    """Number and rate of wins by whoever spoke last in the last round, over items with any number of sides."""
 
     wins: int
     n: int
-    """Number of verdicts for a side."""
+    """Number of verdicts in favor of a side."""
     rate: float
     even: float
-    """Expected rate for a judge not influenced by the last word; one half if there are two sides."""
+    """Expected rate for a judge unaffected by who speaks last; one half if there are two sides."""
     low: float | None = None
     high: float | None = None
     items: int
@@ -129,13 +129,15 @@ class LastWord(WireModel):
     orders: int
     """Number of distinct speaking orders; at least two are needed to detect a preference."""
     p: float | None = None
-    """P-value for the preference; if all items have two sides, it equals the p-value for their `turns`."""
+    """P-value for a preference for the last speaker; if all items have two sides, it equals the p-value of their
+    `turns`.
+    """
     p_holm: float | None = None
     """P-value after Holm's adjustment for all tests in the audit."""
 
     @property
     def separable(self) -> bool:
-        """True if a preference for the last word can be told apart from a preference for a side."""
+        """True if a preference for the last speaker can be distinguished from a preference for a side."""
         return self.items == 1 or self.orders > 1
 
 
@@ -146,7 +148,7 @@ class JudgeFigures(WireModel):
     """Number of items judged."""
     ballots: int
     unparsed: int
-    """Number of ballots with an unusable answer (`problem`)."""
+    """Number of ballots whose answer could not be parsed (`problem`)."""
     unusable: int
     """Number of contradictory ballots: fewer than two sides, a repeated side, or a winner or score for an
     unknown side.
@@ -154,33 +156,39 @@ class JudgeFigures(WireModel):
     undecided: int
     """Number of ballots without a winner."""
     slots: list[Places] = Field(default_factory=list)
-    """Wins by slot, with one entry per number of sides."""
+    """Wins per slot, with one entry for each number of sides."""
     labels: list[Places] = Field(default_factory=list)
-    """Wins by label, with one entry per set of labels."""
+    """Wins per label, with one entry for each set of labels."""
     turns: list[Places] = Field(default_factory=list)
-    """Wins by turn in the speaking order, with one entry per number of sides; only for items whose order is known."""
+    """Wins per turn in the speaking order, with one entry for each number of sides; covers only items whose order is
+    known.
+    """
     last_word: LastWord | None = None
-    """Wins of the last speaker; None if the speaking order is unknown or nobody had the last word."""
+    """Number and rate of wins by the last speaker; None if the speaking order is unknown or nobody had the
+    last word.
+    """
     repetition_stability: Figure | None = None
-    """RS: share of the most frequent verdict when the same view is judged repeatedly."""
+    """Repetition stability (RS): when the same view is judged repeatedly, the share of the most frequent verdict."""
     position_consistency: Figure | None = None
-    """PC: among items judged in several orders, the share with the same verdict in every order."""
+    """Position consistency (PC): among items judged in several orders, the share with the same verdict in
+    every order.
+    """
     preference_fairness: Figure | None = None
-    """PF: ranges from -1 if every verdict favored the first slot (primacy) to +1 if every verdict favored the last
-    (recency).
+    """Preference fairness (PF), from -1 if every verdict favored the first slot (primacy) to +1 if every verdict
+    favored the last slot (recency).
     """
     flip_probability: Figure | None = None
     """Probability that two orders of the same item lead to different verdicts."""
     saturation: Figure | None = None
-    """Share of scored ballots that give one side at least .99. Letter ballots are excluded, because their log-odds are
-    graded.
+    """Share of scored ballots that give one side at least .99 of the points. Letter ballots are excluded, because their
+    log-odds are on a continuous scale.
     """
     slot_log_odds: Figure | None = None
-    """Mean log-odds by which letter ballots favor the first slot over the last, for items judged in balanced orders."""
+    """Mean log-odds by which letter ballots favor the first slot over the last, on items judged in balanced orders."""
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """Places with a meaningful p-value; if there are two sides, the test of turns also covers the last word."""
+        """Places for which the p-value is meaningful; with two sides, the test of turns also covers the last word."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -193,23 +201,23 @@ class JudgeFigures(WireModel):
 
 
 class JudgeAudit(InNotebooks, JudgeFigures):
-    """Judge audit: figures over all ballots and per model, and the correlation between models."""
+    """Judge audit: figures for all ballots together and for each model, and the correlation between models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
     """Figures keyed by model, if there are several; the key "" collects ballots whose model is unknown."""
     rho: Figure | None = None
     """Mean pairwise correlation between models over items; None for a single model or for too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Basis of `rho`: errors if the truth is known, otherwise scores. Scores are also correlated if one side is simply
-    better.
+    """Basis of `rho`: errors if the truth is known, otherwise scores. If one side is simply better, scores correlate
+    anyway.
     """
     effective_n: float | None = None
     """Number of independent judges that would provide the same information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
-    """Bounds of the 95% confidence interval for `effective_n`, computed from the one for `rho`."""
+    """Bounds of the 95% confidence interval for `effective_n`, computed from the interval for `rho`."""
     tests: int = 0
-    """Number of tests for which `p_holm` is adjusted."""
+    """Number of tests that the adjustment of `p_holm` takes into account."""
     seed: int | None = None
     """Seed for the p-values and intervals; None if none were computed."""
 
@@ -253,13 +261,13 @@ class ReaderAgreement(InNotebooks, WireModel):
     """Number of debates in which the judge or the readers favored no side."""
     votes: int
     same: int
-    """Number of votes that agree with the judge: for the winner, or for neither side if the judge did not name a
+    """Number of reader votes that agree with the judge: for the winner, or for neither side if the judge did not name a
     winner.
     """
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
-        """Compute the agreement over debates, each given as its winner and its votes.
+        """Compute the agreement over debates, each given as a pair of its winner and its reader votes.
 
         Return None if there are no votes.
 
@@ -295,17 +303,17 @@ class VoteCounts:
     """Running totals of reader votes over several debates."""
 
     debates: int = 0
-    """Number of debates with votes."""
+    """Number of debates on which readers voted."""
     decided: int = 0
     """Number of debates in which the judge and the readers each favored a side."""
     agreeing: int = 0
     """Number of debates in which the judge and the readers favored the same side."""
     votes: int = 0
     same: int = 0
-    """Number of votes that agree with the judge."""
+    """Number of reader votes that agree with the judge."""
 
     def add(self, winner: str | None, votes: Sequence[str | None]) -> None:
-        """Add the votes on a debate with this winner; do nothing if there are none."""
+        """Add the votes on a debate, and its winner; do nothing if there are no votes."""
         if not votes:
             return
         counts = Counter(votes)
@@ -336,14 +344,14 @@ class VoteCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAudit(InNotebooks):
-    """Judge audit of a single run. One debate shows little; to audit many, use `flowdebate eval audit`."""
+    """Judge audit of a single run. A single debate shows little; to audit many, use `flowdebate eval audit`."""
 
     judge: JudgeAudit
-    """Figures from the judge's ballots; a custom judge leaves none."""
+    """Figures computed from the judge's ballots; a custom judge casts no ballots."""
     leaks: LeakReport | None = None
     """Report on the names that aliases replaced in arguments; None if nothing was replaced."""
     same_family: tuple[tuple[str, str], ...] = ()
-    """Pairs of a judge model and a debater model from the same family."""
+    """Pairs of a judge model and a debater model that belong to the same model family."""
 
     @property
     def findings(self) -> list[str]:
@@ -434,7 +442,7 @@ def _inseparable(places: Places) -> str:
 
 
 def _about_orders(figures: JudgeFigures) -> Iterator[str]:
-    """Describe how much verdicts depend on the order, whether scores are graded, and how much a slot matters."""
+    """Describe how much verdicts depend on the order, whether scores are graded, and how much the slot matters."""
     consistency, fairness = figures.position_consistency, figures.preference_fairness
     if consistency is not None:
         n = consistency.n

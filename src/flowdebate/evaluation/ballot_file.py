@@ -1,4 +1,4 @@
-"""Ballot files from any source, with one row per ballot, for audits, judge quality and rankings."""
+"""Ballot files from any source, with one row per ballot, for judge audits, judge quality measures and rankings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class BallotRow(BaseModel):
     order: _Texts
     """Sides in the judge's reading order."""
     choice: _Cell | None = None
-    """The judge's choice of side; None for a tie."""
+    """Side chosen by the judge; None for a tie."""
     judge: _Cell | None = None
     truth: _Cell | None = None
     """The correct side, if known."""
@@ -69,7 +69,7 @@ class BallotRow(BaseModel):
     systems: _Texts | None = None
     """Authors of the sides, in the same order as `order`; None if the sides themselves are the systems."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
-    """Lengths of the sides, in the same order as `order`."""
+    """Lengths of the sides' texts, in the same order as `order`."""
     problem: _Cell | None = None
     """Reason why the answer could not be parsed; None for a usable ballot."""
 
@@ -107,7 +107,7 @@ class BallotFile:
 
     @property
     def items(self) -> list[AuditItem]:
-        """Items with all their ballots, for `audit()`."""
+        """Items, each with all of its ballots, for `audit()`."""
         groups: dict[str, list[BallotRow]] = {}
         for ballot in self.ballots:
             groups.setdefault(ballot.item, []).append(ballot)
@@ -125,7 +125,7 @@ class BallotFile:
 
     @property
     def judged(self) -> list[JudgedItem]:
-        """Items whose truth is known, for `judge_quality()`."""
+        """Items whose correct side is known, for `judge_quality()`."""
         clusters = {ballot.item: ballot.cluster for ballot in self.ballots}
         judged = []
         for item in self.items:
@@ -134,7 +134,7 @@ class BallotFile:
 
     @property
     def games(self) -> list[Game]:
-        """Games for `rank_games()`, one per ballot and pair of systems."""
+        """Games for `rank_games()`, one for each ballot and pair of systems."""
         games = []
         for ballot in self._usable():
             sides = list(zip(ballot.order, ballot.systems or ballot.order, strict=True))
@@ -146,7 +146,7 @@ class BallotFile:
 
     @property
     def choices(self) -> list[ContentChoice]:
-        """Choices for `content_audit()`: all ballots, with the features of their sides."""
+        """Choices for `content_audit()`, made from all ballots and the features of their sides."""
         ballots = list(self._usable())
         measured = all(ballot.lengths is not None for ballot in ballots)
         choices = []

@@ -24,9 +24,11 @@ _WHERE = "benefit_report()"
 DRAFTS = 3  # minimum number of first drafts for a vote that can differ from a single answer
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
-"""Outcome of a comparison: better than the baseline, worse, no gain of at least `min_gain`, or inconclusive."""
+"""Outcome of a comparison: the debate did better than the baseline, worse, without a gain of `min_gain`, or
+inconclusive.
+"""
 Missing = Literal["wrong", "left out"]
-"""Ways to count debates without a verdict."""
+"""How debates without a verdict are counted."""
 
 
 class MethodResult(WireModel):
@@ -42,10 +44,10 @@ class MethodResult(WireModel):
     high: float
     """Bounds of Wilson's interval for the accuracy."""
     undecided: int
-    """Number of answers that name several positions or none."""
+    """Number of answers that name several positions, or none."""
     calls: float
     tokens: float | None
-    """Mean usage per question; the tokens are None unless known for every question."""
+    """Mean usage per question; token counts are None unless known for every question."""
     completion_tokens: float | None = None
     cost: float | None = None
 
@@ -53,14 +55,14 @@ class MethodResult(WireModel):
 class PairedComparison(WireModel):
     """Comparison of the debate with one baseline.
 
-    It covers the questions answered by both, and those whose debate failed.
+    It covers the questions that both answered, and those whose debate failed.
     """
 
     baseline: BaselineName
     n: int
     debate_right: float
     baseline_right: float
-    """Numbers of correct answers, by the debate and by the baseline."""
+    """Numbers of correct answers given by the debate and by the baseline."""
     better: int
     worse: int
     """Numbers of discordant pairs: questions on which the debate scored higher (`better`) or lower (`worse`) than the
@@ -98,11 +100,11 @@ class BenefitReport(InNotebooks, WireModel):
     """Report on the benefit of debates over their baselines."""
 
     n: int
-    """Number of counted questions with a known answer."""
+    """Number of questions counted, all with a known answer."""
     attempted: int
     """Total number of questions with a known answer."""
     failed: int = 0
-    """Number of counted questions whose debate ended without a verdict."""
+    """Number of questions counted whose debate ended without a verdict."""
     missing: Missing = "wrong"
     """Rule for counting failed debates."""
     without_truth: int = 0
@@ -194,7 +196,9 @@ def benefit_report(
 
 
 _PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
-"""Findings in order of precedence: "helped" must hold against every baseline, the others against any of them."""
+"""Findings in order of precedence: "helped" must hold against every baseline, any other finding against at
+least one.
+"""
 
 
 def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:

@@ -1,4 +1,4 @@
-"""Conditional logit model of choices, with a test for separation, and confidence intervals valid for few clusters."""
+"""Conditional logit model of choices, with a test for separation and with intervals that are valid for few clusters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DOUBTFUL = 10.0
 _NO_VARIANCE = 1e-7
 """Threshold below which standard errors are mere rounding noise."""
 _MIN_DEGREES_OF_FREEDOM = 1.5
-"""Minimum degrees of freedom for an interval; two clusters are not enough, because they are often similar by chance."""
+"""Minimum degrees of freedom for an interval; two clusters are too few, because they are often similar by chance."""
 _SOLE = 0.999
-"""Leverage above which a direction is considered to depend on a single cluster."""
+"""Leverage above which a direction is treated as depending on a single cluster."""
 
 
 class ChoiceFit(NamedTuple):
@@ -29,7 +29,7 @@ class ChoiceFit(NamedTuple):
     errors: list[float | None]
     """Standard errors; None if they cannot be estimated from the clusters."""
     freedom: list[float]
-    """Degrees of freedom for each standard error."""
+    """Degrees of freedom of each standard error."""
     clusters: int
 
     def interval(self, index: int, *, confidence: float) -> tuple[float | None, float | None]:

@@ -1,4 +1,4 @@
-"""Blind comparison of texts by a debate judge, in all orders and with every ballot stored."""
+"""Blind comparison of texts by a debate judge, in every order, with every ballot stored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 """Name of the block and its runs."""
 NOBODY = "(none)"
-"""Placeholder for a verdict in favor of none of the texts, used to compute the agreement between judges."""
+"""Placeholder for a verdict that favors none of the texts, used to compute the agreement between judges."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -64,14 +64,14 @@ TEMPLATE = JudgeTemplate(
     turn="Question: {question}\n\nThe texts:\n{transcript}\n\nWeigh them against each other. Which is best, and why?",
     rubric="Give each text a score on each of these criteria, considering that criterion alone:\n{criteria}",
 )
-"""Prompt for a comparison, without names or positions."""
+"""Prompt template for a comparison; it mentions no names or positions."""
 
 
 class ComparedTexts(ArguedDebate):
-    """Texts to compare; regardless of their authors, their stances are "Text 1", "Text 2" and so on."""
+    """Texts to compare; whoever wrote them, their stances are "Text 1", "Text 2" and so on."""
 
     reference: str | None = None
-    """Reference answer known to be correct."""
+    """Reference answer that is known to be correct."""
     criteria: dict[str, float] | None = None
     """Rubric to use instead of the block's rubric."""
 
@@ -187,12 +187,14 @@ class ComparedSide(WireModel):
 
     name: str
     share: float
-    """Share of the scores on all ballots; all texts' shares add up to 1."""
+    """The text's share of the scores on all ballots; the shares of all texts add up to 1."""
     low: float
-    """Bounds of Wilson's 95% confidence interval for the share among similar judges; each judge is one observation."""
+    """Bounds of Wilson's 95% confidence interval for the share that similar judges would give; each judge is one
+    observation.
+    """
     high: float
     first: int
-    """Number of ballots on which this text alone came first."""
+    """Number of ballots on which this text came first without a tie."""
     characters: int
     """Length of the text in characters."""
     criteria: dict[str, float] | None = None
@@ -208,7 +210,7 @@ class JudgeSummary(WireModel):
     flipped: bool
     """True if the judge preferred different texts in different orders."""
     for_first: int
-    """Number of ballots for the text read first."""
+    """Number of ballots in favor of the text read first."""
     ballots: int
     """Number of usable ballots."""
 
@@ -238,7 +240,7 @@ class Comparison(InNotebooks, WireModel):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of each text, keyed by name."""
+        """Each text's share of the scores, keyed by name."""
         return {side.name: side.share for side in self.sides}
 
 
@@ -311,12 +313,12 @@ def _summarize_judge(
 
 
 def _name(words: str, names: Mapping[str, str]) -> str:
-    """Replace the stances in a verdict, such as "Text 1", with the texts' names; judges see only letters."""
+    """Replace the stances in a verdict, such as "Text 1", with the names of the texts; judges see only letters."""
     return re.sub(r"\bText \d+\b", lambda text: names.get(text[0], text[0]), words)
 
 
 def _rename(ballot: JudgeBallot, names: Mapping[str, str]) -> JudgeBallot:
-    """Replace the sides on a ballot with the texts' names."""
+    """Replace the sides on a ballot with the names of the texts."""
     update: dict[str, Any] = {"order": [names[side] for side in ballot.order]}
     for field in ("labels", "scores", "criteria", "log_odds", "lengths"):
         if (of := getattr(ballot, field)) is not None:

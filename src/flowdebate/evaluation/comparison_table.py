@@ -51,11 +51,11 @@ class ComparedSystem(WireModel):
     rows: int
     wins: int
     undecided: int
-    """Number of rows without a winner; `rate` splits the win in each such row equally among the row's texts."""
+    """Number of rows without a winner; for `rate`, such a row counts as a win shared equally among its texts."""
     rate: Figure
     """Wins as a share of rows, with Wilson's interval."""
     share: float
-    """Mean share won by the system's texts."""
+    """Mean share of the scores that the system's texts won."""
     characters: float
     """Mean length of the system's texts in characters."""
     criteria: dict[str, float] | None = None
@@ -77,8 +77,8 @@ class OrdersAgainstTruth(WireModel):
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """Among rows with the same winner in all orders, the share won by the correct text; None if there are
-    no such rows.
+    """Among rows with the same winner in all orders, the share in which the correct text won; None if there are no such
+    rows.
     """
 
 
@@ -96,7 +96,7 @@ class VerdictsAgainstTruth(WireModel):
 
 
 class ComparingJudge(WireModel):
-    """One judge's results over all rows, and how the order affected them."""
+    """One judge's results over all rows, and how the reading order affected them."""
 
     judge: str
     rows: int
@@ -105,7 +105,7 @@ class ComparingJudge(WireModel):
     single order.
     """
     first_place: Figure | None
-    """Share of ballots for the text read first; the interval treats each row as one observation."""
+    """Share of ballots in favor of the text read first; the interval treats each row as one observation."""
     even: float | None
     """Expected `first_place` if the judge has no position bias."""
     towards_first: Figure | None
@@ -113,7 +113,9 @@ class ComparingJudge(WireModel):
     excluded.
     """
     favours: Literal["first", "last"] | None
-    """Place favored more often than chance would explain (exact sign test, adjusted for the number of judges)."""
+    """Place that the judge favored more often than chance would explain (exact sign test, adjusted for the number of
+    judges).
+    """
     truth: OrdersAgainstTruth | None = None
     """The judge's accuracy; None if the correct text is not known for any row."""
 
@@ -131,9 +133,9 @@ class ComparisonTable(InNotebooks, WireModel):
     alpha: float | None
     """Krippendorff's alpha for the same ratings; None if there is only one judge."""
     longer: Figure | None
-    """Share of decided rows won by the longest text."""
+    """Share of rows with a winner in which the longest text won."""
     ranking: Ranking | None
-    """Ranking if there are three or more systems; None for two systems or if scipy is not installed."""
+    """Ranking of three or more systems; None for two systems or if scipy is not installed."""
     p: float | None = None
     """P-value of the exact sign test over rows with a winner; None unless there are exactly two systems."""
     truth: VerdictsAgainstTruth | None = None
@@ -393,14 +395,14 @@ def _findings(table: ComparisonTable) -> list[str]:
 
 
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
-    """Describe how often the winners were right, and what difference rows without a winner make."""
+    """Describe how often the winners were correct, and how much rows without a winner matter."""
     right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
     lot = f"; with a random pick where there is none: {truth.credit.value:.1%}"
     return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"
 
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
-    """Describe how the order affected a judge."""
+    """Describe how the reading order affected a judge."""
     if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
         odd = judge.towards_first
         first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)

@@ -32,14 +32,16 @@ _UNITS = {
 
 
 class ContentChoice(WireModel):
-    """A ballot with the features of all sides; lists are in the judge's reading order."""
+    """Ballot with features of each side; all lists are in the judge's reading order."""
 
     systems: list[str]
     """Authors of the sides."""
     shares: list[float]
-    """Shares of the sides; 1 and 0 if the ballot merely names a winner."""
+    """Share of the points given to each side; 1 and 0 if the ballot only names a winner."""
     columns: dict[str, list[float]]
-    """Features keyed by name, each with one number per side, such as the base-2 logarithm of the side's length."""
+    """Features of the sides, keyed by name, each with one number per side, such as the base-2 logarithm of
+    its length.
+    """
     cluster: str | None = None
     """Cluster of related choices, such as those on the same question; None for an independent choice."""
 
@@ -50,17 +52,17 @@ class ControlledSystem(WireModel):
     system: str
     ballots: int
     share: float
-    """The system's mean share on its ballots."""
+    """Mean share of the points that the system won on its ballots."""
     controlled: Figure
     """Win rate against the average opponent at equal length, style, order and model family."""
 
 
 class ContentAudit(InNotebooks, WireModel):
-    """Influences on ballots other than the quality of the content."""
+    """Influences on ballots apart from the quality of the content."""
 
     ballots: int
     effects: dict[str, Figure]
-    """Change in a side's log-odds per unit, keyed by column; `n` is the number of clusters."""
+    """Change in a side's log-odds per unit of each column, keyed by column; `n` is the number of clusters."""
     systems: list[ControlledSystem]
     """Systems, ordered by their win rate at equal length."""
     problem: str | None = None
@@ -78,9 +80,9 @@ def content_choices(
 ) -> list[ContentChoice]:
     """Convert the usable `ballots` from one debate to choices.
 
-    All mappings are keyed by side: `systems` maps to the authors (None if the sides are the systems), `texts` to the
-    arguments in the debate (None to take lengths from the ballots and ignore style), and `models` to the models (None
-    to ignore the model family).
+    All mappings are keyed by side: `systems` contains the authors (None if the sides are the systems), `texts` the
+    arguments from the debate (None to take lengths from the ballots and ignore style), and `models` the models (None to
+    ignore the model family).
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):

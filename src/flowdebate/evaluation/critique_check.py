@@ -1,4 +1,4 @@
-"""Test of whether a critic helps its judge, on labeled answers."""
+"""Test on labeled answers of whether a critic helps its judge."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS: Mapping[str, bool] = {
 
 
 class CheckedAnswer(WireModel):
-    """Labeled answer with both methods' decisions."""
+    """Labeled answer, and the decision of each method on it."""
 
     question: str
     is_right: bool
@@ -46,7 +46,9 @@ class CheckedAnswer(WireModel):
     rejected: bool
     """True if the critique rejected the answer, because the judge upheld at least one of the critic's claims."""
     judged_wrong: bool
-    """True if the judge alone considered the answer wrong; unlike a claim, this needs no quote."""
+    """True if the judge, without a critic, considered the answer wrong; unlike a critic's claim, this needs
+    no quote.
+    """
     claims: int
     """Number of the critic's claims about the answer."""
 
@@ -68,11 +70,11 @@ class CritiqueCheck(InNotebooks):
 
     critique: MethodRates
     alone: MethodRates
-    """Rates of the judge without a critic."""
+    """The judge's rates without a critic."""
     comparison: Paired
-    """The critique's accuracy minus that of the judge alone, on the same answers."""
+    """Accuracy of the critique minus that of the judge alone, on the same answers."""
     found: Paired | None
-    """The critique's accuracy minus that of the judge alone, on wrong answers only."""
+    """Accuracy of the critique minus that of the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
     """Number of answers without a decision, because a call failed or a limit was reached."""
@@ -164,8 +166,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
 ) -> CritiqueCheck:
     """Test, on labeled answers, whether a critic finds more faults than the judge does alone.
 
-    Each answer is criticized but not revised, and is also judged without a critique. In all, this takes up to 3 model
-    calls.
+    Each answer is criticized but not revised, and is also judged without a critique, with up to 3 model calls in total.
 
     - `critics`, `judge`, `model`: as for `critique()`.
     - `sources`: sources for all rows; a row's "sources" replace them.
@@ -290,7 +291,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block that judges an answer in two ways: with a critique, and by the judge alone."""
+    """Create the block that judges an answer twice: with a critique, and without one."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique

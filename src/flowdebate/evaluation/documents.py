@@ -1,4 +1,4 @@
-"""Reports on evaluations and batches as data, with a common layout for terminals, notebooks and pages."""
+"""Reports on evaluations and batches as data, laid out alike for terminals, notebooks and pages."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def lay_out_audit(
 
 
 def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
-    """Format recall and false findings, with and without cross-examination, and the recall by kind of fault."""
+    """Format recall and false findings, with and without cross-examination, and the recall for each kind of fault."""
 
     def cell(figure: Figure | None, form: str) -> str:
         if figure is None:
@@ -181,7 +181,7 @@ def lay_out_benefit(
 ) -> Summary:
     """Format a benefit report: each method's accuracy, the paired comparisons, and a conclusion in prose.
 
-    Uncounted cases come last: debates without a verdict, omitted questions, and `failed` baseline answers.
+    Cases that are not counted come last: debates without a verdict, omitted questions, and `failed` baseline answers.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
@@ -374,7 +374,7 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
 
 
 def _describe_first_place(ranking: Ranking, called: str) -> list[str]:
-    """Describe the advantage of the first position, if it was estimated."""
+    """Describe the advantage of the first position, if the ranking estimated it."""
     if (order := ranking.order) is None:
         return []
     between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"

@@ -1,4 +1,4 @@
-"""Dynamics of answers: changes between right and wrong, adoption of other voices' answers, and the oracle gap."""
+"""Dynamics of answers: changes between right and wrong, answers adopted from other voices, and the oracle gap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WHERE = "dynamics()"
 
 
 class Dynamics(InNotebooks, WireModel):
-    """Changes in answers during runs.
+    """Changes in the answers given during runs.
 
     Intervals account for the fact that voices in the same run are not independent.
     """
@@ -47,7 +47,7 @@ class Dynamics(InNotebooks, WireModel):
 
     @property
     def oracle_gap(self) -> float | None:
-        """Accuracy that choosing the best of all answers every time would add; None if no truth is known."""
+        """Accuracy that would be gained by always choosing the best of all answers; None if no truth is known."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )
@@ -56,9 +56,10 @@ class Dynamics(InNotebooks, WireModel):
 def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | None = None) -> list[AnswerCourse]:
     """Extract the answer courses from a raw output (`result.raw`, or an item of a batch); return [] if it has none.
 
-    In a consensus, every agent is a voice. In a deliberation, the only voice is the moderator, with an answer per
-    decision. In a debate, every judging model is a voice, with an answer per ballot, in view order. A review has one
-    course per finding, with the answers "confirm" and "refute". `truth` is the correct answer for all courses.
+    In a consensus, every agent is a voice. In a deliberation, the only voice is the moderator, with one answer per
+    decision. In a debate, every judging model is a voice, with one answer per ballot, in the order of the judge's
+    views. A review has one course per finding, with the answers "confirm" and "refute". `truth` is the correct answer
+    for all courses.
     """
     return [
         AnswerCourse(voices=voices, outcome=outcome, truth=truth, cluster=cluster)
@@ -104,7 +105,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield whether first answers, last answers, the outcome, and any answer at all match the truth, if known."""
+    """Yield whether first answers, last answers, the outcome, and any answer at all match the truth, if it is known."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

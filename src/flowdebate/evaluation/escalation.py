@@ -1,4 +1,4 @@
-"""Comparison of an escalation with an unconditional run of its most thorough step, on questions with known answers."""
+"""Comparison of an escalation with always running its most thorough step, on questions with known answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results over all questions for either the escalation or the unconditional alternative."""
+    """Results over all questions for either the escalation or the alternative that always runs."""
 
     accuracy: Figure
     """Share of correct answers, with Wilson's interval."""
@@ -37,19 +37,19 @@ class EscalationArm(WireModel):
 
 
 class DecidedStep(WireModel):
-    """Questions decided by one step of the escalation."""
+    """Results for the questions decided by one step of the escalation."""
 
     name: str
     decided: Figure
     """Share of all questions that the step decided."""
     right: Figure | None
-    """Among the questions that the step decided, the share that it answered correctly; None if there are none."""
+    """Share of the step's questions that it answered correctly; None if it decided none."""
     always_right: float | None
-    """Share of the same questions that the unconditional alternative answered correctly."""
+    """Share of the same questions that the alternative answered correctly."""
 
 
 class EscalationReport(WireModel):
-    """Comparison of an escalation with an unconditional alternative on the same questions."""
+    """Comparison of an escalation with an alternative that always runs, on the same questions."""
 
     n: int
     """Number of questions; a failed run counts as wrong."""
@@ -62,15 +62,13 @@ class EscalationReport(WireModel):
     """The escalation's accuracy minus the alternative's, with Newcombe's interval for paired proportions."""
     better: int
     worse: int
-    """Numbers of questions answered correctly by the escalation alone (`better`) or by the alternative
-    alone (`worse`).
-    """
+    """Number of questions that only the escalation answered correctly (`better`), or only the alternative (`worse`)."""
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
-    """The escalation's calls as a share of the alternative's, with a bootstrap interval over questions."""
+    """The escalation's calls as a fraction of the alternative's, with a bootstrap interval over questions."""
     tokens_ratio: Figure | None
-    """The escalation's tokens as a share of the alternative's; None if unknown."""
+    """The escalation's tokens as a fraction of the alternative's; None if unknown."""
     steps: list[DecidedStep]
     """Results for the questions that each step decided, in step order."""
 
@@ -98,7 +96,7 @@ def _range(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """Outcome of one question in one of the arms."""
+    """Outcome of one question, in either the escalation or the alternative."""
 
     right: bool
     failed: bool

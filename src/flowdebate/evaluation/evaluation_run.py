@@ -34,15 +34,15 @@ class Evaluation(InNotebooks):
     """Result of an evaluation."""
 
     report: BenefitReport
-    """Benefit of the debates; use `print(evaluation.report.summary)` for an overview."""
+    """Report on the benefit of the debates; use `print(evaluation.report.summary)` for an overview."""
     items: Sequence[BenefitItem]
-    """Answers to each question in row order, including failed ones; a repeated question appears several times."""
+    """Answers to each question, in row order and including failed ones; a repeated question appears several times."""
     result: BatchResult[Any]
     """The evaluation's runs, including failed ones, and their usage."""
 
 
 class Row(Protocol):
-    """Row of a data set, keyed by column."""
+    """A row of a data set: its values, keyed by column."""
 
     def __getitem__(self, key: str, /) -> object: ...
 
@@ -55,7 +55,7 @@ class EvaluationBatch(BatchControls, total=False):
 
 
 class EvaluateOptions(EvaluationBatch, total=False):
-    """Options of `evaluate()` other than `truth`."""
+    """All options of `evaluate()` except `truth`."""
 
     question: str | Callable[[Any], Any]
     choices: str | Callable[[Any], Sequence[str]] | None
@@ -132,7 +132,7 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
 
 def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
-    """Shuffle a row's positions, always in the same way for a given question and seed.
+    """Shuffle a row's positions, in the same way each time for a given question and seed.
 
     Data sets often list the correct position first, but it should not always speak first.
 

@@ -1,4 +1,4 @@
-"""Judge audits: judges' bias and consistency, computed from their stored ballots.
+"""Judge audits, which compute judges' bias and consistency from their stored ballots.
 
 The figures follow Shi et al. 2024 (arXiv 2406.07791): repetition stability, position consistency and preference
 fairness, plus the win rates of slots and labels. They need no extra library; `full_audit()` adds p-values and
@@ -52,24 +52,24 @@ FIGURES = (
     "slot_log_odds",
 )
 MAX_ARRANGEMENTS = 1_000
-"""Number of arrangements at which counting stops; the tests only need two."""
+"""Number of arrangements at which counting stops; the tests only need to know whether there are two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 @dataclass(slots=True)
 class PlaceWins:
-    """Wins of each place on one item."""
+    """Number of wins for each place (slot, label or turn) on one item."""
 
     wins: list[int]
     arrangements: frozenset[tuple[str, ...]] = frozenset()
-    """Arrangements in the sample: orders of sides, or assignments of labels to sides."""
+    """Arrangements that occurred: orders of the sides, or assignments of labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
     """True if the item was judged in an order and its reverse; the only valid permutation is then a reversal."""
 
     def add(self, place: int, arrangement: tuple[str, ...]) -> None:
-        """Add a win for a place."""
+        """Add a win for a place in the given arrangement."""
         self.wins[place] += 1
         self.arrangements |= {arrangement}
         orders = list(self.arrangements)
@@ -93,13 +93,13 @@ class ItemCounts:
     unusable: int = 0
     undecided: int = 0
     slots: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins of slots, keyed by all slot names."""
+    """Wins per slot, keyed by the tuple of all slots."""
     labels: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins of labels, keyed by the sorted labels."""
+    """Wins per label, keyed by the sorted tuple of all labels."""
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins of turns, keyed by the places in the speaking order."""
+    """Wins per turn, keyed by the tuple of all turns in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Sum and number of terms for each figure in FIGURES."""
+    """Sum and number of terms, keyed by the figures in FIGURES."""
 
     @property
     def key(self) -> Hashable:
@@ -110,7 +110,7 @@ class ItemCounts:
 
     @property
     def families(self) -> tuple[tuple[PlaceKind, dict[Names, PlaceWins]], ...]:
-        """Wins of places, keyed by the kind of place."""
+        """Wins per place, paired with the kind of place."""
         return ("slot", self.slots), ("label", self.labels), ("turn", self.turns)
 
 
@@ -151,7 +151,7 @@ class CountedItems:
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return each item's sum and number of terms for one of FIGURES, omitting items without terms."""
+        """Return the sum and the number of terms on each item for one of FIGURES, skipping items without terms."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -161,13 +161,13 @@ class CountedItems:
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums over the points of two models (n, x, y, xx, yy, xy) for each item judged by both."""
+    """Sums (n, x, y, xx, yy, xy) over the data points (x, y) of two models, for each item that both judged."""
 
     items: array[int] = field(default_factory=lambda: array("q"))
     sums: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, item: int, points: Iterable[tuple[float, float]]) -> None:
-        """Add the points for one item."""
+        """Add the data points from one item."""
         self.items.append(item)
         self.sums.extend(map(math.fsum, zip(*((1.0, x, y, x * x, y * y, x * y) for x, y in points), strict=True)))
 
@@ -184,17 +184,17 @@ _COLUMNS = 6
 
 @dataclass(slots=True)
 class CountedJudges:
-    """Counts over all judges, for each judge, and for each pair of judges on a panel."""
+    """Counts over all judges together, for each judge, and for each pair of judges on a panel."""
 
     all: CountedItems
     models: dict[str, CountedItems] = field(default_factory=dict)
-    """Counts by model; the key "" collects unknown models."""
+    """Counts keyed by model; the key "" collects ballots whose model is unknown."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Each side's share minus its share in an even verdict, keyed by pair of models."""
+    """Sums over each side's share of the points minus an even share, keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Distances of the correct side's share from 1, for items whose correct side is known, keyed by pair of models."""
+    """Sums over 1 minus the correct side's share, for items whose correct side is known, keyed by pair of models."""
     is_known: bool = False
-    """True if the correct side of any item is known."""
+    """True if the correct side of at least one item is known."""
     items: int = 0
     distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
@@ -268,7 +268,7 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
 
 
 def is_usable(ballot: JudgeBallot) -> bool:
-    """Return whether a ballot has at least two sides, no repeated side or label, and one of its sides as the choice."""
+    """Return whether a ballot has two or more sides, no duplicates, and a winner (if any) among its sides."""
     sides = set(ballot.order)
     if len(sides) < 2 or len(sides) != len(ballot.order):  # noqa: PLR2004 - a choice takes two
         return False
@@ -303,7 +303,7 @@ def _count_win(places: dict[Names, PlaceWins], names: Names, place: int, arrange
 
 
 def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
-    """Add the terms from one model's verdicts on a given set of sides."""
+    """Add the terms for the figures that compare one model's verdicts on different views of the same sides."""
     for choices in views.values():
         if len(choices) > 1:
             terms.setdefault("repetition_stability", []).append(max(Counter(choices).values()) / len(choices))
@@ -392,7 +392,7 @@ def _read(
 
 
 def audit_run(run: RunView) -> RunAudit:
-    """Audit the judge of `run`, which may be unfinished."""
+    """Audit the judge of `run`, even if the run is not finished."""
     raw: object = run.raw
     judging = getattr(getattr(raw, "verdict", None), "judging", None)
     ballots = [] if judging is None else judging.ballots
@@ -418,7 +418,7 @@ def audit_run(run: RunView) -> RunAudit:
 def spoken_of(raw: object) -> list[str] | None:
     """Return the `speaking_order()` of a raw output's transcript.
 
-    The result is None for simultaneous turns, because nobody has the last word.
+    Return None if the turns are simultaneous, because nobody has the last word.
     """
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
     return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())
@@ -597,14 +597,14 @@ _Repeated = TypeVar("_Repeated")
 
 
 def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
-    """Repeat each value as often as its count says."""
+    """Repeat each value the number of times given by its count."""
     return [value for value, times in values for _ in range(times)]
 
 
 def _interval(
     values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """Compute the 95% confidence interval for a ratio of two sums over items, or (None, None) without resamples."""
+    """Compute the 95% confidence interval for a ratio of two sums over items; return (None, None) without resamples."""
     if resampling is None or not resampling.resamples:
         return None, None
     return resampling.interval(values, numbers, minimum=minimum)
@@ -639,7 +639,7 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
 
 
 def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, centered: bool) -> tuple[float, float]:
-    """Compute the 95% confidence interval for the mean correlation from percentiles of bootstrap samples of items."""
+    """Compute the 95% confidence interval for the mean correlation by the percentile bootstrap over items."""
     import numpy as np
 
     # Resample items rather than verdicts, because verdicts on the same item are not independent.
@@ -674,7 +674,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centered: bool) -> float | None:
-    """Compute Pearson's correlation, or None if a variable is constant; `centered` points are taken to have mean 0."""
+    """Compute Pearson's correlation, or return None if a variable is constant; `centered` points have mean 0."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centered else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

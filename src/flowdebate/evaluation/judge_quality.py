@@ -25,7 +25,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _MIN_PROBABILITY = 1e-6
-"""Share used in place of zero to keep its logarithm finite."""
+"""Share that replaces zero, so that its logarithm is finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -34,11 +34,11 @@ _Pair = tuple[str | None, str | None]
 
 
 class JudgedItem(WireModel):
-    """Judgment on one item with a known answer."""
+    """Judge's decision on one item with a known answer."""
 
     truth: str
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """Each side's share, taken as the judge's probability that the side is right."""
+    """Each side's share, interpreted as the judge's probability that the side is right."""
     winner: str | None = None
     """Winner in the judge's verdict; None if there is no winner."""
     human: str | None = None
@@ -60,7 +60,7 @@ class ReliabilityBin(WireModel):
 
     low: float
     high: float
-    """Upper bound of the confidence (the largest share), inclusive; `low` is exclusive."""
+    """Upper bound of the confidence (the largest share) in this bin, inclusive; `low` is exclusive."""
     n: int
     confidence: float
     accuracy: float
@@ -71,7 +71,7 @@ class ReliabilityBin(WireModel):
 
 
 class Calibration(WireModel):
-    """Slope to apply to the judge's log-odds, and its effect on held-out items."""
+    """Slope by which to multiply the judge's log-odds, and its effect on held-out items."""
 
     slope: float
     """Slope of the calibration: below 1 if the judge is overconfident, above 1 if it is underconfident."""
@@ -109,8 +109,8 @@ class JudgeQuality(InNotebooks, WireModel):
     alpha: Figure | None
     """Krippendorff's alpha between the judge and humans; None unless both are known."""
     brier: Figure
-    """Mean squared error of the shares: 0 for a judge that is always certain and right, .25 if the shares are
-    always even.
+    """Mean squared error of the shares: 0 for a judge that is always certain and right, .25 for two sides that always
+    get even shares.
     """
     ece: Figure
     """Expected calibration error, the mean difference between the judge's confidence and accuracy.
@@ -120,7 +120,7 @@ class JudgeQuality(InNotebooks, WireModel):
     """
     ece_calibrated: Figure
     """Calibration error expected from a perfectly calibrated judge with the same shares: its mean, and the bounds of
-    the central 95% (or another `confidence`).
+    its central 95% (or another `confidence`).
     """
     ece_p: float
     """P-value: the probability that a perfectly calibrated judge's calibration error would be at least this large."""
@@ -133,7 +133,7 @@ class JudgeQuality(InNotebooks, WireModel):
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """Extract the items of an audit whose truth is known, each with the joint decision from all its ballots.
+    """Extract the items of an audit whose truth is known, each with a single decision that combines all its ballots.
 
     `by` is the decision rule; None means log-odds for letter ballots and the mean for all others.
     """
@@ -222,7 +222,7 @@ def _check_items(items: Sequence[JudgedItem], location: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bootstrap:
-    """Bootstrap samples, given as item indexes, and the confidence level of their intervals."""
+    """Bootstrap samples of item indexes, and the confidence level of the intervals computed from them."""
 
     samples: Sequence[Sequence[int]]
     confidence: float
@@ -327,19 +327,19 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return the logarithm of each side's share relative to the leading side's share; never positive."""
+    """Return the logarithm of each side's share divided by the leading side's share; never positive."""
     logs = {side: log(max(share, _MIN_PROBABILITY)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss at a given slope; each item has the log shares of its truth and of all sides."""
+    """Compute the mean log-loss at a given slope; each item holds the log share of its truth and those of all sides."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """Find the slope with the smallest loss by ternary search; the loss is convex."""
+    """Find the slope with the smallest loss by ternary search, which works because the loss is convex."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3

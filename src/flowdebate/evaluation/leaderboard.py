@@ -1,6 +1,6 @@
 """Leaderboard over stored runs: models ranked by wins in debates, and judges by consistency.
 
-It also counts all models' repaired answers.
+It also counts every model's repaired answers.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class RankedModel(WireModel):
 
 
 class RankedJudge(WireModel):
-    """A judge's record, including how reading order and speaking order influence it."""
+    """A judge's record, including how much the reading order and the speaking order influence it."""
 
     judge: str
     debates: int
     ballots: int
     first_read: Figure | None
-    """Share of verdicts for the side read first; None if no debate has two sides."""
+    """Share of verdicts for the side read first; None if there are no debates between two sides."""
     first_speaker: Figure | None
-    """Share of verdicts for the first speaker; None if no debate has two sides."""
+    """Share of verdicts for the first speaker; None if there are no debates between two sides."""
     consistency: Figure | None
     """Share of debates with the same verdict in all orders; None if every debate was judged in a single order."""
 
@@ -61,11 +61,11 @@ class AnsweringModel(WireModel):
     repaired: int
     """Number of repaired answers."""
     repairs: dict[str, int]
-    """Number of answers for each kind of repair, most frequent first."""
+    """Number of answers that needed each kind of repair, most frequent first."""
     thought_aloud: int
-    """Number of answers whose text contains thinking."""
+    """Number of answers in which the model's thinking appears in the text."""
     thought_unannounced: int
-    """Number of answers that contain thinking but no opening tag."""
+    """Number of answers in which the model's thinking appears without an opening tag."""
     template_tokens: int
     """Number of answers that end in chat template tokens."""
 
@@ -81,7 +81,7 @@ class Leaderboard(InNotebooks, WireModel):
     judges: list[RankedJudge]
     """Ranked judges, most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with repaired or unusual answers, sorted by share of repairs in descending order."""
+    """Models with repaired or unusual answers, sorted by their share of repaired answers in descending order."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Number of runs without information about models, keyed by reason."""
     findings: list[str]
@@ -128,7 +128,7 @@ class Standings:
         self._answers.count(steps)
 
     def leaderboard(self, *, prior: float | None = None) -> Leaderboard:
-        """Rank models and judges over all runs added so far; see `leaderboard_of`."""
+        """Rank models and judges over all runs added; see `leaderboard_of`."""
         return _rank(
             self._games.table(),
             self._collector.items,
@@ -244,7 +244,7 @@ _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 
 class _Answers:
-    """Counter of repaired and unusual answers per model."""
+    """Counter of each model's repaired and unusual answers."""
 
     def __init__(self) -> None:
         self._answers = Counter[str]()

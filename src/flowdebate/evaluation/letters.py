@@ -18,10 +18,11 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
 
     Pass each verdict as `verdict.judging`, along with the stance of the side that is better by construction, or None if
     both sides are equally good. Length bias is fitted by least squares to all pairs: a better side has a constant lead,
-    equal sides have a lead of 0, and both leads grow with the logarithm of the ratio of the sides' lengths.
-    `min_log_odds` is the length-corrected lead that another pair of equal sides exceeds with a probability of at most
-    5%: the ceil(.95 (n + 1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs in which one side is
-    better, for fewer than 20 pairs of equal sides, for sides of equal length, or for other kinds of ballots.
+    equally good sides have none, and in both cases the lead grows with the logarithm of the ratio of the sides'
+    lengths. `min_log_odds` is the length-corrected lead that another pair of equally good sides exceeds with a
+    probability of at most 5%: the ceil(.95 (n + 1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs
+    in which one side is better, for fewer than 20 pairs of equally good sides, for sides of equal length, or for other
+    kinds of ballots.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []

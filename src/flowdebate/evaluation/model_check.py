@@ -1,7 +1,7 @@
 """`ModelCheck`: short calls that test how a model at an endpoint handles requests, answers and roles.
 
 The check makes ordinary calls, one for each kind of request and each role, and reports everything that the model layer
-learned, repaired and flagged.
+learned, repaired or flagged.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from flowdebate.patterns.debate.judging.options import JudgeOptions
 from flowdebate.runs.limits import Limits
 
 MAX_REQUESTS = 60
-"""Maximum number of requests in a check, including refused requests and retries."""
+"""Maximum number of requests in a check, including rejected requests and retries."""
 USUAL_CALLS = 22
-"""Number of calls made in a check if the model supports everything."""
+"""Number of calls that a check makes if the model supports everything."""
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
-"""Outcome shown in a row: as requested, usable after a repair or in another form, refused by the server, or
-unusable.
+"""Outcome shown in a row: as requested, usable after a repair or in another form, rejected by the server,
+or unusable.
 """
 Status: TypeAlias = Literal["running", "complete", "failed", "limit", "interrupted"]
 
@@ -78,7 +78,7 @@ class CheckRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """Call made by the check, with its answer or error."""
+    """Call that the check made, with its answer or error."""
 
     place: str
     """Name of the probe, or of the pattern and the role."""
@@ -124,7 +124,7 @@ _FILE = {"mean.py": "def mean(total, count):\n    return total / count\n\n\nprin
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Optional part of a request."""
+    """Part of a request that can be left out."""
 
     title: str
     key: str
@@ -132,7 +132,7 @@ class _Part:
     is_in: Callable[[dict[str, Any]], bool]
     """Predicate that detects the part in a request body."""
     advice: str = ""
-    """Advice for users whose model refuses the part; blank if no setting controls it."""
+    """Advice for users whose model rejects the part; blank if no setting controls it."""
 
 
 def _names(*fields: str) -> Callable[[dict[str, Any]], bool]:
@@ -172,12 +172,12 @@ _FLIPPED = "another winner in the other order"
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Role played by the model during the check."""
+    """Role that the model plays during the check."""
 
     title: str
     pattern: str
     role: str
-    """Name of the role in its calls."""
+    """Name of the role in the model calls."""
     seat: str
     """Key for the role in `--model SEAT=SPEC`."""
 
@@ -203,7 +203,7 @@ def _roles(body: dict[str, Any]) -> list[str]:
 
 
 def _leaves_choice(body: dict[str, Any]) -> bool:
-    """Return whether `body` lets the model decide whether to call tools."""
+    """Return whether the request `body` lets the model decide whether to call tools."""
     choice = body.get("tool_choice", "auto")
     return choice == "auto" or (isinstance(choice, dict) and choice.get("type") == "auto")
 
@@ -242,7 +242,7 @@ class _Patient(PerRequestWrapper):
 
 
 class _Watched(Wrapper):
-    """Model wrapper that records the calls patterns make during a check."""
+    """Model wrapper that records each call made by a pattern during the check."""
 
     def __init__(self, inner: Model, check: ModelCheck, pattern: str) -> None:
         super().__init__(inner)
@@ -256,14 +256,14 @@ class _Watched(Wrapper):
 
 @dataclass(slots=True)
 class ModelCheck:
-    """Check of `model`; `async for step in check.run()` makes the calls and yields each step before it begins.
+    """Check of `model`; `async for step in check.run()` makes the calls, yielding each step's title before it begins.
 
     `rows()`, `advice()` and `as_dict()` report the results so far, even after an interruption.
     """
 
     model: Model
     record: str | None = None
-    """Path of a recording of all calls with their HTTP exchanges; None to record nothing."""
+    """Path of the file in which to record all calls with their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
     """Reason why the check ended early; None if it completed."""
@@ -473,13 +473,13 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Return the server's parameter name for the token limit, if it refuses the other name."""
+        """Return the server's name for the token limit parameter, if it rejects the other name."""
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the first refusal of a request with this part."""
+        """Quote the server's first rejection of a request with this part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_quote_message(exchange)}"
@@ -584,7 +584,7 @@ class ModelCheck:
             yield CheckRow(group="roles", name=role.title, outcome=outcome, detail=detail)
 
     def _judge_orders(self, outcome: Outcome, detail: str) -> tuple[Outcome, str]:
-        """Compare the verdicts for the two orders of the sides."""
+        """Compare the judge's verdicts for the two orders of the sides."""
         verdict = getattr(self._raw.get("debate"), "verdict", None)
         if verdict is None or verdict.judging is None or len(verdict.judging.ballots) < len(_NAMES):
             return outcome, detail
@@ -609,7 +609,7 @@ class ModelCheck:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Recommend settings for this model, one per sentence; return nothing if the defaults fit."""
+        """Recommend settings for this model, one per sentence; return nothing if the defaults suit it."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]
@@ -682,7 +682,7 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _quote_message(exchange: Exchange) -> str:
-    """Quote the server's message about a refused request."""
+    """Quote the server's message about a rejected request."""
     text = exchange.body
     match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
     words = one_line(json.loads(match[1], strict=False) if match else text, secrets=exchange.secrets)
@@ -703,7 +703,7 @@ def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
 
 
 def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
-    """Summarize calls of one kind: answers, repairs and retries."""
+    """Summarize the answers, repairs and retries of all calls of one kind."""
     answers = [call for call in calls if call.response is not None]
     again = [
         attempt.error for call in calls for attempt in call.attempts if attempt.error not in (None, "RequestRejected")

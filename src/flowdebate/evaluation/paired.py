@@ -33,10 +33,10 @@ class Paired:
     has one question.
     """
     answered: float
-    """Sum of the differences on questions answered by both methods."""
+    """Sum of the differences over the questions that both methods answered."""
     leads: tuple[int, int]
-    """Number of clusters in which the first method was right more often than the second, then the number in which it
-    was right less often.
+    """Number of clusters in which the first method was right more often than the second, and the number in which it was
+    right less often.
     """
 
 
@@ -83,8 +83,8 @@ def e_value(ones: int, other_wins: int) -> float:
 
     The e-value is the capital of a bettor who starts with one unit and bets on each win in advance, using the mixture
     of Krichevsky and Trofimov (1981). If both methods are equally good, it reaches 1 / alpha in at most a fraction
-    alpha of studies, no matter how often it is checked (Ville): stopping at 20 is wrong in at most 5 of 100 studies. A
-    test with a fixed number of questions needs fewer questions.
+    alpha of studies, no matter how often it is checked (Ville's inequality): stopping at 20 is wrong in at most 5 of
+    100 studies. A test with a fixed number of questions needs fewer questions.
 
     >>> [round(e_value(*wins), 2) for wins in ((0, 0), (5, 5), (10, 0), (15, 2))]
     [1.0, 0.25, 180.43, 52.21]

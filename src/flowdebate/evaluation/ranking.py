@@ -35,11 +35,11 @@ class Game(NamedTuple):
     cluster: Hashable = None
     """Cluster of related games, for example those on the same question; None for an independent game."""
     placed: bool = True
-    """True if one of the systems was in the first position; False if the game had no first position."""
+    """True if one of the systems had the first position; False if the game had no first position."""
 
 
 class Matchup(NamedTuple):
-    """Two systems and a result."""
+    """Pair of systems and a result."""
 
     one: str
     other: str
@@ -48,11 +48,11 @@ class Matchup(NamedTuple):
 
 
 class GameTable(NamedTuple):
-    """Games counted by matchup; clusters with the same games are counted together."""
+    """Games counted by matchup; clusters with identical games are counted together."""
 
     matchups: Sequence[Matchup]
     clusters: dict[tuple[int, ...], int]
-    """Number of clusters, keyed by the matchup indices of their games."""
+    """Number of clusters, keyed by the tuple of their games' matchup indexes."""
 
     @property
     def names(self) -> list[str]:
@@ -73,7 +73,7 @@ class GameTable(NamedTuple):
         return sum(len(cluster) * times for cluster, times in self.clusters.items())
 
     def among(self, names: Sequence[str]) -> GameTable:
-        """Select the games between the named systems."""
+        """Return a table with only the games between the named systems."""
         inside = {index for index, game in enumerate(self.matchups) if game.one in names and game.other in names}
         clusters = Counter[tuple[int, ...]]()
         for cluster, times in self.clusters.items():
@@ -83,7 +83,7 @@ class GameTable(NamedTuple):
 
 
 class GameCollector:
-    """Collector of games, each stored in sixteen bytes."""
+    """Collector that stores each game in sixteen bytes."""
 
     def __init__(self) -> None:
         self._matchups: dict[Matchup, int] = {}
@@ -127,27 +127,27 @@ class RankedSystem(WireModel):
 
 
 class Ranking(InNotebooks, WireModel):
-    """Systems ordered by strength, and the other influences on games."""
+    """Systems ordered by strength, along with other influences on the games."""
 
     games: int
     """Number of games between ranked systems."""
     systems: list[RankedSystem]
     """Ranked systems, strongest first; empty if there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems stronger by an unknown amount: they beat ranked systems or other systems in this list, and never
-    lost to them.
+    """Systems that are stronger by an unknown amount: they beat ranked systems or others in this list, and never lost
+    to them.
     """
     below: list[str] = Field(default_factory=list)
-    """Systems weaker by an unknown amount: they lost to ranked systems or other systems in this list, and
-    never beat them.
+    """Systems that are weaker by an unknown amount: they lost to ranked systems or others in this list, and never beat
+    them.
     """
     apart: list[str] = Field(default_factory=list)
     """Systems that are not connected to the ranked systems by any chain of games."""
     order: Figure | None = None
     """Advantage of being in the first position, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
-    """Logarithm of the tie parameter (Davidson 1970), at 0 if equal systems tie in a third of their games; None if it
-    was not fitted.
+    """Logarithm of the tie parameter (Davidson 1970), which is 0 if equally strong systems tie in a third of their
+    games; None if it was not fitted.
     """
     problem: str | None = None
     """Reason why there is no ranking."""
@@ -155,7 +155,7 @@ class Ranking(InNotebooks, WireModel):
     """Reason why the strengths have no intervals."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
-        """Predict the share of untied games that `one` wins; `first` is True if it is in the first position."""
+        """Predict the share of untied games that `one` wins; `first` is True if `one` has the first position."""
         from math import exp
 
         strengths = {system.name: system.strength for system in self.systems}
@@ -253,7 +253,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group whose systems are all connected by chains of results of at least `minimum`."""
+    """Find the largest group whose systems are all linked to each other by chains of results of at least `minimum`."""
     import numpy as np
 
     names = table.names
@@ -284,7 +284,7 @@ def _group(table: GameTable, *, minimum: float) -> _Groups:
 
 
 def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, prior: float | None = None) -> Ranking:
-    """Rank the systems in a group by the games between them."""
+    """Rank the systems in a group by the games among them."""
     ranked = table.among(groups.ranked)
     games = ranked.games
     if not games:
@@ -320,7 +320,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
 
 
 def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
-    """Fit strengths, the first-position advantage, and ties, as columns in this order."""
+    """Fit strengths, the first-position advantage and the tie parameter, as columns in this order."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""A run's readers: their votes for the better argument, their public links, and the run's note."""
+"""Votes by a run's readers for the better argument, public links to the run, and its note."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREFIX = "votes/"
 _NOTE, _MAX_NOTE_LENGTH = "note", 2_000
 """Key of the document that contains a run's note, and the note's maximum length in characters."""
 _MAX_VOTES = 10_000
-"""Maximum number of votes on a run; needed because a reader without an ID always counts as a new one."""
+"""Maximum number of votes on a run; needed because a reader without an ID always counts as a new reader."""
 
 
 class Vote(WireModel):
@@ -37,11 +37,11 @@ class Vote(WireModel):
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, stored so that a later run with the same ID does not inherit the vote."""
+    """Start time of the run, stored so that the vote does not carry over to a later run with the same ID."""
 
 
 class Votes(WireModel):
-    """Readers' votes for each side."""
+    """Number of readers' votes for each side."""
 
     readers: Annotated[int, Field(ge=0)]
     sides: dict[str, int]
@@ -49,14 +49,14 @@ class Votes(WireModel):
 
     @classmethod
     def of(cls, votes: Sequence[Vote], sides: Sequence[str]) -> Votes:
-        """Count votes by side; ignore votes for unknown sides."""
+        """Count the votes for each side; ignore votes for unknown sides."""
         winners = [vote.winner for vote in votes if vote.winner is None or vote.winner in sides]
         counts = {side: winners.count(side) for side in sides}
         return cls(readers=len(winners), sides=counts, neither=winners.count(None))
 
     @property
     def leader(self) -> str | None:
-        """Side with the most votes; None for a tie, including a tie with "neither".
+        """Side with the most votes; None if there is a tie, including a tie with "neither".
 
         >>> Votes(readers=3, sides={"yes": 2, "no": 1}, neither=0).leader
         'yes'
@@ -143,7 +143,7 @@ Shown: TypeAlias = Literal["run", "vote"]
 """What a public link shows: all arguments and the outcome, or the arguments without names until the reader votes."""
 
 _MAX_SHARES = 20
-"""Maximum number of simultaneous public links to a run."""
+"""Maximum number of public links to a run that can be valid at the same time."""
 
 
 class Share(WireModel):
@@ -154,11 +154,11 @@ class Share(WireModel):
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, stored so that a later run with the same ID does not inherit the link."""
+    """Start time of the run, stored so that the link does not carry over to a later run with the same ID."""
 
 
 def shares_in(run_id: str) -> str:
-    """Return the name of the collection that holds a run's public links; unlike other documents, they are not exported.
+    """Return the name of the collection that stores a run's public links, which exports leave out.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -181,7 +181,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Create a public link; raise NotAwaited if there are too many, or if it asks for votes the run cannot accept."""
+    """Create a public link; raise NotAwaited if there are too many, or if it is for votes the run cannot accept."""
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so it does not accept votes")
@@ -262,12 +262,12 @@ class Readership:
         return (await self.notes_on([run_id]))[run_id]
 
     async def notes_on(self, run_ids: Sequence[str]) -> dict[str, str]:
-        """Return the notes on several runs, keyed by run; a run without a note is mapped to ""."""
+        """Return the notes on several runs, keyed by run; the value is "" for a run without a note."""
         documents = await self.store.documents_in([documents_of(run_id) for run_id in run_ids], key=_NOTE)
         return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write the note on a run; exports include the note, and an empty string deletes it.
+        """Write the note on a run, which exports include; an empty string deletes the note.
 
         Raise ConfigurationError if the note is too long.
         """
@@ -281,7 +281,7 @@ class Readership:
             pass  # another writer came first; the last write wins
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
-        """Create a public, read-only link to a run, showing either all of its content ("run") or a blind vote ("vote").
+        """Create a public, read-only link that shows all of a run's content ("run") or asks for a blind vote ("vote").
 
         The link is valid for `seconds` on the server that signs it. Raise NotAwaited if a blind vote is requested for
         anything but a finished debate.

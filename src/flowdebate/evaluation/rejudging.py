@@ -1,4 +1,4 @@
-"""Rejudging of stored transcripts without generating new arguments."""
+"""Rejudging of stored transcripts, with no new arguments generated."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def create_rejudge(
     """Create a block whose default judge decides between `stances`, and whose output includes all ballots.
 
     `judge` configures the judge (None means `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times.
-    Views are drawn using the run's seed; if they are repeated, `seed` is required, so that every repetition draws the
-    same views. `anonymity` lists the speakers to replace with aliases (None for nobody). `options` configures the
-    judge's block. Raise ConfigurationError for a judge that omits ballots or asks a person.
+    Views are drawn using the run's seed; to repeat them, `seed` is required, so that every repetition draws the same
+    views. `anonymity` lists the speakers to replace with aliases (None for nobody). `options` are passed to the judge's
+    block. Raise ConfigurationError for a judge that omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
     check_count(NAME, repeat=repeat)
@@ -98,7 +98,7 @@ def create_rejudge(
 
 
 class JudgeChanges(TypedDict, total=False):
-    """Options of `JudgeOptions` that can be changed when rejudging."""
+    """Subset of `JudgeOptions` that can be changed when rejudging."""
 
     answer_form: Answer
     schedule: ScheduleLike

@@ -1,4 +1,4 @@
-"""Benchmark for reviews: the share of the faults planted in code changes that reviews find."""
+"""Benchmark for reviews: how many of the faults planted in code changes they find."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 TOLERANCE = 3
-"""Maximum distance between a finding and the fault, in lines."""
+"""Maximum distance in lines between a finding and the fault it names."""
 
 FAULT_KINDS: dict[str, str] = {
     "deadlock": r"dead.?lock|locks? (twice|again)|already (locked|held)|re-?entran|while holding|self.?lock",
@@ -86,7 +86,7 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expressions for words that identify a fault in a finding, keyed by kind of fault."""
+"""Regular expressions, keyed by kind of fault, for words in a finding that indicate the fault."""
 
 
 class ReportedLocation(Protocol):
@@ -103,7 +103,7 @@ class ReportedLocation(Protocol):
 
 
 class ReportedText(Protocol):
-    """A finding in one reviewer's words."""
+    """Finding as worded by one reviewer."""
 
     @property
     def title(self) -> str: ...
@@ -146,7 +146,7 @@ class PlantedFault(WireModel):
 
 
 class ReviewCase(WireModel):
-    """Change to one file, with its planted faults; a clean change has none."""
+    """Change to one file, with its planted faults; a clean change contains none."""
 
     id: str
     language: str
@@ -161,11 +161,11 @@ class ReviewCase(WireModel):
 
 
 Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
-"""A change and the findings of its review."""
+"""Pair of a change and the findings of its review."""
 
 
 class ReviewRates(InNotebooks, WireModel):
-    """Share of planted faults found by reviews, and number of unrelated findings."""
+    """Share of planted faults that reviews found, and number of findings that match no planted fault."""
 
     recall: Figure | None
     """Share of planted faults found, with Wilson's interval; None if there are no faults."""
@@ -179,12 +179,12 @@ class ReviewBenchmark(InNotebooks, WireModel):
     """Benchmark rates with and without cross-examination, computed from the same reviews."""
 
     changes: int
-    """Number of completely reviewed changes."""
+    """Number of changes whose review was completed."""
     faults: int
     left_out: int = 0
     """Number of changes without a complete review; they are not counted."""
     raised: ReviewRates
-    """Rates without cross-examination, counting every finding by a reviewer."""
+    """Rates without cross-examination, counting every finding raised by a reviewer."""
     confirmed: ReviewRates
     """Rates with cross-examination, counting only confirmed findings."""
     recall_by_kind: dict[str, tuple[int, int, int]]
@@ -192,7 +192,7 @@ class ReviewBenchmark(InNotebooks, WireModel):
 
 
 def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:
-    """Read changes with planted faults from JSON Lines; raise BadFile with the line number of an invalid one."""
+    """Read changes with planted faults from JSON Lines; raise BadFile with the line number of an invalid line."""
     try:
         content = Path(path).read_text("utf-8")
     except UnicodeDecodeError:
@@ -262,7 +262,7 @@ def _rates(pairs: Sequence[Outcome], counts: Callable[[ReportedFinding], bool]) 
 def _mean(counts: Sequence[int]) -> Figure:
     """Return the mean count with a normal interval, or with the exact Poisson interval if all counts are 0.
 
-    The variance is at least that of a Poisson count, because a few equal counts do not make the mean certain.
+    The variance used is at least that of a Poisson count, because a few equal counts do not make the mean certain.
     """
     mean, n = fmean(counts), len(counts)
     if not any(counts):

@@ -1,6 +1,6 @@
 """Power and sample sizes for judge audits and paired comparisons.
 
-Sample sizes for slots use the exact two-sided test at 5%, as audits with two sides do; each item counts once.
+Sample sizes for slots assume the exact two-sided test at 5%, as in audits with two sides; each item counts once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate that an audit should detect for a place with odds of 7 to 3 against each other place.
+    """Return the win rate that an audit should detect: that of a place favored by 7 to 3 over each of the other places.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -37,7 +37,7 @@ def sought(sides: int) -> float:
 
 
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
-    """Compute the probability of detecting a place with win rate `rate` in `n` items.
+    """Compute the probability of detecting, in `n` items, that a place has the win rate `rate`.
 
     For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
     of the test against equal wins if all other places win equally often: the place's wins follow a binomial
@@ -52,9 +52,9 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the smallest sample size at and above which a win rate of `rate` is detected with this `power` or more.
+    """Find the smallest sample size from which on a win rate of `rate` is detected with at least this `power`.
 
-    The power of the exact test follows a sawtooth: some smaller numbers also reach it (49 items for .70), but larger
+    The power of the exact test follows a sawtooth: some smaller samples also reach it (49 items for .70), but larger
     ones (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
 
     >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # numpy is an optional dependency
 ALPHA = 0.05  # significance level: the share of fair judges that a test may call biased
 _ROUNDED = 1e-12
 _MANY = 5_000
-"""Number of items above which a ratio gets a confidence interval based on the normal approximation."""
+"""Number of items above which the confidence interval of a ratio is based on the normal approximation."""
 _DIRECT = 500
-"""Maximum length of the shorter factor for computing a convolution as a plain sum of products."""
+"""Maximum length of the shorter factor for which a convolution is computed as a plain sum of products."""
 _GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -54,7 +54,7 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
 def newcombe(
     ones: Sequence[float], other_values: Sequence[float], *, confidence: float = 0.95, size: float | None = None
 ) -> tuple[float, float]:
-    """Compute the interval for `mean(ones) - mean(others)`, given paired numbers from 0 to 1 on the same items.
+    """Compute the interval for `mean(ones) - mean(others)`, given paired values from 0 to 1 for the same items.
 
     This is Newcombe's method 10 (1998) for paired proportions, which combines Wilson's intervals with the correlation
     of the pairs. The interval has a positive width even if all items agree. `size` is the effective number of
@@ -191,7 +191,7 @@ def _clip(chance: float) -> float:
 
 
 def _power(chances: Floats, times: int) -> Floats:
-    """Return the distribution of the sum of several draws."""
+    """Return the distribution of the sum of several independent draws."""
     import numpy as np
 
     low, *between, high = 0, *chances.nonzero()[0].tolist()
@@ -211,7 +211,7 @@ def _power(chances: Floats, times: int) -> Floats:
 
 
 def _convolve(chances: Floats, other_chances: Floats) -> Floats:
-    """Return the probability of each sum of two independent draws."""
+    """Return the distribution of the sum of two independent draws."""
     import numpy as np
 
     if min(len(chances), len(other_chances)) <= _DIRECT:
@@ -261,7 +261,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Bootstrap intervals and permutation tests with numpy and scipy, from a single seed.
+    """Bootstrap intervals and permutation tests based on a single seed, computed with numpy and scipy.
 
     Each computation restarts from the seed, so its results do not depend on other computations.
     """
@@ -277,7 +277,8 @@ class Resampling:
         Each item has a value and a number. For a share between `minimum` and 1, this is the Clopper-Pearson interval if
         each item is 0 or 1 out of 1, or if items do not differ. Otherwise, and for an unbounded ratio (`minimum` None),
         it is a bias-corrected and accelerated (BCa) bootstrap interval over items. Above 5,000 items, the normal
-        approximation is used instead, because its error is then smaller than the difference between two bootstraps.
+        approximation is used instead, because its error is then smaller than the difference between two bootstrap
+        intervals.
         """
         import numpy as np
 
@@ -300,7 +301,7 @@ class Resampling:
         """Compute the BCa interval (Efron 1987) for `value.sum() / n.sum()`.
 
         If the correction is undefined, as when all samples lie on one side of the ratio, this is the percentile
-        interval. The results equal those of `scipy.stats.bootstrap`, whose import takes 25 MB of memory.
+        interval. The results are the same as from `scipy.stats.bootstrap`, which takes 25 MB of memory to import.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]
@@ -323,7 +324,7 @@ class Resampling:
         return float(low), float(high)
 
     def sums(self, rows: Floats) -> Floats:
-        """Sum the items' rows in each bootstrap sample."""
+        """Return the sums of the items' rows in each bootstrap sample."""
         import numpy as np
 
         source, items = np.random.default_rng(self.seed), len(rows)

@@ -1,4 +1,4 @@
-"""Judge audits of stored runs and data files: ballots are grouped by item, reader votes added, and figures listed."""
+"""Judge audits of stored runs and data files: group ballots by item, add reader votes, and list all figures."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def has_intervals() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class FigureRow:
-    """A figure for one judge, to be shown in a table or a plot."""
+    """One figure for one judge, to be shown in a table or a plot."""
 
     judge: str
     """Name of the model, or "all" for all models together."""
@@ -118,11 +118,11 @@ class FigureRow:
     """Bounds of the 95% confidence interval; None if there is no interval."""
     high: float | None = None
     form: str
-    """Format of the numbers: ".0%" or ".2f"."""
+    """Format of the figure and its bounds: ".0%" or ".2f"."""
     n: int
     """Number of observations behind the figure."""
     of: str
-    """Unit of `n`, as text."""
+    """Name of the unit that `n` counts."""
     even: float | None = None
     """Expected value for a fair judge; None if undefined."""
 
@@ -172,7 +172,7 @@ _FIGURES = {
     "saturation": ("saturation of scores", "ballot"),
     "slot_log_odds": ("first slot ahead, log-odds", "ballot"),
 }
-"""Name and unit of each single figure, keyed by field."""
+"""Name of each single-valued figure and the unit of its sample size, keyed by field."""
 
 
 def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:
@@ -199,7 +199,8 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 class ItemCollector:
     """Collector of ballots, so the runs need not all be in memory at once.
 
-    Ballots are kept in a temporary file without the judges' reasoning, so memory does not grow with the number of runs.
+    Ballots are written to a temporary file without the judges' reasoning, so memory does not grow with the number of
+    runs.
     """
 
     def __init__(self) -> None:
@@ -250,7 +251,7 @@ class ItemCollector:
 
     @property
     def items(self) -> Items:
-        """All items collected so far."""
+        """All of the items collected."""
         return Items(items=_CollectedItems(self, self._file), left_out=self._left_out)
 
 
@@ -276,7 +277,7 @@ _WITHOUT_WORDS = {"verdict": "", "reasoning": ""}
 
 
 def _digest_words(ballot: JudgeBallot) -> str:
-    """Return a digest of the judge's words on a ballot."""
+    """Return a digest of what the judge wrote on a ballot."""
     words = f"{ballot.verdict}\0{ballot.reasoning}"
     return blake2b(words.encode(errors="surrogatepass"), digest_size=4).hexdigest()
 
@@ -319,10 +320,10 @@ def _validated(model: type[AuditItem | Judging], value: object) -> list[JudgeBal
 
 
 def read_items(path: str) -> tuple[Items, BallotFile | None]:
-    """Read items from a file of items (JSON Lines) or of ballots (CSV, JSON Lines or Parquet); "-" is stdin.
+    """Read items from an item file (JSON Lines) or a ballot file (CSV, JSON Lines or Parquet); "-" reads stdin.
 
-    For a file of ballots, the second part of the result contains the ballots; otherwise, it is None. Raise BadFile,
-    with the line and field, for invalid data.
+    For a ballot file, the second element of the result is its ballots; otherwise, it is None. Raise BadFile, with the
+    line and field, for invalid data.
     """
     rows = list(read_table(path, column="item"))
     if any("item" in row and "ballots" not in row for _, row in rows[:1]):

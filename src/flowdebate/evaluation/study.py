@@ -1,4 +1,4 @@
-"""Study: designs, questions and comparisons, registered before the first answer is obtained."""
+"""Studies, which register their designs, questions and comparisons before they obtain the first answer."""
 
 from __future__ import annotations
 
@@ -40,27 +40,31 @@ if TYPE_CHECKING:
 
 
 NOISE = "noise"
-"""Negative control, in which the judge reads arguments on another question under this question's positions."""
+"""Negative control, in which the judge reads the arguments on another question, shown under this question's
+positions.
+"""
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge given a text that decides the question, and the same judge without the text.
+"""Positive control: the judge given a text that decides the question, and the same judge without that text.
 
 The judge does not read a debate in either case.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the first design's judge reads something other than the debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
-"""Reserved method names, which designs cannot use."""
+"""Method names that are reserved, so that designs cannot use them."""
 _MAX_REPEATS = 1_000
-"""Maximum number of repeats. Cases are held in memory, and ever more answers from the same model add no information."""
+"""Maximum number of repeats. Cases are held in memory, and additional answers from the same model soon add no
+information.
+"""
 _NOTHING = ("nan", "NaT", "<NA>")
-"""Value of an empty cell in a data frame."""
+"""Text to which the value of an empty cell in a data frame is converted."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern matching a hash; sentences show only the first 12 digits of a hash."""
+"""Pattern matching a hash, of which messages show only the first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
 class MethodPair(NamedTuple):
-    """Two methods, compared by how much more often `one` is right than `other`."""
+    """Pair of methods, compared by how much more often `one` is right than `other`."""
 
     one: str
     other: str
@@ -68,13 +72,13 @@ class MethodPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question to ask one design."""
+    """A question to be answered by one design."""
 
     design: str
     item: str
     """ID of the question."""
     repeat: int
-    """Index of the repetition, starting at 0."""
+    """Zero-based index of the repetition."""
     question: object
     choices: tuple[str, ...]
     """Positions on the question, in the data set's order."""
@@ -87,7 +91,7 @@ class Case:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key for this case's answer."""
+        """Key that identifies this case's answer."""
         return self.design, self.item, self.repeat
 
 
@@ -214,7 +218,7 @@ class Study:
 
     @cached_property
     def cases(self) -> Sequence[Case]:
-        """The study's cases, one design after another, so that each finished design is already a usable result."""
+        """The study's cases, grouped by design, so that each finished design is already a usable result."""
         rows = [self._read(index, row) for index, row in enumerate(self.rows)]
         firsts: dict[str, int] = {}
         for index, (item, question, *_) in enumerate(rows):
@@ -264,7 +268,7 @@ class Study:
         return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
-        """Select the `answers` to the study's cases, with the current clusters of its rows.
+        """Select the `answers` to the study's cases, and update their clusters from its rows.
 
         Raise ConfigurationError if a row's correct position has changed since it was answered.
         """
@@ -282,7 +286,7 @@ class Study:
         return baseline if design == self.first else f"{design}:{baseline}"
 
     def block(self, case: Case) -> Block[Any, Any]:
-        """Build the debate for a case; on failure, raise ConfigurationError naming the row."""
+        """Build the debate for a case; on failure, raise a ConfigurationError that names the row."""
         index = self._index_of[case.item]
         try:
             return self._build_debate(case.design, self.rows[index], case.positions)
@@ -295,7 +299,7 @@ class Study:
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
-        """Collect everything fixed before the first answer; `register` writes it to a file."""
+        """Collect everything that is fixed before the first answer; `register` writes it to a file."""
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}
@@ -352,7 +356,7 @@ class Study:
         return {self._read(index, row)[0]: index for index, row in enumerate(self.rows)}
 
     def _read(self, index: int, row: Row) -> tuple[str, object, tuple[str, ...], str, str]:
-        """Read a row's ID, question, choices, index of the truth, and cluster."""
+        """Read a row's ID, question, choices, index of the correct choice, and cluster."""
         question, choices = self._filled(index, row, "question"), self._choices(index, row)
         truth = self._column(index, row, "truth")
         if isinstance(truth, SupportsIndex) and not isinstance(truth, bool) and 0 <= index_of(truth) < len(choices):
@@ -415,7 +419,7 @@ class Registration(WireModel):
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Registration:
-        """Read a registration from a file; raise BadFile if it is invalid or has been changed."""
+        """Read a registration from a file; raise BadFile if the file is invalid or has been altered."""
         try:
             registration = cls.model_validate_json(Path(path).read_bytes())
         except ValidationError as error:

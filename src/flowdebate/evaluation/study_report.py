@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of known amounts required to report a mean."""
+"""Minimum share of answers whose amount must be known for a mean to be reported."""
 
 
 class StudyMethod(WireModel):
@@ -47,12 +47,12 @@ class StudyMethod(WireModel):
     high: float
     """Bounds of Wilson's interval, adjusted for clusters and repeats."""
     undecided: int
-    """Number of answers that name several positions or none."""
+    """Number of answers that name several positions, or none."""
     calls: float | None
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Means over answers with known amounts; None if fewer than nine in ten are known."""
+    """Means over the answers whose amount is known; None if it is known for fewer than nine in ten."""
 
 
 class StudyComparison(WireModel):
@@ -67,7 +67,7 @@ class StudyComparison(WireModel):
     other_accuracy: float
     better: int
     worse: int
-    """Numbers of answers on which `one` scores higher (`better`) or lower (`worse`) than the other method."""
+    """Numbers of answers on which `one` scored higher (`better`) or lower (`worse`) than the other method."""
     difference: float
     low: float
     high: float
@@ -86,9 +86,9 @@ class StudyComparison(WireModel):
     required_n: int
     """Number of questions needed to detect a gain of `min_gain` with 80% power."""
     early: bool
-    """True while answers by either method are still missing."""
+    """True if answers by either method are still missing."""
     finding: Finding
-    """Finding; "too_few" while answers are missing, unless the e-value already shows a difference."""
+    """Finding of the comparison; "too_few" while answers are missing, unless the e-value already shows a difference."""
     summary: str
 
 
@@ -101,13 +101,13 @@ class StudyControl(WireModel):
     alone: float
     """Accuracy with and without the text."""
     gain: float
-    """Gain required by the study."""
+    """Gain in accuracy that the study requires."""
     passed: bool | None
     """True if the control reaches the required gain; None while answers are missing."""
 
     @property
     def summary(self) -> str:
-        """Summary of the control in one sentence."""
+        """The control's result in one sentence."""
         figures = f"right in {self.control:.1%} with the deciding text, in {self.alone:.1%} without it, of {self.n:,}"
         if self.passed is None:
             return f"The control is not finished: the judge is {figures} questions so far."
@@ -124,7 +124,7 @@ class StudyReport(InNotebooks, WireModel):
 
     study: str
     asked: int
-    """Number of answers so far."""
+    """Number of answers obtained."""
     planned: int
     """Number of planned answers."""
     failed: int
@@ -137,16 +137,16 @@ class StudyReport(InNotebooks, WireModel):
     comparisons: list[StudyComparison]
     """All comparisons, with the primary one first."""
     control: StudyControl | None = None
-    """Positive control; None if the study has none or it has no answer yet."""
+    """Result of the positive control; None if the study has none or no question of it has been answered."""
     registered: str | None
     """Hash of the registration; None if there is none."""
     differences: list[str]
     """Differences from the registration, as sentences."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """Accuracy of the first design's judge by confidence; empty if there are no ballots."""
+    """Accuracy of the first design's judge, by its confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes in answers from a single call to each design's debate, and from the judge's first ballot to the last."""
+    """Changes in answers from a single call to each design's debate, and from the judge's first ballot to its last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the side read first, in debates with two sides, keyed by design and control.
 
@@ -161,7 +161,7 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def frontier(self) -> list[StudyMethod]:
-        """Methods, cheapest first, that no other method matches in accuracy with fewer tokens."""
+        """Methods whose accuracy no other method matches with fewer tokens, cheapest first."""
         best: list[StudyMethod] = []
         priced = [(row.tokens, -row.accuracy, row) for row in self.methods if row.tokens is not None]
         for *_, priced_method in sorted(priced, key=lambda method: method[:2]):
@@ -282,7 +282,7 @@ def study_report(
 
 
 def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | None:
-    """Compare the same judge with and without the deciding text; return None until both have answers."""
+    """Compare the judge with the deciding text and without it; return None until there are answers of both kinds."""
     with_it, without = (_credits_of(method, study, answers) for method in (CONTROL, ALONE))
     keys = sorted(with_it.keys() & without.keys())
     if not keys:
@@ -364,7 +364,7 @@ def _credits_of(
 ) -> Mapping[Key, _Credit]:
     """Return the credits for `method`, keyed by question and repeat.
 
-    Questions that count even without an answer are included.
+    The result includes questions that count even without an answer.
     """
     design = study.design_of(method)
     credits_by_key: dict[Key, _Credit] = {}
@@ -415,7 +415,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Compute one comparison without its finding, and the largest gain not ruled out by `tests` comparisons."""
+    """Compute one comparison, still without its finding, and the largest gain not ruled out by `tests` comparisons."""
     one, other = credits_[compared.one], credits_[compared.other]
     # Questions that both methods answered come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
@@ -530,7 +530,7 @@ def _first_read(study: Study, answers: Sequence[StudyAnswer]) -> dict[str, Figur
 def _conclude(
     comparison: StudyComparison, minimum_gain: float, study: Study, *, p: float, tests: int
 ) -> StudyComparison:
-    """Add the finding to a comparison; before the study is complete, only the e-value may decide."""
+    """Add the finding to a comparison; while the study is incomplete, only the e-value can show a difference."""
     alpha, early = 1 - study.confidence, comparison.early
     finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
     # With several e-values, alpha is divided by their number (Bonferroni).
@@ -559,7 +559,7 @@ def _conclude(
 
 
 def _state(primary: StudyComparison | None) -> str:
-    """Describe an unfinished study, whose main comparison may already be conclusive."""
+    """Describe how far an unfinished study has come; its main comparison may already be conclusive."""
     concluded = primary is not None and (primary.finding != "too_few" or not primary.early)
     return "the rest is still missing" if concluded else "nothing is concluded yet"
 

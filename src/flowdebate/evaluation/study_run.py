@@ -1,4 +1,4 @@
-"""Execution of a study: each question is asked once, answers are stored as numbers, and a crashed study resumes."""
+"""Execution of a study: each question is asked once, answers are stored as numbers, and crashed studies can resume."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors that indicate an invalid setup, which would make every other question fail too."""
+"""Errors caused by an invalid setup, which would make every other question fail too."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
-    """Return why a verdict is missing; if the judge failed, return the kind of failure."""
+    """Return the reason why there is no verdict; if the judge failed, return the kind of failure."""
     failure = next((loss for loss in raw.losses if loss.role == "judge"), None)
     return "NoVerdict" if failure is None else failure.error.partition(":")[0]
 
@@ -77,15 +77,15 @@ class StudyAnswer(WireModel):
     order: list[str]
     """Positions in the debaters' shuffled order."""
     answers: dict[str, MethodAnswer]
-    """Answers keyed by method; a design whose debate failed has no entry."""
+    """Answers keyed by method; there is no entry for a design whose debate failed."""
     ballots: list[JudgeBallot] = Field(default_factory=new_list)
     """The judge's ballots."""
     characters: dict[str, int] = Field(default_factory=new_dict)
     """Total length of each side's arguments, in characters."""
     partner: str | None = None
-    """Question whose arguments the judge read; only set for noise."""
+    """Question whose arguments the judge read; set only for the noise control."""
     problem: str | None = None
-    """Kind of error that ended the attempt; the next run of the study retries it."""
+    """Kind of error that ended the attempt; the question is asked again the next time the study runs."""
     transcript: str = ""
     """SHA-256 hash of the transcript."""
     seed: int
@@ -149,10 +149,10 @@ class StudyProgress:
     """Progress of a study."""
 
     done: int
-    """Number of answers so far, including those from earlier calls."""
+    """Number of answers, including those from earlier calls."""
     total: int
     failed: int
-    """Number of answers with an error."""
+    """Number of attempts that ended in an error."""
     new_answers: int
     """Number of answers from this call."""
     seconds: float
@@ -160,9 +160,9 @@ class StudyProgress:
     usage: Usage
     """Usage of the debates finished by this call, including failed ones."""
     remaining: float | None
-    """Estimated seconds for the remaining questions, based on how long each design's earlier answers took.
+    """Estimated time for the remaining questions in seconds, based on how long each design's earlier answers took.
 
-    None until there is an answer.
+    None until the first answer.
     """
 
 
@@ -237,7 +237,7 @@ class _Spent(Observer):
 
 @dataclass
 class _Asking:
-    """One call of `ask_study`."""
+    """A single call of `ask_study`."""
 
     _study: Study
     _file: AnswersFile
@@ -245,7 +245,7 @@ class _Asking:
     _common: CommonOptions
     _spent: _Spent
     _size: int
-    """Number of questions asked concurrently."""
+    """Maximum number of questions asked concurrently."""
     _progress: Callable[[StudyProgress], object]
     _until: Callable[[StudyProgress], bool]
     _raws: dict[tuple[str, str, int], DebateRawOutput] = field(default_factory=dict)
@@ -302,7 +302,7 @@ class _Asking:
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add the answers from a debate and its baselines, and a noise answer if its arguments make one possible."""
+        """Add a debate's answers and its baselines' answers, and a noise answer if its arguments make one possible."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._similar_questions(case)
@@ -385,7 +385,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like the one in the first design's debates; if no debate exists yet, debate one of `cases`."""
+        """Return a judge like the one in the first design's debates; if there is no debate yet, hold one on `cases`."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -397,7 +397,7 @@ class _Asking:
         return None
 
     async def _controlled(self, case: Case, name: str, how: JudgeOptions) -> StudyAnswer:
-        """Ask the judge about the positions, with the deciding text for the control and without it otherwise."""
+        """Ask the judge about the positions, showing it the deciding text for the control and no text otherwise."""
         entries = [
             DebateContributionEntry(round=1, agent_name=f"side {number}", stance=position, text=position)
             for number, position in enumerate(case.positions, 1)
@@ -422,7 +422,7 @@ class _Asking:
         return case
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
-        """Ask the judge to decide from the arguments about the `other` question."""
+        """Ask the judge to decide on the basis of the arguments about the `other` question."""
         position_names = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": position_names[entry.stance]}) for entry in raw.transcript]
         argued = ArguedDebate(question=str(case.question), transcript=entries)
@@ -537,7 +537,7 @@ def _indexes(case: Case) -> Mapping[str, str]:
 
 
 def _as_numbers(ballot: JudgeBallot, index: Mapping[str, str]) -> JudgeBallot:
-    """Convert a ballot to numbers: sides become indexes, and the judge's text is dropped."""
+    """Convert a ballot to numbers: replace sides with indexes, and drop the judge's text."""
     by_side = {name: getattr(ballot, name) for name in ("labels", "scores", "criteria", "log_odds", "lengths")}
     update = {
         **{

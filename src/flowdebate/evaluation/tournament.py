@@ -1,4 +1,4 @@
-"""Tournaments: each pair of systems debates each question twice with swapped seats, and the systems are ranked."""
+"""Tournaments in which each pair of systems debates each question twice, with swapped seats, to rank the systems."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Seat(NamedTuple, Generic[SystemT]):
     name: str
     position: str
     system: SystemT
-    """The entry in `systems` with this name."""
+    """Value given for this name in `systems`."""
 
 
 class Tournament(InNotebooks, WireModel):
     """All games of a tournament and the resulting ranking."""
 
     games: list[Game]
-    """Games with `one` in the first seat; the row index serves as the cluster."""
+    """Games, with `one` in the first seat; the row index serves as the cluster."""
     ranking: Ranking
-    """The systems' ranking; omits the first-seat advantage if that seat won or lost every game."""
+    """Ranking of the systems; it omits the first-seat advantage if that seat won or lost every game."""
     failed: dict[int, str]
     """Errors of debates without a verdict, keyed by debate index; the next call retries them."""
 

@@ -1,4 +1,4 @@
-"""Verdicts on texts supplied by the host: a debate's judge compares them, but no debate takes place.
+"""Verdicts on texts supplied by the host: a debate judge compares them, but no debate takes place.
 
 The SDK evaluates annotations when a tool is registered, so this module does not postpone their evaluation.
 """
@@ -54,7 +54,7 @@ class Ballot(BaseModel):
 
 
 class TextVerdict(BaseModel):
-    """A verdict on texts."""
+    """Verdict on which of the texts is best."""
 
     run_id: str
     status: State
@@ -102,7 +102,7 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
-    """Return the run for these texts: the existing one, resumed if it has stopped, or a new one."""
+    """Return the run for these texts: the existing one, resumed if it was stopped, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The id is derived from the texts because hosts abort and retry long calls; a retry must find the verdict without
     # paying for it again.

@@ -1,4 +1,4 @@
-"""Progress notifications for a run: the current speaker, the round, and the number of calls so far."""
+"""Progress notifications for a run: the current speaker, the round, and the number of calls made."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx:
 
 
 _LAST = 1.0
-"""Seconds to wait for a run's last messages after it has ended."""
+"""Time in seconds to wait for a run's last messages after it has ended."""
 
 
 async def _report_progress(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
@@ -91,12 +91,12 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the expected number of calls, or None once `value` exceeds it: no progress bar should pass 100%."""
+        """Return the expected number of calls, or None once `value` exceeds it, so that no progress bar passes 100%."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property
     def message(self) -> str:
-        """Message that names the current speakers and their round.
+        """Message that says who is speaking, and in which round.
 
         >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)
@@ -111,7 +111,7 @@ class Progress:
 
 
 def _usual_calls(document: Document | None) -> int | None:
-    """Estimate the number of calls: one per speaker and round, plus those for the result."""
+    """Estimate the number of calls: one per speaker in each round, plus those for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
     last = document.last_calls

@@ -2,7 +2,7 @@
 
 Text written by models or people is fenced as in this library's prompts: a contribution follows a tag, other text
 follows a label, and each continuation line begins with a bar. No line of a tool's result therefore begins with a
-debater's text, so none of it can be mistaken for the tool's own words.
+debater's text, so none of that text can be mistaken for the tool's own words.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ HOW_TO_READ = (
 )
 """Explanation of how to read a result, included in the server's instructions and in tool and resource descriptions."""
 _MAX_SUBJECT_LENGTH = 200
-"""Maximum length in characters of a question in a list of runs."""
+"""Maximum length in characters of a question shown in a list of runs."""
 
 
 class RunSummary(BaseModel):
-    """A run in a list."""
+    """Summary of a run in a list of runs."""
 
     run_id: str
     status: State = Field(
@@ -115,7 +115,7 @@ _NEXT = {
 
 
 def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunReport:
-    """Build a run's report with its note, omitting the first `seen` parts."""
+    """Build a run's report, including its note but omitting the first `seen` parts."""
     document = details.document
     parts = [] if document is None else split_contributions(document)
     speakers = [] if document is None else document.speakers
@@ -146,7 +146,7 @@ def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunRep
 
 
 def spent_of(details: RunDetails) -> str:
-    """Describe a run's usage so far on one line."""
+    """Describe a run's usage on one line."""
     document = details.document
     usage = details.usage if document is None or document.usage is None else document.usage
     if usage is None or not usage.calls:
@@ -161,7 +161,7 @@ def spent_of(details: RunDetails) -> str:
 
 
 def next_of(status: str) -> str:
-    """Suggest the host's next step for a run with this status."""
+    """Suggest what the host should do next about a run with this status."""
     return _NEXT.get(status, "The run is over.")
 
 
@@ -196,7 +196,7 @@ def _summary(run: RunState, usage: Tokens | None = None) -> dict[str, Any]:
 
 
 def fence(text: str | None) -> str | None:
-    r"""Fence `text` as a field's value, so that no continuation line looks like the tool's own words.
+    r"""Fence `text` for use as a field's value, so that no continuation line looks like the tool's own words.
 
     >>> fence("one\nRound 2:"), fence(None)
     ('one\n  | Round 2:', None)
@@ -262,7 +262,7 @@ _HOST_ENV = (
     "Tell the user: many hosts do not pass the environment on, so the key has to be in `env` of this server in the "
     "host's configuration."
 )
-"""Advice for when the host has started the server without an API key."""
+"""Advice for users whose host has started the server without an API key."""
 _MAX_LENGTH = 2_000
 """Maximum length of a message in characters; messages stay in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")

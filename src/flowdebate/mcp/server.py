@@ -1,6 +1,6 @@
 """MCP server for a service, over stdio or HTTP; it runs until the client disconnects or a signal arrives.
 
-Before the server stops, calls in flight are finished and stored.
+Before the server stops, it finishes and stores all in-flight calls.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names of this machine as they appear in a request's Host header."""
+"""Names by which a request's Host header can refer to this machine."""
 
 _INSTRUCTIONS = (
     "Debates and other discussions of language models, which are stored and survive restarts. They take minutes: call "
@@ -72,7 +72,8 @@ def create_server(
     service_of: Callable[[Request | None], Service] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
-    """Create an SDK server in front of `service`; it supports any transport and both eras of the protocol.
+    """Create an SDK server in front of `service`; it supports any transport, and both the handshake-era and the
+    stateless protocol.
 
     Over HTTP, `service_of` may return a different service for each request, such as one limited to a single user's
     runs; over stdio, it receives None. Files below `allow_sources` may be used as a debate's sources. The service must
@@ -149,7 +150,7 @@ def http_app(
 
 _CARD, _CARD_TYPE = "/server-card", "application/mcp-server-card+json"
 NAME = "io.github.flowdebate/flowdebate"
-"""This server's name in registries, the same as in server.json."""
+"""Name of this server in registries, as in server.json."""
 
 
 def _server_card(url: str) -> dict[str, Any]:
@@ -180,7 +181,7 @@ class _Server(MCPServer[Any]):
     """
 
     async def list_tools(self) -> list[Tool]:
-        """List the tools; their schemas forbid additional arguments, and only one includes the schema of a report.
+        """List the tools; their schemas forbid additional arguments, and only one tool includes its result schema.
 
         Hosts send the list to their model with every request, and schemas for all results would take up two thirds of
         it.
@@ -210,7 +211,7 @@ class _Server(MCPServer[Any]):
 # Serving
 
 _PATIENCE = 30.0
-"""Time limit in seconds for calls in flight, as in `create_app`: answers already paid for should be recorded."""
+"""Time limit in seconds for in-flight calls, as in `create_app`: answers already paid for should be recorded."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -219,8 +220,8 @@ async def serve_stdio(
 ) -> None:
     """Serve `service` over stdin and stdout until stdin ends, then close it.
 
-    Calls in flight have `patience` seconds to finish. A signal also closes the service and then ends the process,
-    because reading from stdin cannot be interrupted. A second signal ends it immediately.
+    In-flight calls have `patience` seconds to finish. A signal also closes the service and then ends the process,
+    because reading from stdin cannot be interrupted. A second signal ends the process immediately.
     """
     loop = asyncio.get_running_loop()
     ending: list[asyncio.Task[None]] = []
@@ -249,9 +250,9 @@ async def serve_stdio(
 
 
 def with_token(app: ASGIApp, token: str) -> ASGIApp:
-    """Require `token` as `Authorization: Bearer` on all requests to `app` except those for its server card.
+    """Require `token` in the `Authorization: Bearer` header of all requests to `app`, except those for its server card.
 
-    Requests without it get a 401.
+    Requests without it are answered with 401.
     """
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:
@@ -277,8 +278,8 @@ async def serve_http(
 ) -> None:
     """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives, then close it.
 
-    Port 0 selects a free port; `started` is called with the address. Requests need `token`; None admits every user of
-    this machine. Calls in flight have `patience` seconds to finish.
+    Port 0 selects a free port; `started` is called with the address. Requests need `token`; None gives access to every
+    user of this machine. In-flight calls have `patience` seconds to finish.
     """
     import uvicorn
 
@@ -357,7 +358,7 @@ async def _document(service: Service, run_id: str) -> Document:
 
 
 class Subscriptions:
-    """Middleware that watches the runs subscribed to in a `subscriptions/listen` stream and publishes changes."""
+    """Middleware that follows the runs subscribed to in a `subscriptions/listen` stream and publishes their changes."""
 
     def __init__(self, service_of: ServiceOf, bus: SubscriptionBus) -> None:
         self._of = service_of
@@ -388,11 +389,11 @@ class Subscriptions:
 
 
 _MAX_RUNS = 20
-"""Maximum number of runs per stream, as over HTTP; each run needs a task to follow it."""
+"""Maximum number of runs per stream, the same as over HTTP; following a run takes a task."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:
-    """Return the subscribed URIs grouped by run, leaving invalid ones to the handler, which rejects them."""
+    """Return the subscribed URIs grouped by run; invalid URIs are left out, because the handler rejects them."""
     uris = ((params or {}).get("notifications") or {}).get("resourceSubscriptions")
     watched: dict[str, set[str]] = {}
     for uri in uris if isinstance(uris, list) else ():

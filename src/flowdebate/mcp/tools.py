@@ -41,7 +41,7 @@ ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
 
 
 class Side(BaseModel):
-    """A participant."""
+    """A participant in a debate."""
 
     # Reject a misspelled `human`; otherwise, a model would argue in the person's place.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -171,7 +171,7 @@ def make_options(
 
 @contextmanager
 def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]:
-    """Report errors about the roster as errors about `models`, if the caller set `models`."""
+    """Attribute errors about the roster to `models`, if that is the argument the caller set."""
     try:
         yield
     except ConfigurationError as error:
@@ -184,7 +184,7 @@ def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]
 
 
 def start_tools() -> dict[str, StartTool]:
-    """Return the start tools of individual patterns, other than `start_debate`, keyed by pattern."""
+    """Return the start tools for individual patterns, keyed by pattern; `start_debate` is not included."""
     tools = {name: info.load_page().start_tool for name, info in PATTERNS.items()}
     return {name: tool for name, tool in tools.items() if tool is not None}
 
@@ -217,8 +217,8 @@ ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open
 ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-"""Annotations, in order, for tools that only read, pay for model calls each time, pay for them only once, change a run,
-or permanently delete an earlier run or note.
+"""Annotations, in order, for tools that only read, pay for model calls each time, pay for model calls only once, change
+a run, or permanently delete an earlier run or note.
 """
 
 
@@ -281,7 +281,7 @@ class RunTools:
         return make_report(await wait_with_progress(service, run.run_id, wait, ctx))
 
     def start_tool_of(self, pattern: str, tool: StartTool) -> Callable[..., Coroutine[Any, Any, RunReport]]:
-        """Build the tool that starts runs of a single pattern."""
+        """Build the tool that starts runs of one pattern."""
 
         async def start(
             ctx: Context[Any, Any],
@@ -307,7 +307,7 @@ class RunTools:
         return start
 
     def _check_sources(self, tool: str, sources: dict[str, str] | list[str] | None) -> None:
-        """Raise ConfigurationError for paths not allowed by this server."""
+        """Raise ConfigurationError if a path is not allowed by this server."""
         if isinstance(sources, list) and (refused := outside_of(self._folders, sources)):
             places = ", ".join(map(str, self._folders)) or "none; pass their texts by name instead"
             raise ConfigurationError(tool, "sources", refused[0], f"must be in an allowed folder ({places})")
@@ -518,7 +518,7 @@ def add_turn_tools(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 _HOST = "the host's model"
-"""Author recorded in the journal for answers given by the host's model."""
+"""Author recorded in the journal when the host's model gives the answer."""
 _CANNOT_ASK = (
     "This host cannot show a form to its user. Show them `shown` and `expects` of the request in `pending`, and pass "
     "what they write to answer_turn."

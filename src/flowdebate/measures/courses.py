@@ -1,4 +1,4 @@
-"""Courses of answers: each voice's successive answers during a run, and the outcome."""
+"""Answer courses: the successive answers of each voice during a run, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 class AnswerCourse(WireModel):
-    """Successive answers of a run's voices to one question, with their outcome."""
+    """Successive answers to one question by each voice in a run, with the outcome."""
 
     voices: dict[str, list[str | None]]
     """Each voice's answers, in order; None marks a missing answer."""
     outcome: str | None = None
-    """Joint outcome of the voices; None if there is none."""
+    """Outcome that the voices reached jointly; None if there is none."""
     truth: str | None = None
     """Correct answer; None if unknown."""
     cluster: str | None = None
@@ -25,7 +25,7 @@ class AnswerCourse(WireModel):
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count how many voices answered several times, how many changed their answer, and how many adopted another's.
+    """Count the voices that answered several times, changed their answer, and adopted another voice's answer.
 
     An adopted answer is one that another voice gave first. Answers are compared by their words.
 
@@ -48,7 +48,10 @@ def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
 
 
 def changes_in(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield each voice's change from its first answer, for voices that answered at least twice."""
+    """Yield each kind of change between a voice's first and last answers, and whether the change happened.
+
+    Voices with fewer than two answers are skipped.
+    """
     firsts = {name: answers[0] for name, answers in course.voices.items() if answers}
     for name, answers in course.voices.items():
         if len(answers) < 2:  # noqa: PLR2004 - a change is between two

@@ -41,7 +41,7 @@ class Similarity(Protocol):
         """The measure's name in results."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
-        """Compute the similarity of each pair of `texts`."""
+        """Compute the similarity between each pair of `texts`."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Join each run of `length` words in `runs` to the run after it in `following`, and number the results."""
+    """Join each run of `length` words in `runs` to the run right after it in `following`, and number the results."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -164,7 +164,7 @@ _NO_BLANKS = re.compile(
 
 
 def _split_by_script(word: str) -> Iterator[str]:
-    """Split `word`, turning runs in scripts without spaces into pairs of characters."""
+    """Split `word`, dividing stretches in scripts without spaces into pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:
@@ -183,10 +183,10 @@ MAX_COPIED_SHARE = 0.3  # share of word pairs
 
 
 class Copy(NamedTuple):
-    """Extent to which a turn copies an earlier turn."""
+    """Measurement of how much a turn copies from an earlier turn."""
 
     excess: float
-    """Amount copied, as a multiple of the allowed maximum; above 1, the turn counts as a copy."""
+    """Amount copied, as a multiple of the allowed maximum; a turn with a value above 1 counts as a copy."""
     message: str
 
 
@@ -194,9 +194,9 @@ NOT_COPIED = Copy(0.0, "")
 
 
 def measure_copy(text: str, earlier: str) -> Copy:
-    """Measure how much of `text` occurs in `earlier`; in short texts, only the longest run counts.
+    """Measure how much of `text` is copied from `earlier`; in short texts, only the longest run of words counts.
 
-    Short texts share word pairs by chance.
+    Short texts may have word pairs in common by chance.
 
     >>> measure_copy("Trams are quiet.", "They are loud.").excess < 1
     True
@@ -216,12 +216,12 @@ ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
 
 
 class Convergence(WireModel):
-    """Convergence of the proposals in a round."""
+    """Degree to which the proposals in a round have converged."""
 
     similarity: float
-    """Mean over all pairs of proposals, from 0 to 1; 1 for a single proposal."""
+    """Mean similarity over all pairs of proposals, from 0 to 1; 1 for a single proposal."""
     stability: float | None = None
-    """Mean similarity between each agent's current and previous text; None if there are no previous texts."""
+    """Mean similarity between each agent's current and previous texts; None if there are no previous texts."""
     status: ConvergenceStatus
     backend: str
     """Name of the similarity measure."""

@@ -1,4 +1,4 @@
-"""Heuristics for agents' statements in English: comparing short answers, and finding flips between rounds."""
+"""Heuristics for agents' statements in English: comparing short answers, and finding changes of mind between rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.measures.similarity import Jaccard, Similarity
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
-"""Kind of change: the answer is withdrawn, negated or replaced, or extended."""
+"""Kind of change of mind: the answer is withdrawn, is negated or replaced, or is extended."""
 
 # Answers
 
@@ -51,7 +51,7 @@ class Position(WireModel):
 
 
 class Flip(WireModel):
-    """A change of mind."""
+    """An agent's change of mind."""
 
     agent: str
     kind: FlipKind
@@ -172,5 +172,5 @@ def _is_empty_answer(answer: str) -> bool:
 
 
 def _unqualified(words: Sequence[str]) -> Sequence[str]:
-    """Return `words` up to the first qualifier."""
+    """Return the `words` that come before the first qualifier."""
     return next((words[:place] for place, word in enumerate(words) if place and word in _QUALIFIERS), words)

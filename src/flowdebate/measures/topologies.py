@@ -1,4 +1,4 @@
-"""Topologies of criticism, as six pure functions from names, round and randomness to (critic, target) edges."""
+"""Topologies of criticism: six pure functions from names, round and randomness to (critic, target) edges."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]: 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
     """Assign each agent one proposal to review, so each gets one reviewer: N edges.
 
-    Every agent reviews the agent a fixed distance away in the order of names. The distance is a hash of the names plus
-    the round, so after N - 1 rounds everyone has reviewed everyone else.
+    Every agent reviews the agent a fixed distance away in the order of names. The distance is derived from a hash of
+    the names plus the round number, so after N - 1 rounds everyone has reviewed everyone else.
     """
     ring_of = sorted(names)
     count = len(ring_of)
@@ -142,7 +142,7 @@ def _critics(count: int, sparsity: float) -> int:
 
 
 def _digest(*names: str) -> int:
-    """Compute a hash that is the same in every process; lone surrogates are valid."""
+    """Compute a hash that is the same in every process; `text` may contain lone surrogates."""
     parts = [name.encode("utf-8", "surrogatepass") for name in names]
     data = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return int.from_bytes(sha256(data).digest()[:8], "big")

@@ -1,4 +1,4 @@
-"""Exact counting of votes and scores, independent of the order of ballots.
+"""Exact counting of votes and scores, which does not depend on the order of the ballots.
 
 Numbers are added as fractions; a float is read as the simplest fraction that rounds to it.
 """
@@ -19,9 +19,11 @@ from flowdebate.errors import ConfigurationError
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
-"""Strength of agreement, from unanimous to single votes only; "split" and "contested" have no majority."""
+"""Strength of agreement, from unanimity down to one vote per choice; "split" and "contested" have no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
-"""Voting rule: more than half of the voters, at least two thirds, all voters, or more than half of the weight."""
+"""Requirement of a vote: more than half of the voters, at least two thirds, all voters, or more than half of the
+weight.
+"""
 
 _STRONG = Fraction(4, 5)
 _MODERATE = Fraction(3, 5)
@@ -68,25 +70,27 @@ class Tally(WireModel):
     weights: dict[str, float]
     """Total weight of the valid votes for each choice."""
     winner: str | None
-    """Choice with the most votes (weighted: the most weight); None if there is no quorum or the tie is unbroken."""
+    """Choice with the most votes (in a weighted vote, the most weight); None if the quorum is missed or a tie is not
+    broken.
+    """
     tied: list[str]
-    """Choices tied for the lead, in the order of the choices; empty if at most one choice leads."""
+    """Choices tied for first place, in the order of the choices; empty if there is no tie."""
     quorum: int
     """Number of valid votes required for a winner."""
     quorum_met: bool
     """True if there were enough valid votes."""
     confidence: float
-    """Votes for the winner, each multiplied by its confidence, as a share of all eligible voters (weighted: of all
-    weight), from 0 to 1; 0 if there is no winner.
+    """Votes for the winner, each multiplied by its confidence, as a share of all eligible voters (in a weighted vote,
+    of the total weight), from 0 to 1; 0 if there is no winner.
     """
     reached: bool
-    """True if the winner meets the rule's requirement."""
+    """True if the winner meets the requirement of the voting rule."""
     reason: str
     """Reason for the outcome, in one sentence."""
 
 
 def exact(number: float) -> Fraction:
-    """Return the simplest fraction that rounds to the float `number`, or otherwise its decimal representation.
+    """Return the simplest fraction that rounds to the float `number`, or else the float's decimal representation.
 
     No float is exactly 1/3 or 0.1. With this reading, three thirds are 1, and 0.1 + 0.2 is 0.3.
 
@@ -133,7 +137,7 @@ def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
 
 
 def margin(totals: Mapping[str, Fraction]) -> Fraction:
-    """Compute the lead of the highest value in `totals` over the second highest.
+    """Compute how far the highest value in `totals` exceeds the second highest.
 
     >>> margin({"a": Fraction(1), "b": Fraction(3)})
     Fraction(2, 1)
@@ -161,7 +165,7 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
 def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
     """Classify the agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, otherwise split.
 
-    A split is contested if no choice has a second vote.
+    A split is "contested" if no choice has more than one vote.
 
     >>> strength({"ann": 3, "bob": 2}, eligible=5), strength({"ann": 1, "bob": 1}, eligible=3)
     ('moderate', 'contested')
@@ -191,15 +195,14 @@ def tally(
 ) -> Tally:
     """Count the `ballots` of the `eligible` voters for the `choices`, which are the names of the proposals' authors.
 
-    Every rule is based on all eligible voters: a voter without a valid vote has not agreed, so missing votes never
-    create a consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
+    Every rule counts all eligible voters: a voter without a valid vote has not agreed, so missing votes never create a
+    consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
 
     - `weights`: a positive number per voter; voters without a weight count as 1, and so do all voters if it is None.
       The numbers are added exactly: 0.1 + 0.2 is 0.3.
     - `quorum`: the number of valid votes required for a winner; None means half of the eligible voters, rounded up,
       and at least two (one for a single voter).
-    - `tie_break`: the tied choice that wins; ignored if there is no tie. It never creates a
-      consensus.
+    - `tie_break`: the tied choice that wins; ignored if there is no tie. It never creates a consensus.
 
     Raise ConfigurationError if the same voter casts a second ballot, or if an ineligible voter casts one.
 

@@ -1,1 +1,1 @@
-"""Commands for stored runs: list, show, watch, resume, fork, report and verify."""
+"""Commands that work on stored runs: list, show, watch, resume, fork, report and verify."""

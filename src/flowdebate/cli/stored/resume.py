@@ -1,4 +1,4 @@
-"""`flowdebate resume`, `answer` and `fork`: continue a run from its journal, or repeat it with changes."""
+"""`flowdebate resume`, `answer` and `fork`: continue a run from its journal, or rerun it with changes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _resume(
 
 
 def _environment(stored: StoredRun) -> str | None:
-    """Return the model that the environment specified when a stored run was started."""
+    """Return the model that the environment set for a stored run when it was started."""
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 
@@ -164,7 +164,10 @@ def answer(
     store: opt.StoreName = None,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Answer the questions that a run asked a human, and resume it. Only the first answer to a request counts."""
+    """Answer the questions that a run has asked a human, and resume it.
+
+    Only the first answer to a request counts.
+    """
     from flowdebate.service.runs import find_run, opened, short_id
 
     if text is not None and data is not None:
@@ -188,7 +191,7 @@ def answer(
 
 
 async def _answer(store: Store, stored: StoredRun, text: str | None, place: str | None) -> Sequence[HumanRequest]:
-    """Record the answer given on the command line, or prompt for all missing answers; return the open requests."""
+    """Record the answer from the command line, or prompt for each missing one; return the requests still open."""
     from flowdebate.blocks.human.answers import check_submission, open_requests, submit_answer
     from flowdebate.blocks.human.terminal import ask_in_terminal
     from flowdebate.service.runs import requests_in
@@ -275,9 +278,9 @@ def fork(  # noqa: PLR0913 - the options of the command
     quiet: opt.Quiet = False,
     **values: object,
 ) -> None:
-    """Run a stored run again as a new run with changes; models are called only where answers may differ.
+    """Rerun a stored run as a new run with changes; models are called only where answers may differ.
 
-    PLACE is the path of an answer as printed by `flowdebate show RUN`. It may be abbreviated to the ends of its parts
+    PLACE is the path of an answer as printed by `flowdebate show RUN`. You may shorten it to the ends of its components
     (judge, round[2]/ann), as long as only one answer matches. The original run is not changed.
     """
     from flowdebate.service.runs import chosen_run, opened, short_id
@@ -329,7 +332,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
-    """Parse a `--set` option; the value is parsed as in a TOML file or taken as text, and an empty value is None.
+    """Parse a `--set` option; its value is read as TOML or, failing that, as text, and an empty value means None.
 
     >>> _read_setting("max_rounds=3"), _read_setting("schedule=swap"), _read_setting("terminate_when=")
     (('max_rounds', 3), ('schedule', 'swap'), ('terminate_when', None))
@@ -351,7 +354,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
 def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the path from which models are called again, along with the edited answers keyed by path."""
+    """Return the path from which the fork calls models again, and the edited answers keyed by path."""
     from flowdebate.ui.files import read_text
 
     place_found = None if at is None else _find_path(at, places, option="--at")
@@ -382,7 +385,7 @@ def _find_path(abbreviation: str, places: Sequence[str], *, option: str) -> str:
 
 
 _NAMED = 8
-"""Maximum number of paths listed in a message; enough for a round of a typical debate."""
+"""Maximum number of paths listed in a message; enough for one round of a typical debate."""
 
 
 def _is_short_for(abbreviation: str, place: str) -> bool:
@@ -404,7 +407,7 @@ def _is_short_for(abbreviation: str, place: str) -> bool:
 
 
 def _count_reused(answers: Sequence[StepRow], at: str | None, edits: Mapping[str, str]) -> str:
-    """Describe how many answers a fork has reused."""
+    """Describe how many recorded answers a fork has reused."""
     if at is not None:
         end = next(step.seq or 0 for step in answers if step.key == at)
         answers = [step for step in answers if (step.seq or 0) < end]

@@ -118,7 +118,7 @@ def show_head(run: StoredRun, page: Page) -> None:
 
 
 def show_step(step: StepRow, page: Page) -> None:
-    """Write a step: its path, the block that answered, and the answer."""
+    """Write a step: its path, the block that answered, and its answer."""
     state, body = StepState.of(step), call_body(step)
     page.line()
     page.line(in_line(step.key), style="bold cyan")
@@ -169,7 +169,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
 
 
 def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """Return a stored run's document, the same as its command would have saved; raise BadFile if there is none."""
+    """Return a stored run's document exactly as its command would have saved it; raise BadFile if it has none."""
     return asyncio.run(document_of_run(run, steps))
 
 

@@ -1,4 +1,4 @@
-"""`flowdebate runs`, `show`, `delete`, `archive` and `share`, and runs as files: `report`, `export`, `import`."""
+"""`flowdebate runs`, `show`, `delete`, `archive` and `share`; `report`, `export` and `import` for files of runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _MAX_RUNS = 20
-"""Default number of listed rows; they fit on a terminal without scrolling."""
+"""Default number of rows to list; this many fit on a terminal without scrolling."""
 
 
 @opt.command()
@@ -81,7 +81,7 @@ def runs(  # noqa: PLR0913 - the options of the command
 async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
-    """Return at most `limit` rows that come after run `before`; `fold` combines each batch into one row."""
+    """Return the first `limit` rows below run `before` (None for the top); `fold` combines each batch into one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
@@ -106,9 +106,9 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return a batch's runs, which replace its newest run in the list; empty if an earlier page lists the batch.
+    """Return the runs of one batch as a single row, or nothing if an earlier page already lists the batch.
 
-    `first` is the batch's newest run after the position `after`.
+    `first` is the batch's newest run below the position `after`.
     """
     from flowdebate.service.runs import list_runs
     from flowdebate.store.base import list_order

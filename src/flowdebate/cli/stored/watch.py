@@ -46,9 +46,9 @@ def watch(
     markdown: opt.Markdown = None,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Watch a run in another process, or a finished one. Ctrl-C ends the view, not the run.
+    """Watch a run in another process, or a finished one. Ctrl-C stops watching, but the run continues.
 
-    The page is the one that the run's own command shows, but contributions appear only once they are complete.
+    The page looks as it does in the command that started the run, but contributions appear only once they are complete.
     """
     from flowdebate.service.runs import chosen_run, opened
 
@@ -109,7 +109,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
-    """Return the page that the run's command would show; its first line names the run and its status."""
+    """Return the same page that the run's command would show, with the run and its status on the first line."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.runs import ago, short_id, state_of, to_datetime
     from flowdebate.ui.models import models_line
@@ -145,7 +145,7 @@ class _Lines(View):
         write_json(escape_json(json.dumps(data, ensure_ascii=False)))  # one line; `as_json` would indent it
 
     def end(self, stored: StoredRun) -> None:
-        """Write the status of a run that was shown step by step."""
+        """Write the run's status, after its steps have been written."""
         from flowdebate.service.runs import state_of
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})
@@ -172,7 +172,7 @@ async def _follow_steps(place: OpenStore, run_id: str) -> AsyncGenerator[Update,
 
 
 class _Steps(View):
-    """View of a run's steps, as in `flowdebate show`."""
+    """View that lists a run's steps, as `flowdebate show` does."""
 
     def __init__(self, stored: StoredRun, *, quiet: bool) -> None:
         from flowdebate.cli.stored.run_view import show_head

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
-"""Maximum length of a short fact in characters, about three lines on a wide terminal."""
+"""Maximum length in characters of a fact that counts as short: about three lines on a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 _RESET = "starting over: turns that came at the same time are now in a different order"
 
@@ -55,7 +55,7 @@ class Page:
     """Writer that prints the parts of a debate to `stream`, in the order in which its methods are called.
 
     No escape codes are written if `stream` is not a terminal or if NO_COLOR is set. Text from models and users is
-    indented or framed, so it cannot be mistaken for the page's own text.
+    indented or framed, so it cannot be mistaken for text that the page itself writes.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -170,7 +170,10 @@ class Page:
         self.line(f"({in_line(text)})", style="dim", indent="  ")
 
     def card(self, title: str, facts: Sequence[Fact]) -> None:
-        """Write a result in a frame, with long facts set off; a fact with the same name as the title gets no label."""
+        """Write a result in a frame, with blank lines around long facts.
+
+        A fact with the same label as the title is written without its label.
+        """
         self.line()
         if not self.screen.is_terminal:
             self.line(title)
@@ -250,7 +253,7 @@ class Page:
             self.show(section)
 
     def columns(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table; in a terminal, its last column is truncated to fit."""
+        """Write a table; in a terminal, the last column is truncated to fit."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -271,7 +274,7 @@ class Page:
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """Write the page's own text, on one or more lines."""
+        """Write text that comes from the page itself, on one or more lines."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 
@@ -293,7 +296,7 @@ class Page:
 
 
 def render(document: Document, page: Page) -> None:
-    """Write a saved document."""
+    """Write the page of a saved document."""
     page.subject(document.label, document.subject)
     for section in document.sections():
         page.show(section)

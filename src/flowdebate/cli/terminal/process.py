@@ -132,7 +132,7 @@ def report_warnings() -> Iterator[None]:
 
 
 def leave_stdout() -> None:
-    """Discard buffered output, because flushing it at exit would fail."""
+    """Discard the output still buffered for stdout, because flushing it at exit would fail."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -241,7 +241,7 @@ class Interrupts:
         return self
 
     def then(self, stop: Callable[[], object]) -> None:
-        """Set `stop`, and call it immediately if a signal has already been received."""
+        """Set the function `stop`, and call it immediately if a signal has already been received."""
         self._stop = stop
         if self.received is not None:
             stop()
@@ -259,7 +259,7 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""Signal numbers; some systems do not define the names."""
+"""Numbers of the signals, for systems that do not define their names."""
 _CHANGED_LINES = 6
 """Maximum number of lines shown for a changed prompt. Hundreds of lines may differ, but a few are enough to recognize
 which option changed, and they fit on a small terminal.
@@ -322,7 +322,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph, naming options by their flags and adding advice on the input."""
+    """Render `error` as one paragraph that calls options by their flags and adds advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:

@@ -1,4 +1,4 @@
-"""A page's wrapped streaming text; in a terminal, a line below it shows the current activity."""
+"""Output of a page: streamed text with line wrapping and, in a terminal, a live line with the current activity."""
 
 from __future__ import annotations
 
@@ -272,17 +272,17 @@ _PIECES = re.compile(r"\n|[ \t]+|[^ \t\n]+")
 _TAB = "    "
 """Replacement for a tab, because a terminal's next tab stop depends on the preceding text."""
 _LEADING = 24
-"""Maximum number of spaces at the beginning of a line."""
+"""Maximum number of leading spaces kept on a line."""
 _WIDE = 2
-"""Cell width of wide characters. Lines may break between any two of them, since Chinese and Japanese put no spaces
-between words.
+"""Width of wide characters, in terminal cells. Lines may break between any two of them, since Chinese and Japanese put
+no spaces between words.
 """
 _NARROWEST = 20
 """Minimum width for wrapping, in columns; narrower lines would be harder to read than unwrapped lines."""
 
 
 class TextFlow:
-    """Writer for a single text; every line begins with `indent`, so no line can be mistaken for the page's own.
+    """Writer for a single text; the `indent` of every line keeps it distinguishable from the page's other lines.
 
     `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
     A line's width is the sum of its characters' widths: terminals combine characters differently, but never use more
@@ -314,7 +314,7 @@ class TextFlow:
         self._word_cells = 0
 
     def feed(self, piece: str, style: str = "") -> None:
-        """Write `piece`; with wrapping, hold back the last word until it ends or the style changes."""
+        """Write `piece`; if wrapping is on, hold back the last word until it is complete or the style changes."""
         if style != self._style:
             self._take(self._stream.end())
             self._end_word()
@@ -335,7 +335,7 @@ class TextFlow:
         self._unwritten.append(text)
 
     def _flush(self) -> None:
-        """Write a whole chunk's output at once instead of word by word."""
+        """Write the output of a whole chunk at once instead of word by word."""
         if self._unwritten:
             self._out("".join(self._unwritten), self._style)
             self._unwritten = []
