@@ -72,8 +72,7 @@ def create_server(
     service_of: Callable[[Request | None], Service] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
-    """Create an SDK server in front of `service`; it supports any transport, and both the handshake-era and the
-    stateless protocol.
+    """Create an SDK server for `service` that works with any transport and with either generation of the protocol.
 
     Over HTTP, `service_of` may return a different service for each request, such as one limited to a single user's
     runs; over stdio, it receives None. Files below `allow_sources` may be used as a debate's sources. The service must
