@@ -28,7 +28,7 @@ class ResourceScope(Protocol):
 
 
 class Resource(Protocol):
-    """Protocol for objects that have a key and can be opened. Resources are compared by identity."""
+    """Protocol for resources: objects with a key that can be opened. Resources are compared by identity."""
 
     @property
     def key(self) -> str:
@@ -114,7 +114,7 @@ class StateHandle(Protectable, Generic[StateT]):
 
 
 class StateView(Generic[StateT]):
-    """Blocks' view of a protected `StateHandle`, with a readable but frozen value."""
+    """Read-only view of a protected `StateHandle` for use by blocks; the value is frozen."""
 
     __slots__ = ("_block", "_handle")
 
@@ -132,7 +132,7 @@ class StateView(Generic[StateT]):
         return value
 
     def set(self, _: StateT, /) -> None:
-        """Raise ReadOnly, naming the block."""
+        """Raise ReadOnly, naming the block that tried to set the value."""
         raise ReadOnly(
             f"the {self.resource.key} of its pattern", "blocks add to it through their answers", block=self._block
         )

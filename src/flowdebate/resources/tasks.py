@@ -33,7 +33,7 @@ TaskAction = Literal["claim", "complete", "fail", "await_review", "resume_from_r
 TaskChange = Literal[
     "added", "claimed", "completed", "failed", "retried", "review_requested", "review_resumed", "cancelled"
 ]
-"""Change reported by an event. `failed` is final; after `retried` the task is pending again."""
+"""Kind of change reported by an event. `failed` is final; after `retried` the task is pending again."""
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots, because copying a `__dict__` takes a tenth of the time
@@ -49,7 +49,7 @@ class Task:
     assignee: str | None = None
     """Worker that the task is intended for; None if anybody may do it."""
     labels: frozenset[str] = frozenset()
-    """Application-defined labels for kinds of tasks."""
+    """Application-defined labels that describe the kind of task."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Additional data from the application, as a read-only copy of the argument."""
     attempts: int = 0
@@ -118,7 +118,7 @@ def _change_fields(task: Task, changes: Mapping[str, Any]) -> Task:
 
 
 class Outcome(NamedTuple):
-    """The status after an action, and the change reported by the event."""
+    """Result of an action: the new status, and the kind of change reported by the event."""
 
     status: TaskStatus
     change: TaskChange
@@ -155,7 +155,7 @@ class TaskChanged(BaseEvent):
     collection_id: str
     """ID of the collection."""
     change: TaskChange
-    """Change to the task."""
+    """Kind of change made to the task."""
     task: Task
     """The task after the change."""
 
@@ -265,7 +265,7 @@ class TaskCollection(Protectable):
         assignee: str | None = None,
         labels: Iterable[str] = (),
     ) -> Task | None:
-        """Claim a task for the worker `by` and return it; None if no task can be claimed.
+        """Claim a task for the worker `by` and return it, or return None if no task can be claimed.
 
         The task is the earliest pending one that is intended for `assignee` or for anybody and has all `labels`. With
         `task_id`, that task is claimed, or IllegalTransition is raised; its assignee is checked only if `assignee` is
@@ -479,7 +479,7 @@ def _refuse(task: Task, action: TaskAction, reason: str) -> NoReturn:
 
 
 class TaskCollectionView:
-    """Blocks' view of a protected `TaskCollection`.
+    """View of a protected `TaskCollection` for use by blocks.
 
     Blocks can read everything, but can change only tasks added by blocks.
     """
@@ -491,7 +491,7 @@ class TaskCollectionView:
         self._block = block
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what TaskCollection has
-        """Return the collection's method; if called for a pattern's task, it raises ReadOnly."""
+        """Return the collection's method, wrapped to raise ReadOnly if it is called for a pattern's task."""
         if name not in _FOR_BLOCKS:
             message = f"a task collection does not let blocks use {name!r}"
             raise AttributeError(message)

@@ -526,7 +526,7 @@ def seed_of_item(seed: int, index: int) -> int:
 
 
 def _derive_number(text: str) -> int:
-    """Derive 53 bits from `text`: an integer that any JSON parser can represent exactly."""
+    """Hash `text` to a 53-bit integer, which any JSON parser can represent exactly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 11
 
 

@@ -129,7 +129,7 @@ class Scope:
     models: tuple[ModelChoice, ...] = ()
     """Models of the enclosing sequencers, nearest first, for blocks that have no model of their own."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values that depend only on these models, such as the wording of prompts, keyed by owner."""
+    """Cache of values that depend only on `models`, such as the wording of prompts, keyed by owner."""
 
     @property
     def handle(self) -> SequencerHandle:
@@ -176,7 +176,9 @@ class Context:
 
     @property
     def sequencer(self) -> SequencerHandle | SequencerView:
-        """Nearest enclosing sequencer with state, as in `ctx.sequencer.state.round`; read-only if it is a pattern's."""
+        """Nearest enclosing sequencer with state, as in `ctx.sequencer.state.round`; read-only if it belongs to a
+        pattern.
+        """
         handle = self.scope.sequencer
         if handle is None:
             message = f"block {self.block!r} is not inside a sequencer with a state"
@@ -235,10 +237,10 @@ class Context:
     ) -> T:
         """Execute a side effect (a request, a write) as a step of the run, under this block's key.
 
-        In a durable run the result of `call` is recorded, and a resumed run returns it without calling again. The
-        result must be plain JSON data, or be of the type `returns`, validated by pydantic; otherwise NotRecordable is
-        raised. With `failures`, an exception is recorded too, and raised again on resume instead of repeating the call.
-        `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
+        In a durable run the result of `call` is recorded, and a resumed run returns it without calling `call` again.
+        The result must be plain JSON data, or be of the type `returns`, validated by pydantic; otherwise NotRecordable
+        is raised. With `failures`, an exception is recorded too, and raised again on resume instead of repeating the
+        call. `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{escape_path_segment(key)}" if key else f"{self.path}#step"
         if self._steps is None:  # created on first use: each path has a context, but few have steps

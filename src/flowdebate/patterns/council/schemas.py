@@ -71,7 +71,7 @@ class CouncilEntry(Contribution):
 
 
 CouncilTranscript: TypeAlias = "StateResource[TranscriptState[CouncilEntry]]"
-"""Resource key returned by `create_council_transcript`."""
+"""Type of the resource returned by `create_council_transcript`."""
 
 
 def create_council_transcript() -> CouncilTranscript:

@@ -126,7 +126,7 @@ class CritiqueEntry(Contribution):
 
 
 CritiqueTranscript: TypeAlias = "StateResource[TranscriptState[CritiqueEntry]]"
-"""Resource key returned by `create_critique_transcript`."""
+"""Type of the resource returned by `create_critique_transcript`."""
 
 
 def create_critique_transcript() -> CritiqueTranscript:

@@ -1,4 +1,4 @@
-"""Benefit of a debate: its answer and cost compared with those of its baselines."""
+"""Benefit of a debate: how its answer and cost compare with those of its baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _Amount = TypeVar("_Amount", int, float)
 Method = Literal["debate", BaselineName]
 Undecided = Literal["lot", "wrong"]
-"""Credit for an undecided answer: either the chance of guessing right among the positions left open, or zero."""
+"""Credit given to an undecided answer: the chance of guessing right among the remaining positions, or zero."""
 METHODS: Mapping[Method, str] = {
     "debate": "the debate",
     "single": "one call",
@@ -25,11 +25,11 @@ METHODS: Mapping[Method, str] = {
     "self_consistency": "self-consistency",
     "revision": "the vote of drafts revised alone",
 }
-"""Names of the methods as they appear in sentences."""
+"""Names of the methods as used in sentences, such as "the debate"."""
 
 
 class MethodAnswer(WireModel):
-    """Answer to one question from a debate or a baseline, together with its cost."""
+    """A debate's or a baseline's answer to one question, together with its cost."""
 
     answer: list[str]
     """Positions named in the answer: several in a tie, possibly none."""
@@ -39,15 +39,15 @@ class MethodAnswer(WireModel):
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of output tokens, already included in `tokens`."""
     cost: Annotated[float, Field(ge=0)] | None = None
-    """Cost, in the currency used for the prices; None if there are no prices."""
+    """Cost in the currency of the prices, or None if no prices are set."""
     votes: Annotated[int, Field(ge=0)] | None = None
-    """Number of answers counted, or None for a debate."""
+    """Number of answers counted as votes, or None for a debate."""
 
     def credit(self, truth: str, *, sides: int = 2, undecided: Undecided = "lot") -> float:
         """Score the answer: 1 if it is right, 0 if it is wrong.
 
-        A tie scores the chance of guessing right among the tied positions. An answer without a position scores the
-        chance of guessing right among all `sides` positions. With undecided="wrong", either of these scores 0.
+        A tie scores the chance of guessing right among the tied positions. An answer that names no position scores the
+        chance of guessing right among all `sides` positions. With undecided="wrong", both of these score 0.
 
         >>> open_, tied = MethodAnswer(answer=[]), MethodAnswer(answer=["a", "b"])
         >>> open_.credit("a"), tied.credit("a"), tied.credit("c"), open_.credit("a", undecided="wrong")
@@ -66,11 +66,11 @@ class BenefitItem(WireModel):
     debate: MethodAnswer
     baselines: dict[BaselineName, MethodAnswer]
     sides: Annotated[int, Field(ge=2)] = 2
-    """Number of positions."""
+    """Number of positions to choose from."""
     failed: bool = False
-    """True if the debate ended without a verdict, so that no baselines were run."""
+    """True if the debate ended without a verdict; in that case, no baselines were run."""
     cluster: str | None = None
-    """Group of related questions, such as a topic, or None if the question is independent."""
+    """Group of related questions (such as a topic) to which this one belongs, or None if it is independent."""
 
 
 def benefit_item(
@@ -117,7 +117,7 @@ def benefit_item(
 
 
 def _less(total: _Amount | None, parts: Sequence[_Amount | None]) -> _Amount | None:
-    """Subtract `parts` from `total`, stopping at 0; return None if any amount is unknown."""
+    """Subtract `parts` from `total`, down to a minimum of 0; return None if any amount is unknown."""
     counted = [part for part in parts if part is not None]
     return None if total is None or len(counted) < len(parts) else max(total - sum(counted), 0)
 

@@ -77,7 +77,7 @@ class DebaterTemplate(OpeningTemplate):
         "the evidence behind each.",
         uses(*_TURN),
     )
-    """Task when no debater has argued yet."""
+    """Task for a debater when nobody has argued yet."""
     rebuttal: str = part(
         "Answer the strongest arguments against your position, not only the latest one. Then strengthen the case for "
         "it with something new instead of repeating what has been said.",
@@ -97,7 +97,7 @@ class DebaterTemplate(OpeningTemplate):
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Text placed before the task in a debate with phases."""
     aim: str = part("Your task in this phase: {aim}", uses("aim", *_TURN))
-    """Task in a phase with an aim."""
+    """Task given to debaters in a phase that has an aim."""
     question: str = part(
         "Ask the debater for [{to}] one question that tests the weakest point of their case: a fact that it rests on, "
         "a consequence that it overlooks, or a contradiction in it. Write only the question, in one or two sentences, "
@@ -163,7 +163,7 @@ def render_debater_system(
     length: str = LENGTH,
     template: DebaterTemplate = DEBATER,
 ) -> str:
-    """Render the rules, question, positions and sources, which are the same for all turns of a debate."""
+    """Render the rules, question, positions and sources: the system message shared by all turns of a debate."""
     quotable = tuple((sources or {}).items())
     system = _render_system(template, question, tuple(stances), max_rounds, length, quotable)
     if not phases:
@@ -288,7 +288,7 @@ def _render_task(
 def _render_assignment(
     identity: DebaterIdentity, assignment: DebateTurn, fields: Mapping[str, object], template: DebaterTemplate
 ) -> str:
-    """Render the task set by a phase: a cross-examination question or answer, and the aim of the phase."""
+    """Render a phase's task: the question to ask or answer in a cross-examination, then the aim of the phase."""
     tasks: list[str] = []
     if (other := assignment.to_stance) is not None:
         labels = dict(labels_of(identity.positions)) if template.labeled else {}
@@ -436,10 +436,10 @@ def create_debater(  # noqa: PLR0913 - what a debater may be told
 
     `stances` are the stances of all debaters in declared order (by default, only this debater's). Together with the
     question and the `sources`, they form a system message shared by all turns of all debaters. `anonymity` provides
-    aliases to replace names in prompts; if it is None, names are shown. A truncated answer is cut after its last full
-    sentence. With the concise templates, a turn is requested again if it copies more than 12 consecutive words from an
-    earlier turn or shares more than 30% of its word pairs with an earlier turn. The second prompt omits the other
-    sides' turns, and the answer that copies less becomes the turn.
+    aliases to replace names in prompts; if it is None, names are shown. A truncated answer is cut off after its last
+    complete sentence. With the concise templates, a turn is retried if it copies more than 12 consecutive words from an
+    earlier turn or shares more than 30% of its word pairs with an earlier turn. The retry's prompt omits the other
+    sides' turns, and whichever answer copies less is used.
     """
     block_name = f"{name}-debater-{agent_name}"
     prompt = DebaterPrompt(

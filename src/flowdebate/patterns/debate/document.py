@@ -38,11 +38,11 @@ _ORDERS = {
     "full": "in all orders",
 }
 _RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
-"""Descriptions of the decision rules; the mean of the shares needs no explanation."""
+"""Descriptions of the decision rules, except for the mean of the shares, which needs no explanation."""
 
 
 class DebateDocument(RoundsDocument):
-    """A saved debate."""
+    """Document for a saved debate."""
 
     SPEAKERS: ClassVar[str] = "Positions"
     LATE: ClassVar[tuple[str, ...]] = ("judge", "synthesizer")
@@ -83,7 +83,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the turns of the mirrored debate after the last round, along with the reason if they were cut short."""
+        """Show the mirrored debate's turns after the last round and, if they were cut short, the reason."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -357,7 +357,7 @@ def _how_read(judging: Judging, usable: Sequence[JudgeBallot], models: int) -> s
 
 
 def notes_on(raw: DebateRawOutput, usage: Tokens | None) -> list[str]:
-    """List notes about hidden names and baselines."""
+    """List notes about baselines and hidden names."""
     notes = []
     if raw.leaks is not None:
         names = ", ".join(dict.fromkeys(leak.meant for leak in raw.leaks.leaks))

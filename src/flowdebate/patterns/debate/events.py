@@ -19,7 +19,7 @@ class ModeratorDecided(BaseEvent):
     block: str
     """Name of the moderator's block."""
     decision: DebateModeratorDecision
-    """The decision and its round."""
+    """The moderator's decision, including the round it opens."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class MirrorStarted(BaseEvent):
 
     kind: ClassVar[str] = "mirror_started"
     block: str
-    """Name of the mirrored debate's block, which is part of the paths of its events."""
+    """Name of the mirrored debate's block, which appears in the paths of its events."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,13 +39,13 @@ class JudgeViewMade(BaseEvent):
     block: str
     """Name of the judge's block."""
     order: tuple[int, ...]
-    """Indexes of the arguments in the transcript, one for each position in the view."""
+    """Transcript indexes of the arguments, in the order shown in the view."""
     anonymized: bool
     """True if names are hidden in the view."""
     view: int = 0
-    """Number of the view in the judge's schedule, starting at 0."""
+    """Index of the view in the judge's schedule, starting at 0."""
     model: str | None = None
-    """Model on the panel that reads this view; None for the judge's own model."""
+    """Panel model that reads this view; None for the judge's own model."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -600,7 +600,7 @@ def warn_of_kin(location: str, judges: Sequence[Model | str], roster: Sequence[D
 def warn_of_named_judge(
     location: str, roster: Sequence[Debater], *, model: ModelChoice, judge: Model | str | None
 ) -> None:
-    """Warn if the default judge uses the same model as a debater and sees names."""
+    """Warn if the default judge uses the same model as a debater and can see the debaters' names."""
     default, judges = of_intent(model, "chat"), judge or of_intent(model, "synthesize")
     same = [member.name for member in roster if member.block is None and (member.model or default) == judges]
     if same:

@@ -1,4 +1,4 @@
-"""Debate formats as data: their phases, speakers, and decision. A single declaration defines a new format.
+"""Debate formats as data: phases, speakers and type of decision. A single declaration defines a format.
 
 >>> from flowdebate import Format, Phase
 >>> mock_trial = Format(
@@ -34,11 +34,11 @@ class Format:
     sides: int | None = None
     """Required number of debaters, or None if any number is allowed."""
     members: Sequence[Debater | Persona] = ()
-    """Speakers offered by front ends as a default."""
+    """Default speakers offered by front ends."""
     roles: Sequence[str] = ()
-    """Roles assigned, in roster order, to members without a role."""
+    """Roles assigned in roster order to members that have none."""
     audience: Sequence[str] = ()
-    """Listeners whose votes before and after the debate decide it."""
+    """Listeners whose votes before and after the debate decide its outcome."""
     anonymous: str = ""
     """Word that, followed by a number, replaces each member's name; empty to keep the names."""
     instructions: str | None = None
@@ -198,7 +198,7 @@ FORMATS: dict[str, Format] = {
 
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
-    """Register a format under its name, replacing any existing one; front ends offer it as well."""
+    """Register a format under its name, replacing any format of that name; front ends offer it as well."""
     if not format.name.isidentifier():  # names must be single words, for use on the command line
         raise ConfigurationError("add_format()", "name", format.name, "must consist of letters, digits and underscores")
     FORMATS[format.name] = format
@@ -250,6 +250,6 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format named in a plan; raise ConfigurationError, with the location, if there is no such format."""
+    """Return the format named in a plan; raise ConfigurationError with the location if it does not exist."""
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
-    """Create the loop for the mirrored debate, with its own names, transcript and audit trail."""
+    """Create the loop for the mirrored debate, with separate block names, transcript and audit trail."""
     return replace(
         loop,
         options=replace(loop.options, roles={**loop.options.roles, "synthesizer": False}, mirror=False),

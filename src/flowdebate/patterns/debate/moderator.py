@@ -53,7 +53,7 @@ class ModeratorTemplate(Template):
         "You have tools. Before you decide, use them to look up the facts that the debaters need, and put your "
         "findings into the briefing."
     )
-    """Text appended to the system message if there are tools."""
+    """Text appended to the system message if the moderator has tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
     """First part of the message for a round, containing the transcript."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
@@ -112,7 +112,7 @@ def render_moderator_system(
     has_tools: bool = False,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """Render the task, the question, and the debaters with their `stances`, keyed by name.
+    """Render the task, the question and the debaters; `stances` maps each debater's name to a stance.
 
     The result is the same in all rounds.
     """
@@ -163,7 +163,7 @@ def _render_decision(number: int, reason: str | None, briefing: str | None, new_
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """Decision by the default moderator's model, completed with the speakers it must not omit."""
+    """Decision by the default moderator's model, completed by adding the speakers it must not omit."""
 
     added: list[str]
 
@@ -298,7 +298,7 @@ def create_moderator(
 
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
-    """Add turns to the model's decision for sides it must not omit."""
+    """Add turns for the sides that the model's decision must not omit."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
     # the decision may have been recorded before `reason` existed, and replaying the run must not change it

@@ -1,4 +1,4 @@
-"""Page for debates: it defines their options, builds their patterns, and shows them live."""
+"""Page for debates: their options, their patterns, and a live view."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _JUDGING = (
     "answer_form", "schedule", "panel", "decided_by", "min_log_odds", "quotes", "on_flip", "labels", "crossed_labels",
     "criteria", "curtail",
 )  # fmt: skip
-"""Judging options in a plan, named as in `JudgeOptions`."""
+"""Names of the judging options in a plan, which match the fields of `JudgeOptions`."""
 
 
 def weights_of(
@@ -428,7 +428,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.with_continuation(cast("Continuation", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the plan's length. If the plan has phases, return `max_rounds` or its default instead."""
+        """Return the number of rounds: the plan's length or, in a plan with phases, `max_rounds` or its default."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length

@@ -109,7 +109,7 @@ class DebateTurn(DebateInput):
     to_stance: str | None = None
     """Position of the debater to ask or answer."""
     question_to_answer: str | None = None
-    """Question put to the debater."""
+    """Question for the debater to answer."""
 
     def entry_facts(self) -> dict[str, Any]:
         return {"phase": self.phase, "kind": self.kind, "to": self.to, "to_stance": self.to_stance}
@@ -129,7 +129,7 @@ class DebateContributionEntry(Contribution):
     """One argument in the transcript."""
 
     round: Annotated[int, Field(ge=1)]
-    """Number of the argument's round, from 1."""
+    """Number of the round in which the argument was made, starting at 1."""
     agent_name: str
     """The debater's name."""
     stance: str
@@ -180,7 +180,7 @@ class DebateModeratorDecision(DebateModeratorOutput):
     """A moderator's decision, along with the round it opens."""
 
     round: Annotated[int, Field(ge=1)]
-    """Round opened by the decision, from 1."""
+    """Number of the round opened by the decision, starting at 1."""
     fallback: bool = False
     """True if the moderator's decision was unusable and all debaters speak in declared order instead."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
@@ -255,7 +255,7 @@ class DebateState(PatternState):
     mirrored: DebateRawOutput | None = None
     """The mirrored debate; None if it has not taken place yet or `mirror` is not set."""
     first_verdict: DebateVerdict | None = None
-    """The judge's verdict on the debate alone, not on its mirror; None unless `mirror` is set."""
+    """The judge's verdict on the original debate, excluding its mirror; None unless `mirror` is set."""
     facts: SortedFacts | None = None
     """Facts used to begin turns in the concise profile, or None if there are no sources or the facts have not been
     sorted yet.
@@ -282,7 +282,7 @@ class DebateState(PatternState):
 
     @property
     def round_of_phase(self) -> int:
-        """Number of the current round within its phase, from 1."""
+        """Number of the current round within its phase, starting at 1."""
         last = 0
         for phase in self.phases:
             if self.round <= last + phase.rounds:
@@ -377,7 +377,9 @@ class DebateRawOutput(PatternOutput):
     None (and omitted from JSON) unless `mirror` is set.
     """
     first_verdict: DebateVerdict | None = Field(default=None, exclude_if=_is_none)
-    """The judge's verdict on `transcript`, not on its mirror; None (and omitted from JSON) unless `mirror` is set."""
+    """The judge's verdict on `transcript`, excluding the mirrored debate; None (and omitted from JSON) unless `mirror`
+    is set.
+    """
 
     @property
     def cross_questions(self) -> list[CrossQuestion]:
@@ -454,7 +456,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """The winner's name and stance, or only the stance if they are the same."""
+        """The winner's name and stance, or only the stance if the two are identical."""
         name, stance = self.decision_word, None if self.verdict is None else self.verdict.winner
         if name is None or stance is None or stance.casefold() == name.casefold():
             return stance or name

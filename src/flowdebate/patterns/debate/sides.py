@@ -76,7 +76,7 @@ def default_sides(question: str) -> list[Debater] | None:
 def yes_no_sides(question: str) -> list[Debater]:
     """Create two debaters for a yes-or-no question in any language.
 
-    The question is not checked.
+    The wording of the question is not checked.
 
     >>> [side.stance for side in yes_no_sides("Ist die Erde rund?")]
     ['The answer to "Ist die Erde rund?" is yes', 'The answer to "Ist die Erde rund?" is no']

@@ -2,7 +2,7 @@
 
 A model with a few billion parameters forgets its side, copies earlier turns and ignores sources. Therefore, each turn
 in the concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
-continues from there. If it copies another turn or ends up on another side, it is called again.
+continues from there. If it copies another turn or ends up supporting another side, it is called again.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class SmallModelSupport:
         return self.prompt.render_turn(None, ctx, entries=entries, task=task)
 
     def next_fact(self, ctx: Context) -> str | None:
-        """Return the fact to begin the turn with, or None if the position has no more facts."""
+        """Return the fact to begin the turn with, or None if all facts for the position have been used."""
         if not self.prompt.template(ctx).begins_fact or self.prompt.is_examination(ctx):
             return None
         facts = state_of(ctx, DebateState).facts
@@ -195,7 +195,7 @@ class SmallModelSupport:
     async def review(
         self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
-        """Repeat a turn if it copies another one or ends up on another side; see `Review`.
+        """Retry a turn that copies another one or ends up supporting another side; see `Review`.
 
         The second attempt is a separate step, and readers are told to discard the text streamed so far.
         """
@@ -247,17 +247,17 @@ class SmallModelSupport:
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Reason for repeating a turn."""
+    """Reason for retrying a turn."""
 
     problem: str
-    """One-word name for the problem, in the style of an error class."""
+    """One-word name of the problem, formatted like the name of an error class."""
     message: str
     turn: str
     """Message requesting a second attempt."""
     copied: tuple[str, ...] = ()
-    """Text of earlier turns; a better answer copies less of it."""
+    """Texts of earlier turns; to be an improvement, an answer must copy less of them."""
     excess: float = 0.0
-    """Amount copied by the first answer, relative to the allowed maximum; a better answer stays below it."""
+    """Amount copied by the first answer, relative to the allowed maximum; an improved answer must stay below it."""
 
     def is_answered_by(self, text: str) -> bool:
         """Check whether `text`, given without its first words, improves on the first answer."""
@@ -395,7 +395,7 @@ class FactSorter:
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
 
     async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
-        """Return the mean log-odds of the positions, each of which is shown once under every letter.
+        """Return each position's mean log-odds over several calls, showing every position once under each letter.
 
         The result is empty if the model returns no log-probabilities or its provider fails; the debate then continues
         without facts.

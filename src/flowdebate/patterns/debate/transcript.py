@@ -34,7 +34,7 @@ from flowdebate.sources.quotes import verify_quotes as verify_quotes
 from .schemas import DebateContributionEntry, DebateTranscriptState
 
 Transcript = StateResource[DebateTranscriptState]
-"""Resource key returned by `create_debate_transcript`."""
+"""Type of the resource returned by `create_debate_transcript`."""
 
 
 def create_debate_transcript() -> Transcript:
@@ -67,7 +67,7 @@ def create_record_argument(
 
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Pairs of a stance and its short label."""
+"""Stances paired with their short labels."""
 
 
 def labels_of(stances: Iterable[str]) -> Labels:
@@ -236,7 +236,7 @@ _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
     """Render the line below an argument that reports its `quotes`; return "" if there is nothing to report.
 
-    Short quotes and quotes inside a verified one are omitted, and a repeated quote counts once.
+    Short quotes and quotes inside a verified one are omitted, and repeated quotes are counted once.
 
     >>> found = verify_quotes('"Rents rose in May", and "they will fall in June".', {"report": "Rents rose in May."})
     >>> render_quotes(found)
@@ -303,6 +303,6 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Reduce `text` to one line of readable length, replacing quotation marks."""
+    """Shorten `text` to a single readable line, replacing quotation marks."""
     plain = re.sub(_QUOTATION_MARKS, "'", " ".join(text[: _EXCERPT * 4].split()))
     return tag_text(plain if len(plain) <= _EXCERPT else f"{plain[: _EXCERPT - 1]}…")

@@ -50,7 +50,8 @@ OWN = " (you)"
 def render_contributions(entries: Iterable[DeliberationEntry], *, own_name: str | None = None) -> str:
     """Render the transcript as text: `[name, role] …`, under a heading for each round.
 
-    New entries only add text at the end. Contributions by the reader, `own_name`, are marked.
+    New entries only add text at the end. Contributions by `own_name`, the participant reading the transcript, are
+    marked.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationEntry
     >>> print(render_contributions([DeliberationEntry(round=1, name="Bear", role="risk analyst", text="It can fail.")]))
@@ -87,7 +88,7 @@ class PersonaTemplate(Template):
     persona: str = part("You are {speaker}.", uses("name", "speaker"))
     """Description of the persona, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """Start of a turn's message: the transcript."""
+    """First part of a turn's message, containing the transcript."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
     """The moderator's latest summary; omitted until there is one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
@@ -115,7 +116,7 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task for a persona after its own contribution, when nobody else has spoken."""
+    """Task for a persona that has already spoken when nobody else has."""
 
 
 PERSONA = PersonaTemplate()
@@ -254,14 +255,14 @@ class ModeratorTemplate(Template):
     )
     """Text added to the system message for a model that answers in plain text."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """Start of a round's message: the transcript."""
+    """First part of a round's message, containing the transcript."""
     report: str = part(
         "That was round {round}{rounds}. Review all the arguments and write your report: sum up what each participant "
         "wants, compare their views, and say whether they want the same.",
         uses("round", "rounds", "wishes"),
     )
-    """Task for the moderator; `{rounds}` is " of at most 3" if the maximum is known, and `{wishes}` repeats "Ann wants
-    ..." for each debater.
+    """Task for the moderator; `{rounds}` is " of at most 3" if the maximum is known, and `{wishes}` has an example
+    ("Ann wants ...") for each debater.
     """
     last: str = part(
         "That was round {round}{rounds}, the last one. Review all the arguments and write your report: sum up what "

@@ -35,7 +35,7 @@ _DEBATERS = (
         "system_prompt": "You are a skeptic. You want the careful answer, because you see what can go wrong.",
     },
 )
-"""Default debaters: two with different views on any topic."""
+"""Two default debaters, with different perspectives on any topic."""
 
 
 _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}
@@ -59,7 +59,7 @@ class DeliberationPlanOptions(PlanOptions):
 
 
 class DeliberationDocument(RoundsDocument):
-    """A saved deliberation."""
+    """Document for a saved deliberation."""
 
     STOP_REASONS: ClassVar[Mapping[str, str]] = {"settled": "the matter is settled"}
     CHANGING: ClassVar[str | None] = "decisions"

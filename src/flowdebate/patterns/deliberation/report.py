@@ -50,7 +50,7 @@ _LEADING = frozenset(
     now question round status the this topic we x yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Harmless words before SETTLED; any other words may weaken it ("not", "nearly", "can be", "Bear says it is")."""
+"""Words that may precede SETTLED without weakening it, unlike others ("not", "nearly", "can be", "Bear says it is")."""
 _DOUBTS = frozenset(
     """
     ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part
@@ -119,7 +119,9 @@ def _read_rendered(text: str) -> ModeratorReport | None:
 
 
 def _bare(text: str) -> str:
-    """Normalize line endings, and strip any fence, Markdown quote markers or indentation around the whole `text`."""
+    """Normalize line endings, and strip any code fence, Markdown quote markers or indentation around the
+    whole `text`.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     lines = text.rstrip().split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]
@@ -150,7 +152,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _body(lines: Sequence[str], marks: str) -> str:
-    """Return a section's text, stripped of surrounding rules, blank lines and emphasis.
+    """Return a section's text, stripped of surrounding horizontal rules, blank lines and emphasis.
 
     `marks` are emphasis marks opened before the section's keyword; they are closed somewhere in the text.
     """

@@ -66,7 +66,7 @@ class DeliberationEntry(Contribution):
 
 
 DeliberationTranscript: TypeAlias = "StateResource[TranscriptState[DeliberationEntry]]"
-"""Resource key returned by `create_deliberation_transcript`."""
+"""Type of the resource returned by `create_deliberation_transcript`."""
 
 
 def create_deliberation_transcript() -> DeliberationTranscript:
@@ -160,12 +160,12 @@ class DeliberationOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """The word "settled" or "not settled". It is None if the rounds were cut short."""
+        """The word "settled" or the phrase "not settled"; None if the rounds were cut short."""
         if self.stop_reason is None:
             return None
         return "settled" if self.is_settled else "not settled"
 
     @property
     def decision_line(self) -> str | None:
-        """The beginning of the decision, or "not settled". It is None if the rounds were cut short."""
+        """The beginning of the decision, or "not settled"; None if the rounds were cut short."""
         return (brief(self.final_decision) if self.is_settled else None) or self.decision_word

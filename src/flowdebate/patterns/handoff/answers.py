@@ -154,7 +154,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _find_object(text: str) -> HandoffFields | None:
-    """Parse the fields of the first object in `text` with a `response`; the object may be the arguments of a call."""
+    """Parse the first object in `text` that has a `response`; the object may be the arguments of a function call."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
@@ -193,7 +193,7 @@ _NAMES = ("next_agent_name", "nextAgentName")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffDecision:
-    """A speaker's contribution and its choice of the next speaker."""
+    """A speaker's contribution and choice of the next speaker."""
 
     text: str
     next_agent_name: str | None = None
@@ -206,11 +206,11 @@ class HandoffDecision:
     cut_off: bool = False
     """True if the text is truncated."""
     speaker: Block[Any, Any] | None = field(default=None, repr=False, compare=False)
-    """Block to call again, or None if it cannot be called a second time."""
+    """Block to call again for a valid choice, or None if it cannot be called a second time."""
 
     @property
     def flag(self) -> Flag | None:
-        """Problem with the contribution's text."""
+        """Problem with the contribution's text, or None if there is none."""
         return "empty" if not self.text else "cut_off" if self.cut_off else None
 
 

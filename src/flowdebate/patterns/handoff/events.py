@@ -21,10 +21,10 @@ class HandoffMade(BaseEvent):
     round: int
     """Number of the finished turn."""
     agent_name: str
-    """Speaker of the turn."""
+    """Name of the speaker whose turn is over."""
     next_agent_name: str
-    """Next speaker."""
+    """Name of the next speaker."""
     chosen_by: ChosenBy
-    """Way in which the next speaker was chosen."""
+    """Method by which the next speaker was chosen."""
     problem: str | None = None
     """Reason why the speaker's first choice was not used."""

@@ -104,7 +104,7 @@ class SpeakerTemplate(Template):
     speaker: str = part("You are {speaker}.", uses("name", "speaker"))
     """Description of the speaker, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """Start of a turn's message: the transcript."""
+    """First part of a turn's message, containing the transcript."""
     turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
     """Line that gives a speaker the floor; the speaker's description comes next, since small models follow the last
     text they read.
@@ -246,7 +246,7 @@ def render_retry(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript with the speaker's own words, the problem with its choice, and the possible names.
+    """Render the transcript with the speaker's latest words, the problem with its choice, and the valid names.
 
     The result begins like the message for the turn itself.
     """

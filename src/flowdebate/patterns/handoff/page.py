@@ -87,7 +87,7 @@ class HandoffPlanOptions(PlanOptions):
 
 
 class HandoffDocument(Document):
-    """A saved handoff."""
+    """Document for a saved handoff."""
 
     UNIT: ClassVar[str] = "turn"
     STOP_REASONS: ClassVar[Mapping[str, str]] = {"max_turns": "the maximum"}

@@ -20,7 +20,7 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 TransitionForm = Literal["text", "tool", "structured"]
-"""Form in which a speaker names the next speaker: in the last line of its text, by calling `handoff`, or in JSON."""
+"""Method by which a speaker names the next one: in the last line of its text, by calling `handoff`, or in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
 """Policy for an answer that names no valid next speaker: ask again, then draw a speaker at random if necessary; draw a
@@ -34,7 +34,9 @@ A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Way in which the next speaker was chosen: by the speaker, by the speaker on a second call, or at random."""
+"""Method by which the next speaker was chosen: named by the previous speaker, named by that speaker on a second call,
+or drawn at random.
+"""
 
 
 class HandoffInput(PatternInput):
@@ -64,13 +66,13 @@ class HandoffEntry(Contribution):
     next_agent_name: str | None = None
     """Next speaker, or None if the run ended before the decision."""
     chosen_by: ChosenBy | None = None
-    """Way in which the next speaker was chosen."""
+    """Method by which the next speaker was chosen."""
     problem: str | None = None
-    """Reason why the speaker's first choice did not count, or None if it counted."""
+    """Reason why the speaker's first choice was not used, or None if it was used."""
 
 
 HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
-"""Resource key returned by `create_handoff_transcript`."""
+"""Type of the resource returned by `create_handoff_transcript`."""
 
 
 def create_handoff_transcript() -> HandoffTranscript:
@@ -88,7 +90,7 @@ class HandoffState(PatternState):
     speaker: str = ""
     """Speaker of the turn in progress; between two turns, the next speaker."""
     stop_reason: HandoffStopReason | None = None
-    """Reason for stopping after the last turn, or None until then."""
+    """Reason why the turns ended, or None while they continue."""
 
 
 class HandoffOutput(PatternOutput):

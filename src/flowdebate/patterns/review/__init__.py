@@ -1,4 +1,4 @@
-"""Review pattern: reviewers independently find faults, then examine each other's findings; a rule decides on them."""
+"""Review pattern: reviewers independently find faults and examine each other's findings; rules decide the outcome."""
 
 import lazy_loader
 

@@ -473,7 +473,7 @@ STATE_RULES = (
     ),
     StateRule("disputed", "in all other cases, and always with one reviewer", "no majority", lambda _: True),
 )
-"""Rules for a finding's state; the first applicable rule decides."""
+"""Rules for a finding's state; the first matching rule wins."""
 
 
 def decide(
@@ -531,7 +531,7 @@ def _rule_for(tally: Tally) -> StateRule:
 
 
 class Rule(NamedTuple):
-    """Clause of a gate."""
+    """Single clause of a gate."""
 
     maximum: int
     states: tuple[FindingState, ...]

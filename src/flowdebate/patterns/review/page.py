@@ -91,7 +91,7 @@ class ReviewPlanOptions(PlanOptions):
 
 
 class ReviewDocument(Document):
-    """A saved review."""
+    """Document for a saved review."""
 
     SPEAKERS: ClassVar[str] = "Reviewers"
     ROSTER: ClassVar[str] = "reviewers"

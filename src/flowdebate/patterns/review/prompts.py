@@ -56,7 +56,7 @@ class ReviewerTemplate(Template):
     )
     """Task for the first phase: find faults."""
     focus: str = part("Focus on: {focus}", uses("focus"))
-    """Focus of the first phase, if there is one."""
+    """Statement of what to look for in the first phase, if a focus is set."""
     findings: str = part(
         f"Question: {{question}}\n\n{_HOW_TO_READ} Refer to each finding by its number only.\n\nThe "
         f"findings:\n{{findings}}",

@@ -164,7 +164,7 @@ class Defence(WireModel):
 
 
 class Finding(WireModel):
-    """One fault with all opinions about it."""
+    """One fault, together with all the reviewers' opinions about it."""
 
     id: str
     title: str
@@ -176,7 +176,7 @@ class Finding(WireModel):
     raised: Annotated[list[Raised], Field(min_length=1)]
     """The finding as worded by each reviewer who raised it, keyed by name."""
     verdicts: list[Verdict] = Field(default_factory=new_list)
-    """The other reviewers' verdicts, sorted by name of reviewer."""
+    """The other reviewers' verdicts, sorted by the reviewer's name."""
     defences: list[Defence] = Field(default_factory=new_list)
     state: FindingState = "disputed"
     why: str = ""
@@ -516,7 +516,7 @@ class FindingsRequest:
 
     @property
     def subject(self) -> str:
-        """The question."""
+        """The review's question."""
         return self.question
 
     def task_for_human(self) -> str:

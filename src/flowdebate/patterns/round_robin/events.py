@@ -19,4 +19,4 @@ class RefereeReported(BaseEvent):
     block: str
     """Name of the referee's block."""
     audit: RefereeAudit
-    """The report on the round."""
+    """The referee's audit of the round."""

@@ -41,7 +41,7 @@ _DEBATERS = (
         "system_prompt": "You are a critic. You ask what can go wrong, who was forgotten, and what would be simpler.",
     },
 )
-"""Default debaters: three with different perspectives on any question."""
+"""Three default debaters, with different perspectives on any question."""
 
 
 class RoundRobinPlanOptions(OutputOptions):
@@ -62,7 +62,7 @@ class RoundRobinPlanOptions(OutputOptions):
 
 
 class RoundRobinDocument(RoundsDocument):
-    """A saved round robin."""
+    """Document for a saved round robin."""
 
     LATE: ClassVar[tuple[str, ...]] = ("synthesizer",)
     UNIT: ClassVar[str] = "contribution"

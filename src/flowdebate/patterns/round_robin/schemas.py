@@ -44,7 +44,7 @@ class RoundRobinEntry(Contribution):
 
 
 RoundRobinTranscript: TypeAlias = "StateResource[TranscriptState[RoundRobinEntry]]"
-"""Resource key returned by `create_round_robin_transcript`."""
+"""Type of the resource returned by `create_round_robin_transcript`."""
 
 
 def create_round_robin_transcript() -> RoundRobinTranscript:
@@ -80,10 +80,10 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """The referee's report as recorded: with the number of the round, and only for debaters who spoke in it."""
+    """The referee's report as recorded, with the round's number and only the debaters who spoke in that round."""
 
     round: Annotated[int, Field(ge=1)]
-    """The audited round."""
+    """Number of the audited round."""
     dropped: list[str] = Field(default_factory=list)
     """Names in dropped assessments: nobody of that name spoke in the round, or the debater had already been
     assessed.
@@ -96,7 +96,7 @@ class RoundRobinState(PatternState):
     audits: list[RefereeAudit] = Field(default_factory=list)
     """The referee's audits so far; empty if there is no referee."""
     stop_reason: RoundRobinStopReason | None = None
-    """Reason why the loop ended, or None until then."""
+    """Reason why the rounds ended, or None while they continue."""
 
     @property
     def audit(self) -> RefereeAudit | None:

@@ -1,4 +1,4 @@
-"""A judge's ballots: the data recorded with a verdict, and an exact count that is the same in any order."""
+"""A judge's ballots: the data recorded with a verdict, and an exact tally that does not depend on their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
-"""Form of a judge's answer: a winner, a score for each side, or a letter (its log-probabilities form the ballot)."""
+"""Form of a judge's answer: a winner, a score for each side, or a letter (whose log-probabilities form the ballot)."""
 MAX_LETTERS = 20  # servers report log-probabilities for at most this many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """Decision rule: the mean score; one vote per ballot for the side ranked first; or the median of the models' mean
@@ -43,22 +43,22 @@ class LetterFit(WireModel):
     log-odds.
     """
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """Lead a side needs to win after the length correction."""
+    """Lead, in log-odds, that a side needs to win after the length correction."""
 
 
 class JudgeBallot(WireModel):
     """One answer from a judge about one view of a transcript. Sides are identified by their stances."""
 
     view: Annotated[int, Field(ge=0)] = 0
-    """Number of the view in the schedule, from 0; a repeated view keeps its number."""
+    """Index of the view in the schedule, starting at 0; a repeated view keeps its index."""
     order: list[str]
-    """Sides in slot order: the judge read the first side's arguments first."""
+    """Sides in slot order, which is the order in which the judge read their arguments."""
     labels: dict[str, str] | None = None
     """Label of each side in this view; None if sides were identified by their stances."""
     model: str | None = None
     """Model that cast the ballot; None if unknown."""
     scores: dict[str, Share] | None = None
-    """Share of each side; None if the judge only names a winner."""
+    """Each side's share of the ballot; None if the judge only names a winner."""
     criteria: dict[str, dict[str, float]] | None = Field(default=None, exclude_if=_is_none)
     """Rubric scores for each side, from 0 to 100 per criterion; None (and omitted from JSON) if there is no rubric."""
     log_odds: dict[str, LogOdds] | None = Field(default=None, exclude_if=_is_none)
@@ -67,25 +67,27 @@ class JudgeBallot(WireModel):
     None (and omitted from JSON) for other ballots.
     """
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
-    """Total probability of all letters in a letter ballot; None (and omitted from JSON) for other ballots."""
+    """Combined probability of all letters in a letter ballot; None (and omitted from JSON) for other ballots."""
     lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
     """Length in characters of each side's text, in a letter ballot without reasons.
 
     None (and omitted from JSON) for other ballots.
     """
     fit: LetterFit | None = Field(default=None, exclude_if=_is_none)
-    """Fit of the judging model, correcting `scores` and `winner` for the effect of length on `log_odds`.
+    """Fit for the judging model, used to correct `scores` and `winner` for the effect of length on `log_odds`.
 
     None (and omitted from JSON) if there is no fit.
     """
     winner: str | None = None
-    """Winning side; None if there is none."""
+    """Winning side; None if no side wins."""
     verdict: str = ""
-    """Conclusion; empty in the only ballot of a single-view judge, because the verdict already contains it."""
+    """Conclusion of the ballot; empty if it is a single-view judge's only ballot, because the verdict already contains
+    it.
+    """
     reasoning: str = ""
     """Reasons for the conclusion; empty if `verdict` is empty."""
     problem: str | None = None
-    """Reason why the answer cannot be used; None if it can."""
+    """Reason why the answer is unusable; None if it is usable."""
     spoken: list[str] | None = Field(default=None, exclude_if=_is_none)
     """Speaking order of the sides in the last round of the transcript.
 
@@ -94,7 +96,9 @@ class JudgeBallot(WireModel):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The scores; in their absence, 1 for the winner, or equal shares if there is no winner."""
+        """Each side's score or, if there are no scores, 1 for the winner and 0 for the others (equal shares without a
+        winner).
+        """
         if self.scores is not None:
             return dict(self.scores)
         if self.winner is None:
@@ -106,7 +110,7 @@ class JudgeBallot(WireModel):
         """The part of each side's log-odds explained by its length; 0 if there is no fit.
 
         The correction grows with the logarithm of the length, but only up to four times the length of the other sides,
-        because longer arguments have not been measured.
+        because greater differences in length have not been measured.
 
         >>> fit = LetterFit(per_log_length=0.1, min_log_odds=0.15)
         >>> odds, lengths = {"a": 0.3, "b": -0.3}, {"a": 200, "b": 100}
@@ -121,7 +125,7 @@ class JudgeBallot(WireModel):
 
     @property
     def counted(self) -> dict[str, float]:
-        """Log-odds of the letters, corrected for length."""
+        """Log-odds of the sides' letters, corrected for length."""
         explained = self.for_length
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
@@ -141,19 +145,21 @@ class Statement(WireModel):
 
     @property
     def turn(self) -> int:
-        """Number of the turn that contains the statement, from 1."""
+        """Number of the turn that contains the statement, starting at 1."""
         return self.entry + 1
 
 
 class JudgeQuote(WireModel):
-    """Statement picked by a judge as the most concrete one from a side."""
+    """Statement picked by a judge as a side's most concrete one."""
 
     side: str
     """Stance supported by the statement."""
     statement: Statement
     """The statement."""
     reply: Statement | None = None
-    """Later statement by another side with the most words in common; None if no other side spoke afterwards."""
+    """Later statement by another side that shares the most words with this one; None if no other side spoke
+    afterwards.
+    """
 
 
 class Judging(WireModel):
@@ -180,11 +186,11 @@ class Judging(WireModel):
     )
     """Weight of each criterion in the rubric; None (and omitted from JSON) if there is no rubric."""
     ballots: list[JudgeBallot]
-    """Ballots in schedule order, with one from each model per view."""
+    """Ballots in schedule order, one per model and view."""
     planned: Annotated[int, Field(ge=1)] = 1
     """Number of ballots planned by the schedule and the panel."""
     scores: dict[str, Share]
-    """Share of each side across all usable ballots."""
+    """Each side's share, combined from all usable ballots."""
     flipped: bool = False
     """True if any model picked different winners in different views."""
     on_flip: OnFlip | None = None
@@ -204,7 +210,7 @@ class Decision(NamedTuple):
     """Combined result of all usable ballots."""
 
     scores: dict[str, float]
-    """Shares of the sides, in declared order; they add up to 1."""
+    """Each side's share, in declared order; the shares add up to 1."""
     winner: str | None
     """Side with the largest share, or None in case of a tie."""
     flipped: bool

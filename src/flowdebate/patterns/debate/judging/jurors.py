@@ -90,7 +90,7 @@ class JudgeTemplate(Template):
         "Which sentence gives the most concrete evidence on the question? Reply with its letter.",
         uses("question", lines=("sentences",)),
     )
-    """Request to pick one statement from a side."""
+    """Request asking the judge to pick one of a side's statements."""
     reasons: str = part(
         f"{_OFFICE}{HOW_TO_READ_LABELLED} {_IGNORE}Name the strongest argument for each position and say how it was "
         "answered. Then say which position was argued best, and why. Write plain text without headings.",
@@ -160,7 +160,7 @@ def verdict_among(stances: tuple[str, ...]) -> type[WireModel]:
 def scores_among(names: tuple[str, ...], criteria: tuple[str, ...] = ()) -> type[WireModel]:
     """Build the answer schema for a judge that scores each side, either overall or on each of the `criteria`.
 
-    `names` must be in view order.
+    `names` must be in the order shown to the judge.
     """
 
     def create(title: str, prefix: str, parts: tuple[str, ...], kind: object, subject: str) -> type[WireModel]:
@@ -216,15 +216,15 @@ class JudgeInput:
     question: str
     view: JudgeView
     entries: Sequence[DebateContributionEntry]
-    """Arguments in view order, with aliases instead of names and labels instead of stances."""
+    """Arguments in the order shown to the judge, with aliases instead of names and labels instead of stances."""
     notes: Sequence[str] = ()
     """Line to show below each argument, or an empty string for an argument without a note."""
     places: Sequence[int]
-    """Indexes of the arguments in the transcript."""
+    """Index of each argument in the transcript."""
     number: int = 0
-    """Number of the view in the judge's schedule, from 0."""
+    """Index of the view in the judge's schedule, starting at 0."""
     model: str | None = None
-    """Model on the panel, or None for the judge's own model."""
+    """Panel model to call, or None for the judge's own model."""
     reasons: str = ""
     """Reasons given by the model before it is asked for a letter."""
 
@@ -260,7 +260,7 @@ class JurorSetup:
         return model if model is None or isinstance(model, str) else model.name
 
     def render(self, case: JudgeInput) -> str:
-        """Render the transcript of one view."""
+        """Render the transcript as shown in one view."""
         notes = case.notes if self.show is quoted else notes_on_escapes(case)
         return render_entries(case.entries, names=self.shows_names, below=notes, show=self.show)
 
@@ -403,7 +403,7 @@ def listed_letters(letters: Sequence[str]) -> str:
 
 
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
-    """Assign letters to the slots of each view; if `crossed`, repeat the view for every rotation.
+    """Assign letters to the slots of each view; if `crossed`, repeat the view for every letter rotation.
 
     If letters follow the slots, biases toward a letter and toward a slot coincide, and using all orders cancels out
     both.
@@ -531,7 +531,7 @@ def notes_on_escapes(case: JudgeInput) -> list[str]:
 
 
 def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
-    """Render the arguments grouped by side under the side's letter, in view order."""
+    """Render the arguments grouped by side under the side's letter, in the order of the view."""
     notes = [*case.notes, *[""] * (len(case.entries) - len(case.notes))]
     parts = []
     for side in case.view.order:

@@ -85,8 +85,8 @@ class JudgeOptions:
     labels: bool | Sequence[str] = False
     """True to show sides as "A", "B", … instead of their stances, or a list of custom labels.
 
-    Labels are rotated against the slots. A judge that answers with letters always uses the letters as labels; they
-    follow the slots unless `crossed_labels` is set.
+    The labels rotate relative to the slots from view to view. A judge that answers with letters always uses the letters
+    as labels; they follow the slots unless `crossed_labels` is set.
     """
     crossed_labels: bool = False
     """True to have each order judged once per rotation of the labels.

@@ -28,7 +28,7 @@ _TWO = 2  # use a comparative for two sides or orders, and a superlative for mor
 
 
 def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint: bool = False) -> JudgedVerdict:
-    """Write the verdict for a count of ballots: `winner` wins, unless `on_flip` rules out a winner.
+    """Write the verdict that follows from the ballots: `winner` wins, unless `on_flip` rules out a winner.
 
     In a tie, all sides ranked first on any ballot get equal scores; an abstention leaves the scores unchanged. The text
     comes from the ballot most clearly in favor of the winner; if nobody wins, it lists the reasons from all ballots. A
@@ -57,7 +57,7 @@ def conclude(judging: Judging, winner: str | None, *, sides: Sequence[str], hint
 
 
 def _explain_tie(judging: Judging, used: Sequence[JudgeBallot]) -> str:
-    """Explain a tie: either the order made the difference, or no ballot found either side ahead."""
+    """Explain a tie: either the order made the difference, or no ballot put either side ahead."""
     if (effect := order_effect(judging)) is not None:
         return f"It is a tie. {effect}"
     if used and used[0].verdict and all(ballot.winner is None for ballot in used):
@@ -144,7 +144,9 @@ def describe_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for the person deciding between them; their text cannot be mistaken for the layout."""
+    """Render the ballots for the person who decides between them, escaping text that could be mistaken for
+    the layout.
+    """
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
@@ -169,7 +171,8 @@ def _render_reasons(ballot: JudgeBallot) -> str:
 def _render_ballot(ballot: JudgeBallot) -> str:
     """Render a ballot's winner and reasons.
 
-    Reasons of several paragraphs do not start on the winner's line, because the first paragraph may be a heading.
+    If the reasons have several paragraphs, they do not start on the winner's line, because the first paragraph may be a
+    heading.
     """
     reasons = _render_reasons(ballot)
     return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"

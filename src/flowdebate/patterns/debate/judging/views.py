@@ -99,7 +99,7 @@ class Schedule:
     ) -> tuple[JudgeView, ...]:
         """Draw the views of `sides` using `random`, by default `Random(0)`.
 
-        Without `shuffle`, the first view follows the order of `sides`. `labels`, one for each side, are rotated against
+        Without `shuffle`, the first view follows the order of `sides`. `labels`, one for each side, rotate relative to
         the slots from view to view: over as many views as there are sides, each side gets each label once.
 
         >>> [view.order for view in Schedule(kind="cyclic").views(["a", "b", "c"], shuffle=False)]
@@ -286,7 +286,7 @@ class BlindTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRound:
-    """Contributions to a round, in view order."""
+    """Contributions to a round, in the order of the view."""
 
     title: str
     turns: tuple[BlindTurn, ...]
