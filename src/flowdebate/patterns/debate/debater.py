@@ -407,7 +407,7 @@ class DebaterPrompt:
         return assignment is not None and assignment.kind is not None
 
     def may_quote(self, ctx: Context) -> bool:
-        """Check whether the template may repeat earlier turns; the default template for small models does not."""
+        """Check whether the prompts can repeat earlier turns; the default prompts for small models do not."""
         return self.template(ctx) is not CONCISE_DEBATER
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:

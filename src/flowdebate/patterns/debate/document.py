@@ -130,7 +130,7 @@ class DebateDocument(RoundsDocument):
         yield from (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
 
     def result(self) -> Iterator[Section]:
-        """List the missing speakers if there is no verdict; a live view lists them above the verdict."""
+        """Show which participants are missing if there is no verdict; a live view shows them above the verdict."""
         if self.raw.verdict is None:
             yield from self.mark()
 

@@ -119,9 +119,7 @@ def _read_rendered(text: str) -> ModeratorReport | None:
 
 
 def _bare(text: str) -> str:
-    """Normalize line endings, and strip any code fence, Markdown quote markers or indentation around the
-    whole `text`.
-    """
+    """Normalize line endings, and strip a code fence, Markdown quote markers or indentation around the whole `text`."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
     lines = text.rstrip().split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]

@@ -121,7 +121,7 @@ class HandoffDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """List the missing speakers; the transcript itself is the result."""
+        """Show which participants are missing; the transcript itself is the result."""
         yield from self.mark()
 
 

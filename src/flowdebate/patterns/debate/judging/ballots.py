@@ -96,9 +96,7 @@ class JudgeBallot(WireModel):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each side's score or, if there are no scores, 1 for the winner and 0 for the others (equal shares without a
-        winner).
-        """
+        """Each side's score or, if there are no scores, 1 for the winner (equal shares if there is no winner)."""
         if self.scores is not None:
             return dict(self.scores)
         if self.winner is None:

@@ -144,9 +144,7 @@ def describe_lead(judging: Judging) -> str | None:
 
 
 def render_ballots(ballots: Sequence[JudgeBallot]) -> str:
-    """Render the ballots for the person who decides between them, escaping text that could be mistaken for
-    the layout.
-    """
+    """Render the ballots for the person who decides between them, escaping text that could imitate the layout."""
     lines = []
     for number, ballot in enumerate(ballots, start=1):
         if ballot.problem is not None:
