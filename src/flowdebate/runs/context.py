@@ -176,8 +176,8 @@ class Context:
 
     @property
     def sequencer(self) -> SequencerHandle | SequencerView:
-        """Nearest enclosing sequencer with state, as in `ctx.sequencer.state.round`; read-only if owned by
-        a pattern.
+        """Nearest enclosing sequencer with state, as in `ctx.sequencer.state.round`; read-only in a
+        pattern's blocks.
         """
         handle = self.scope.sequencer
         if handle is None:
