@@ -116,7 +116,7 @@ class CritiquePatterns(Protocol):
         """Return at most `limit` points that have helped before, most successful first."""
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
-        """Add the counts of `patterns`; a second call for the same debate changes nothing."""
+        """Add the counts in `patterns` to the stored ones; a second call for the same debate changes nothing."""
 
 
 class Ratings(Protocol):

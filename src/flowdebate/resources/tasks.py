@@ -59,7 +59,7 @@ class Task:
     output: Any = field(default=None, hash=False)
     """Result of the task; None until the task is completed."""
     error: str | None = None
-    """Reason for the status `errored`."""
+    """Reason why the task has the status `errored`."""
     feedback: tuple[str, ...] = ()
     """Advice for the next attempt: errors from earlier attempts and reviewers' comments, oldest first."""
     claimed_by: str | None = None
@@ -71,7 +71,7 @@ class Task:
     updated_at: float
     """Time of the last change, in seconds since the epoch."""
     seq: int
-    """Position in creation order, starting at 1."""
+    """Position of the task in creation order, starting at 1."""
 
     @property
     def finished(self) -> bool:

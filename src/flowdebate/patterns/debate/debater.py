@@ -83,12 +83,12 @@ class DebaterTemplate(OpeningTemplate):
         "it with something new instead of repeating what has been said.",
         uses(*_TURN, "last"),
     )
-    """Task once a debater has argued for another position; `{last}` is the latest such argument."""
+    """Task for a debater once another position has been argued for; `{last}` is the latest such argument."""
     support: str = part(
         "No other side has spoken yet. Strengthen the case for your position with a further reason or new evidence.",
         uses(*_TURN),
     )
-    """Task while all arguments so far support the debater's own position."""
+    """Task for a debater while all arguments so far support its own position."""
     reader: str = part(
         "A reader of the debate asks: {reader}\nAnswer this question first, from the point of view of your position.",
         uses("reader"),

@@ -225,7 +225,7 @@ def find_format(value: object, *, location: str, pattern: str, field: str = "for
 
 
 def names_of(pattern: str) -> list[str]:
-    """Return the names of the formats for a pattern."""
+    """Return the names of a pattern's formats."""
     return [debate_format.name for debate_format in FORMATS.values() if debate_format.pattern == pattern]
 
 

@@ -39,7 +39,7 @@ class Phase:
     """
 
     name: str
-    """Name shown in prompts and on pages."""
+    """Name of the phase, as shown in prompts and on pages."""
     rounds: int = field(default=1, kw_only=True)
     asks: Literal["pairs"] | None = field(default=None, kw_only=True)
     """"pairs" for a cross-examination, None otherwise.

@@ -330,7 +330,7 @@ class AudienceVote(WireModel):
     """One listener's votes before and after a debate."""
 
     voter: str
-    """Description of the listener."""
+    """Description of the listener who voted."""
     before: str | None = None
     """Position chosen before the debate, or None if the listener did not vote then."""
     after: str | None = None

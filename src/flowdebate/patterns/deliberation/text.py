@@ -98,7 +98,7 @@ def _text(text: str, *, label: str = "", indent: str = _INDENT) -> Iterator[str]
 
 
 def _indent(line: str, indent: str) -> str:
-    """Return `indent`, or a bar for a line that resembles one of the layout's own."""
+    """Return `indent`, or a bar for a line that resembles one of the layout's own lines."""
     # check only the beginning, since a line may be as long as an argument; normalize it, because invisible characters
     # and unusual letter forms would hide a resemblance
     seen = "".join(c for c in normalize("NFKC", line.lstrip()[:200]) if category(c) not in {"Cf", "Mn", "Me"})

@@ -154,7 +154,7 @@ class Verdict(WireModel):
 
 
 class Defence(WireModel):
-    """The author's answer to objections to a finding."""
+    """Response of a finding's author to objections."""
 
     finding: str
     agent_name: str
@@ -203,7 +203,7 @@ class Finding(WireModel):
 
 
 class GateResult(WireModel):
-    """Rule of a gate, with its result."""
+    """One of a gate's rules, together with its result."""
 
     rule: str
     holds: bool | None
@@ -219,7 +219,7 @@ class GateResult(WireModel):
 
 
 class FileCoverage(WireModel):
-    """Coverage of one file in the reviewers' prompts."""
+    """Coverage of one file by the reviewers' prompts."""
 
     file: str
     lines: int = 0
@@ -252,7 +252,7 @@ def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
 
 
 class ReviewReport(Contribution):
-    """A reviewer's contribution in one phase, as text in the transcript."""
+    """A reviewer's contribution in one phase, rendered as text for the transcript."""
 
     round: Annotated[int, Field(ge=1)] = 1
     agent_name: str

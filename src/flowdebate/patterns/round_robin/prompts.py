@@ -77,7 +77,7 @@ def _render_audit(audit: RefereeAudit, *, scores: bool) -> list[str]:
 
 
 def issues_of(assessment: Assessment) -> str:
-    """Join the issues of an argument, or return "" if there are none."""
+    """Join the issues found in an argument, or return "" if there are none."""
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 
@@ -116,7 +116,7 @@ class RoundRobinDebaterTemplate(Template):
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
     """Description of the debater, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of a turn's message, containing the transcript."""
+    """First part of the message for a turn, containing the transcript."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),

@@ -54,7 +54,7 @@ class JudgeBallot(WireModel):
     order: list[str]
     """Sides in slot order, which is the order in which the judge read their arguments."""
     labels: dict[str, str] | None = None
-    """Label of each side in this view; None if sides were identified by their stances."""
+    """Each side's label in this view; None if sides were identified by their stances."""
     model: str | None = None
     """Model that cast the ballot; None if unknown."""
     scores: dict[str, Share] | None = None

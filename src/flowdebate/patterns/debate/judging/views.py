@@ -39,7 +39,7 @@ class JudgeView:
     order: tuple[str, ...]
     """Sides in slot order: in each round, the first side's arguments come first."""
     labels: Mapping[str, str] | None = None
-    """Label of each side, or None if sides are identified by their stances."""
+    """Each side's label, or None if sides are identified by their stances."""
 
     def named(self, side: str) -> str:
         """Return the label of `side`, or its stance if it has no label."""
@@ -298,7 +298,7 @@ class BlindReading:
 
     question: str
     sides: tuple[tuple[str, str], ...]
-    """Letter and stance of each side, in reading order."""
+    """Each side's letter and stance, in reading order."""
     rounds: tuple[BlindRound, ...]
 
     @property
