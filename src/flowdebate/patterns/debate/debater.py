@@ -95,7 +95,7 @@ class DebaterTemplate(OpeningTemplate):
     )
     """Text placed before the task when a reader's question continues a finished debate."""
     phase: str = part("Current phase: {phase}", uses("phase"))
-    """Text placed before the task in a debate with phases."""
+    """Line stating the current phase, placed before the task in a debate with phases."""
     aim: str = part("Your task in this phase: {aim}", uses("aim", *_TURN))
     """Task given to debaters in a phase that has an aim."""
     question: str = part(

@@ -123,9 +123,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """Create the block that opens a round with the moderator's speakers, or in declared order if the
-    moderator fails.
-    """
+    """Create the block that opens a round as decided by the moderator or, if it fails, in declared order."""
     names = loop.names
     moderator = loop.role(
         MODERATOR,

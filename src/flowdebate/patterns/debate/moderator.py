@@ -58,7 +58,7 @@ class ModeratorTemplate(Template):
     """First part of the message for a round, containing the transcript."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
     phase: str = part("Current phase: {phase}", uses("phase"))
-    """Text placed before the task in a debate with phases."""
+    """Line stating the current phase, placed before the task in a debate with phases."""
     opening: str = part(
         "Open round {round}{rounds}. Nobody has argued yet. Call on all the debaters, and use the briefing to frame "
         "the question: what exactly is at issue, and what a good answer has to weigh.",

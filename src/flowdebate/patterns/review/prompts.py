@@ -56,7 +56,7 @@ class ReviewerTemplate(Template):
     )
     """Task for the first phase: find faults."""
     focus: str = part("Focus on: {focus}", uses("focus"))
-    """Statement of what to look for in the first phase, if a focus is set."""
+    """Line stating what to focus on in the first phase, used if a focus is set."""
     findings: str = part(
         f"Question: {{question}}\n\n{_HOW_TO_READ} Refer to each finding by its number only.\n\nThe "
         f"findings:\n{{findings}}",
