@@ -1,4 +1,4 @@
-"""Helpers for external text: rendering it on one line for messages, cleaning, redacting and folding."""
+"""Helpers for untrusted text: cleaning, redacting and folding it, and rendering it on one line for messages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "short_repr")
 
 _MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
-"""Maximum lengths, in characters, within an error message: of an external value, of a list of problems, and of a key in
-a field's path.
+"""Maximum lengths, in characters, of parts of an error message: an external value, a list of problems, and a key in a
+field's path.
 """
 _DEEPEST_VALUE = 100
-"""Maximum nesting depth for rendering a value with its `repr`; the inner levels of deeper values are omitted."""
+"""Maximum nesting depth for rendering a value with its `repr`; deeper levels are omitted."""
 
 
 def short_repr(value: object) -> str:
@@ -82,7 +82,7 @@ def number_problem(
     maximum: float | None = None,
     below: float | None = None,
 ) -> str:
-    """Say why `value` is not a number within the limits; return "" if it is one.
+    """Return the problem with `value` if it is not a number within the limits; otherwise, return "".
 
     >>> number_problem(0, minimum=1), number_problem("x", whole=True, minimum=1), number_problem(2, minimum=0)
     ('must be at least 1', 'must be a whole number of at least 1', '')
@@ -115,7 +115,7 @@ def number_problem(
 
 
 def text_problem(value: object) -> str:
-    r"""Say why `value` is not text, or has no visible characters; return "" if it is fine.
+    r"""Return the problem with `value` if it is not text with visible characters; otherwise, return "".
 
     >>> text_problem(" \n"), text_problem(None), text_problem(3), text_problem("a")
     ('must not be blank', 'is required', 'must be text', '')
@@ -128,12 +128,12 @@ def text_problem(value: object) -> str:
 def is_deeper(value: object, levels: int) -> bool:
     """Return whether lists and objects are nested more than `levels` deep, without using recursion.
 
-    The recursion limit is not a safe guard, because finalizers that run close to it fail.
+    Relying on the recursion limit would not be safe, because finalizers fail if they run close to it.
 
     >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
     (True, False)
 
-    A value that contains itself is deeper than any number of levels.
+    A value that contains itself exceeds any limit.
     """
     level = [value]
     for _ in range(levels):
@@ -152,7 +152,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type and message of `error` for messages and events, even if its `__str__` raises.
+    """Return the type and message of `error`, for messages and events, even if its `__str__` raises.
 
     >>> error_text(ValueError("no such side"))
     'ValueError: no such side'
@@ -165,13 +165,13 @@ def error_text(error: BaseException) -> str:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an application's error, even if the error is frozen or rejects `error.add_note`."""
+    """Add a note to an application's exception, even if the exception is frozen or rejects `add_note`."""
     with suppress(Exception):
         error.add_note(note)
 
 
 def cut(text: str, longest: int) -> str:
-    """Cut `text` to at most `longest` characters."""
+    """Truncate `text` to at most `longest` characters."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -187,7 +187,7 @@ def pickles(value: object) -> bool:
 
 
 def listed(problems: Iterable[tuple[str, str]]) -> str:
-    """Join `problems` into one printable line, truncated because a model may invent any number of them."""
+    """Join `problems` into one printable line, truncated because a model's answer may have any number of problems."""
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -224,7 +224,7 @@ _WITHOUT_VALUE = {
     "too_short",
     "string_too_short",
 }
-"""Types of pydantic errors whose value is not shown, because it is missing, long, or uninformative."""
+"""Types of pydantic errors for which the invalid value is not shown: it is missing, long, or uninformative."""
 _BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
 _PYDANTIC = tuple(
     (re.compile(pattern), words)
@@ -380,7 +380,7 @@ class Trimmed(str):
 
 
 def is_blank(text: str) -> bool:
-    r"""Return whether `text` is empty or contains only whitespace and characters invisible on their own.
+    r"""Return whether `text` is empty or consists only of whitespace and characters that are invisible by themselves.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
@@ -391,7 +391,7 @@ def is_blank(text: str) -> bool:
 
 
 def is_unseen(char: str) -> bool:
-    """Return whether `char` is invisible on its own: a control, format or filler character, or a variation selector."""
+    """Return whether `char` is invisible by itself: a control, format or filler character, or a variation selector."""
     return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
@@ -512,12 +512,12 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Return the index in `text` of each character of `fold(text)`; None if folding moves no characters."""
+    """Return the index in `text` of each character of `fold(text)`, or None if folding does not move any characters."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 
 def with_accents(text: str, end: int) -> int:
-    """Extend a span ending at `end` to include the combining accents after it."""
+    """Extend a span ending at `end` to include any combining accents that follow it."""
     while end < len(text) and _is_accent(text[end]):
         end += 1
     return end

@@ -1,4 +1,4 @@
-"""Waiting despite cancellation, for calls that must not be interrupted halfway."""
+"""Waiting that continues despite cancellation, for calls that must not be interrupted halfway."""
 
 from __future__ import annotations
 

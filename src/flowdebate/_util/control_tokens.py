@@ -1,11 +1,11 @@
 """Control tokens of chat models: literal strings that affect servers wherever they occur in a message.
 
 The list contains the special tokens of well-known tokenizers, and the tokens that chat templates put around messages
-and tools. It does not contain patterns, so nothing else is mistaken for a token: `List<String>`, `<|` and `[OPTIONS]`
-are not. Tokens that occur in ordinary text are omitted: `<s>`, `</s>`, `<mask>`, `<image>` and `<PRE>` are HTML or SVG
-elements, `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages, and `<unk>`, `<pad>` and `[CLS]` do not end a
-message. Sources: the model families' published tokenizer files and chat templates, and the tables in llama.cpp
-(`llama-chat.cpp`, `llama-vocab.cpp`).
+and tools. It contains literal tokens rather than patterns, so that other text, such as `List<String>`, `<|` or
+`[OPTIONS]`, is not mistaken for a token. Tokens that occur in ordinary text are omitted: `<s>`, `</s>`, `<mask>`,
+`<image>` and `<PRE>` are HTML or SVG elements, `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages, and
+`<unk>`, `<pad>` and `[CLS]` do not end a message. Sources: the model families' published tokenizer files and chat
+templates, and the tables in llama.cpp (`llama-chat.cpp`, `llama-vocab.cpp`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _bars(names: str) -> tuple[str, ...]:
 
 
 def _full_width(names: str) -> tuple[str, ...]:
-    """Build the tokens of DeepSeek and Hunyuan, with fullwidth bars and U+2581 instead of a hyphen."""
+    """Build DeepSeek and Hunyuan tokens, which contain fullwidth bars, and U+2581 in place of hyphens."""
     return tuple(f"<\uff5c{name.replace('-', chr(0x2581))}\uff5c>" for name in names.split())
 
 

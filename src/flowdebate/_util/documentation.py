@@ -1,4 +1,4 @@
-"""References to the documentation: as a web address, as a page on the server, or as titles of pages and sections."""
+"""References to the documentation, as web addresses, as pages on the server, or as page and section titles."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 ADDRESS = ""
 """Public URL of the documentation, with a trailing slash; empty until it is published."""
 ONE_MODEL = "models#one-model-everywhere"
-"""Location of the section on using one model for all roles."""
+"""Location of the documentation section about using one model for all roles."""
 AGENT_CLIS = "models#agent-clis"
-"""Location of the section on using agent programs as models."""
+"""Location of the documentation section about using command-line agents as models."""
 _NAME = re.compile(r"[a-z0-9_-]+")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#* *$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -20,11 +20,11 @@ _WORD = re.compile(r"[^\w\- ]")
 
 
 class Titles(NamedTuple):
-    """Titles of a page and of one of its sections."""
+    """Titles of a documentation page and of a section on it."""
 
     page: str
     section: str
-    """Title of the section; empty for a whole page."""
+    """Section title; empty if the location is a whole page."""
 
     def __str__(self) -> str:
         """Describe the location by its titles.
@@ -50,7 +50,7 @@ def cite(place: str, *, address: str = ADDRESS) -> str:
 
 @cache
 def titles_of(place: str) -> Titles:
-    """Return the titles for a location, derived from its address if the pages are not installed."""
+    """Return the titles for a location, deriving them from its address if the pages are not installed."""
     page, _, section = place.partition("#")
     headings = headings_of(read_page(page) or "")
     titles = {slug(heading): heading for heading in reversed(headings)}

@@ -1,4 +1,4 @@
-"""Lazy imports: loading objects by name, a lock for libraries with import cycles, and rendering in notebooks."""
+"""Lazy imports: loading objects by name, a lock for libraries with import cycles, and notebook rendering."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ IMPORTING = threading.Lock()
 
 
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
-    """Load the object named by `spec`; if it is not a `kind`, call it to create one.
+    """Load the object named by `spec`; if it is not an instance of `kind`, call it to create one.
 
-    `spec` may refer to a file instead of a module, as in "path/to/file.py:agent"; the file's folder then comes first on
-    the import path. An invalid `spec` raises ConfigurationError.
+    `spec` may refer to a file instead of a module, as in "path/to/file.py:agent"; the file's folder is then put first
+    on the import path. An invalid `spec` raises ConfigurationError.
     """
     module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
     problem = (
@@ -57,11 +57,11 @@ class InNotebooks:
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; return None if there is no page or rendering fails, so the repr is shown."""
+        """Render the page as HTML; return None if there is no page or rendering fails, so that the repr is shown."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 
     def _repr_markdown_(self) -> str | None:
-        """Render the page as Markdown; return None in the same cases as for HTML."""
+        """Render the page as Markdown; return None in the same cases as `_repr_html_`."""
         text: str | None = resolve_name("flowdebate.web.notebook:markdown_of")(self)
         return text

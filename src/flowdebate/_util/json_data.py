@@ -31,9 +31,9 @@ _MAX_INT_BITS = 1024
 def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
     r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, and NaN and infinities become null.
 
-    Other values are described as text, and so are values that are too deep (50 levels) or too large (`largest`
-    characters, counting ten per value). With `strict`, such a value raises ValueError, or the error that the value
-    itself raises; otherwise nothing is raised.
+    Other values are described as text, and so are values that are too deep (50 levels) or too large (more than
+    `largest` characters, with ten added for each value). With `strict`, such a value raises ValueError or the value's
+    own exception; otherwise, no exception is raised.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}
@@ -53,7 +53,7 @@ def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False
 
 @lru_cache(maxsize=512)
 def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Return a dataclass's fields with the keys they have on the wire."""
+    """Return the names of a dataclass's fields, each paired with its key on the wire."""
     return tuple((field.name, to_camel(field.name)) for field in fields(kind))
 
 
@@ -63,17 +63,17 @@ SPARSE: Mapping[str, Any] = {"sparse": True}
 
 @lru_cache(maxsize=512)
 def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
-    """Return the defaults of a dataclass's sparse fields, keyed by name."""
+    """Return the default values of a dataclass's sparse fields, keyed by field name."""
     return {field.name: field.default for field in fields(kind) if field.metadata.get("sparse")}
 
 
 def _shown(value: object) -> str:
-    """Describe an unknown value as text, without trusting its repr."""
+    """Describe a value of unknown type as text, without trusting its repr."""
     return clean_text(str.__str__(short_repr(value)))
 
 
 class _TooLarge(ValueError):
-    """Raised for a value that exceeds the maximum size."""
+    """Raised if a value exceeds the maximum size."""
 
 
 class _Writer:

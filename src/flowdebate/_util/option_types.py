@@ -1,4 +1,4 @@
-"""Option types, each with one check and one description for Python, plan files, the command line, HTTP and MCP."""
+"""Option types, each with a single validator and description for Python, plan files, the CLI, HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rejected(problem: str) -> PydanticCustomError:
 
 
 def explained(problem: str | Callable[[object], str]) -> WrapValidator:
-    """Report invalid values of a type with `problem` instead of pydantic's message."""
+    """Replace pydantic's message for invalid values of a type with `problem`."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -45,7 +45,7 @@ def explained(problem: str | Callable[[object], str]) -> WrapValidator:
 
 
 def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_problem`
-    """Report invalid numbers by stating the type's limits."""
+    """Replace pydantic's messages for invalid numbers with the type's limits."""
     return explained(partial(number_problem, **limits))
 
 
@@ -129,7 +129,7 @@ _ADAPTERS: dict[object, TypeAdapter[object]] = {}
 
 
 def check_option(kind: TypeForm[object], field: str, value: object, *, location: str, optional: bool = True) -> None:
-    """Raise ConfigurationError unless `value` is a `kind`; if the option is `optional`, None is also valid.
+    """Raise ConfigurationError unless `value` is valid for the type `kind`; None is also valid if `optional` is set.
 
     >>> check_option(Count, "max_rounds", 0, location="debate 'rent'")
     Traceback (most recent call last):
@@ -148,12 +148,12 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
 
 
 def choices_of(error: ErrorDetails) -> list[str]:
-    """Return the values accepted by the `Literal` that rejected a value."""
+    """Return the valid choices of the `Literal` type that rejected a value."""
     return re.findall(r"'([^']*)'", error["ctx"]["expected"]) if error["type"] == "literal_error" else []
 
 
 def problem_of(error: ErrorDetails, needed: tuple[str, ...] = ()) -> str:
-    """Describe a validation error; `needed` contains the required keys of a table."""
+    """Describe a validation error; `needed` lists the required keys of a table."""
     keys = f" with {' and '.join(needed)}" if needed else ""
     match error["type"]:
         case "rejected":

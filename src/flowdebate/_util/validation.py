@@ -1,4 +1,4 @@
-"""Checks for all kinds of options: counts, times, shares and optional libraries."""
+"""Validation of options such as counts, durations and shares, and checks for optional libraries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MEANT = {
 
 
 def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeError:
-    """Create the error for an unknown keyword argument, with a suggestion."""
+    """Create the error for an unknown keyword argument, suggesting a similar one."""
     names = list(options)
     meant = _MEANT.get(option)
     if meant is None or meant.partition("=")[0] not in names:
@@ -60,7 +60,7 @@ def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeEr
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap `function` so its TypeError for an unknown keyword argument suggests a known one."""
+    """Wrap `function` so that its TypeError for an unknown keyword argument suggests a known one."""
 
     @wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:
@@ -98,7 +98,7 @@ def check_number(
 ) -> None:
     """Check that each option is a finite number within the limits; otherwise raise ConfigurationError.
 
-    `values` contains the options whose names are not identifiers. If `optional` is set, an option may also be None.
+    Use `values` for options whose names are not valid identifiers. If `optional` is set, None is also valid.
 
     >>> check_number("elo_changes()", above=0, k=-1)
     Traceback (most recent call last):
@@ -154,7 +154,7 @@ def is_number(value: object, *, maximum: float = float_info.max) -> bool:
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """Raise ConfigurationError unless an option is a number from 0 to 1; without `ends`, 0 and 1 are excluded."""
+    """Raise ConfigurationError unless an option is a number from 0 to 1, including 0 and 1 if `ends` is set."""
     if ends:
         check_number(location, options, minimum=0, maximum=1)
     else:
@@ -184,7 +184,7 @@ def check_choice(location: str, choices: Iterable[str], **options: object) -> No
 
 
 def check_library(location: str, module: str, *, library: str, extra: str) -> None:
-    """Raise ConfigurationError with the install command if the `library` needed by an optional `extra` is missing."""
+    """Raise ConfigurationError with the install command if the `library` required by an optional `extra` is missing."""
     if not find_spec(module):
         message = f'{location} needs {library}, which is not installed: pip install "flowdebate[{extra}]"'
         raise ConfigurationError(location, "library", None, "is not installed", message=message)

@@ -1,4 +1,4 @@
-"""Wire formats (snake_case in Python, camelCase on the wire): frozen values, base classes of models and events."""
+"""Base classes for models and events, which use camelCase keys on the wire, and frozen lists and dicts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
 
 
 class WireModel(BaseModel):
-    """Frozen model that accepts both key styles, rejects unknown keys, and writes camelCase with `by_alias`."""
+    """Frozen model that accepts both key styles, rejects unknown keys, and serializes to camelCase with `by_alias`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
@@ -63,7 +63,7 @@ _set = object.__setattr__  # frozen models reject ordinary assignment
 
 
 def share_fields_set(model: WireModel) -> None:
-    """Replace the set of the model's explicit fields with one shared by models with equal sets, saving 0.7 KB each."""
+    """Replace the model's set of explicitly set fields with a shared, equal set, saving 0.7 KB per model."""
     # safe to share: a frozen model's set never grows, and pydantic copies it before modifying a copied model
     if model.model_config.get("frozen"):
         _set(model, "__pydantic_fields_set__", _fields_set(frozenset(model.__pydantic_fields_set__)))
@@ -75,12 +75,12 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Return a new list; with `list` itself as the `default_factory`, pydantic would spend milliseconds on its docs."""
+    """Return a new list; if the `default_factory` were `list`, pydantic would spend milliseconds inspecting it."""
     return []
 
 
 def new_dict() -> dict[str, Any]:
-    """Return a new dict as a field's default; see `new_list`."""
+    """Return a new dict for use as a field's default; see `new_list`."""
     return {}
 
 
@@ -94,12 +94,12 @@ class BaseEvent:
     """An event in a run. Emitting it sets `at`, and also `path` unless it is already set."""
 
     kind: ClassVar[str]
-    """Event kind, for readers that do not know the class."""
+    """Event kind, for consumers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
-    """True if the event merely repeats text that the run's readers already have, so chats omit it."""
+    """True if the event merely repeats text that consumers of the run already have, so that chats can omit it."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Names of two fields: the event's, and the one in which the raw output contains the same value, alone or in a
-    list.
+    """Pair of field names: the event's field, and the raw output's field that contains the same value or a list of such
+    values.
     """
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""
@@ -134,7 +134,7 @@ def _refuse(self: object, *_: object, **__: object) -> NoReturn:
 
 
 class FrozenList(list[Any]):
-    """List that rejects changes (`ReadOnly`); it is equal to any list with the same elements."""
+    """List that raises `ReadOnly` on any attempt to change it; equal to any list with the same elements."""
 
     __slots__ = ()
 
@@ -142,12 +142,12 @@ class FrozenList(list[Any]):
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the list as a single value; the default would append the elements one by one."""
+        """Copy and pickle the list as a single value; by default, the elements would be appended one by one."""
         return type(self), (list(self),)
 
 
 class FrozenDict(dict[str, Any]):
-    """Dict that rejects changes (`ReadOnly`); it is equal to any dict with the same items."""
+    """Dict that raises `ReadOnly` on any attempt to change it; equal to any dict with the same items."""
 
     __slots__ = ()
 
@@ -160,7 +160,7 @@ class FrozenDict(dict[str, Any]):
 
 
 def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
-    """Return `value` with all its lists and dicts frozen, including those in models; parts already frozen are shared.
+    """Return `value` with all its lists and dicts frozen, including those in models; parts already frozen are reused.
 
     >>> freeze([1, {"a": [2]}])
     [1, {'a': [2]}]
@@ -182,7 +182,7 @@ def freeze(value: Any) -> Any:  # noqa: ANN401 - of the same type
 
 
 def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
-    """Build a frozen list from `items` followed by `further`; `items` is not examined again if it is already frozen.
+    """Build a frozen list from `items` followed by `further`; `items` is not traversed again if it is already frozen.
 
     >>> extend_frozen(extend_frozen([], [1]), [2])
     [[1], [2]]

@@ -1,4 +1,4 @@
-"""Adapters for other frameworks: their agents and models can take any role, and patterns become their tools and nodes.
+"""Adapters that let other frameworks' agents and models take any role, and that turn patterns into tools and nodes.
 
 There is one module per framework. Each needs its own extra and imports the framework only when it is used.
 """

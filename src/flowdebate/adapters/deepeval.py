@@ -1,4 +1,4 @@
-"""deepeval: `comparison_metric` compares a test case's actual output with the expected output."""
+"""deepeval: `comparison_metric`, which compares a test case's actual output with the expected output."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:
-    """Create a metric whose judges `compare()` the actual and the expected output, blind and in all orders.
+    """Create a metric that has judges `compare()` the actual and expected outputs, blind and in all orders.
 
-    The score is the actual output's share (.5 if it is as good as the expected output); the test case passes with a
-    score of at least `threshold`. The reason given is the verdict, along with the number of judges whose finding
-    depended on the order. An expected output is required, and neither text may be blank. `options` are `compare`'s
-    options `judges`, `criteria`, `orders` and `store`.
+    The score is the actual output's share of the judges' scores (.5 if it is as good as the expected output); the test
+    case passes if the score is at least `threshold`. The reason is the verdict, followed by the number of judges whose
+    findings depended on the order. An expected output is required, and neither text may be blank. `options` are passed
+    to `compare()`: `judges`, `criteria`, `orders` and `store`.
     """
     location = "comparison_metric()"
     check_share(location, threshold=threshold)

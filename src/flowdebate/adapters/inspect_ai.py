@@ -1,4 +1,4 @@
-"""Inspect: `InspectModel`, a model for any role, and `debate_solver`, `debate_scorer` and `debate_tool`."""
+"""Inspect: `InspectModel`, a model for any role, plus `debate_solver`, `debate_scorer` and `debate_tool`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class InspectModel(AdaptedModel):
     """An Inspect model usable in any role: counted, limited, retried, recorded and streamed like any other.
 
     - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
-    - `role`: a role in the evaluation (`model_roles`); `model` is used if the role is not bound to one.
+    - `role`: a role in the evaluation (`model_roles`); `model` is used if the role is not bound to a model.
     - `config`: a `GenerateConfig` for each call; a request's own settings take precedence.
     - `name`: the name in errors, events and usage; None for the role's or the model's name.
     - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because every request is counted
@@ -126,7 +126,7 @@ class InspectModel(AdaptedModel):
 
 
 def _handler(request: ModelRequest) -> Any:  # noqa: ANN401 - StreamHandler
-    """Return a function that forwards streamed text; None if nobody is listening."""
+    """Return a function that forwards streamed text, or None if nobody is listening."""
     on_text = request.on_text
     if on_text is None or request.output is not None:
         return None
@@ -158,7 +158,7 @@ def _message(message: Message) -> ChatMessage:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Parse an earlier call's arguments; return an empty dict if the model did not write a JSON object."""
+    """Parse the arguments of an earlier call; return an empty dict if the model did not write a JSON object."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):
@@ -302,7 +302,7 @@ def _check(location: str, pattern: object, options: Mapping[str, Any]) -> None:
 async def _run_debate(
     pattern: Block[Any, Any], question: str, options: RunOptions, model: InspectModel
 ) -> RunResult[Any]:
-    """Run `pattern` inside a span of Inspect's transcript that records the run's id."""
+    """Run `pattern` inside a span of Inspect's transcript, and record the run's id in the span."""
     from inspect_ai.log import transcript
     from inspect_ai.util import span
 

@@ -40,8 +40,8 @@ class InstructorModel(AdaptedModel):
 
     - `client`: a client from `from_provider`, `from_openai`, `from_anthropic` and the like, sync or async.
     - `model`: the provider's name for the model; None for the client's default.
-    - `max_retries`: maximum number of times instructor repeats a request after an answer fails validation; your own
-      validators count as well.
+    - `max_retries`: maximum number of times that instructor retries a request after an answer fails validation,
+      including validation by your own validators.
     - `retry`: the retry policy for provider failures; None for no retries. Retries by the provider's own client are
       turned off, so that every request is counted here and the run's limits apply.
     """
@@ -143,7 +143,7 @@ class InstructorModel(AdaptedModel):
 
 
 class _Asking:
-    """Requests made for a single call. Each one is counted in the run's event loop before it is sent."""
+    """Requests made for a single call; each one is counted in the run's event loop before it is sent."""
 
     def __init__(self, name: str, request: ModelRequest) -> None:
         self._name = name
@@ -156,7 +156,7 @@ class _Asking:
         self.usage: Usage = Usage.unknown()
 
     def begin(self) -> None:
-        """Count another request; raise LimitReached if it would exceed the run's limits."""
+        """Count another request; raise LimitReached if it exceeds the run's limits."""
         if self._over:
             message = "the call is over"
             raise asyncio.CancelledError(message)
@@ -181,7 +181,7 @@ class _Asking:
             self._attempt.usage = self.usage
 
     def end(self) -> None:
-        """Close the last request, and prevent a thread that is still running from sending more requests."""
+        """Mark the last request as ended, and prevent a thread that is still running from sending more requests."""
         self._over = True
         self._close(None)
 
@@ -195,7 +195,7 @@ class _Asking:
         return hooks
 
     def policy(self, max_retries: int, *, sync: bool) -> Any:  # noqa: ANN401 - tenacity's Retrying
-        """Return a retry policy for instructor that retries invalid answers and counts each request beforehand."""
+        """Return a retry policy for instructor that retries invalid answers and counts requests in advance."""
         from instructor.core.exceptions import AsyncValidationError, ResponseParsingError
         from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 
@@ -208,7 +208,7 @@ class _Asking:
         )
 
     def _in_loop(self, act: Callable[[], None]) -> None:
-        """Run `act` in the event loop, even if called from a sync client's thread."""
+        """Run `act` in the event loop, even when called from a sync client's thread."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:

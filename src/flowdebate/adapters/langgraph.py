@@ -1,4 +1,4 @@
-"""LangGraph: `RunnableModel`, a chat model or graph as a model, and `debate_node`, a pattern as a graph node."""
+"""LangGraph: `RunnableModel` wraps a chat model or graph as a model, and `debate_node` wraps a pattern as a node."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class RunnableModel(AdaptedModel):
 
     @staticmethod
     async def _structured(chat: BaseChatModel, request: ModelRequest, config: RunnableConfig) -> dict[str, Any] | None:
-        """Return a structured answer's data, or its text; None if the chat model cannot return structured answers."""
+        """Return a structured answer's data or its text, or None if the model does not support such answers."""
         assert request.output is not None  # noqa: S101 - the caller has looked
         # LangChain turns the schema into a function with this name and description
         schema = {"title": request.output.name, "description": "The answer.", **request.output.json_schema}
@@ -154,7 +154,7 @@ class RunnableModel(AdaptedModel):
 
 
 def _reason_of(message: object) -> object:
-    """Return a message's finish reason, whose key differs between LangChain integrations."""
+    """Return a message's finish reason, whose key depends on the LangChain integration."""
     metadata = getattr(message, "response_metadata", None) or {}
     return next((metadata[name] for name in ("finish_reason", "stop_reason", "done_reason") if name in metadata), None)
 

@@ -70,7 +70,7 @@ class LiteLLM(AdaptedModel):
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Wait for LiteLLM's callbacks at the end of the block; a run enters such a block for its models."""
+        """Open a context that waits for LiteLLM's callbacks when it exits; a run opens one for each of its models."""
         try:
             yield self
         finally:
@@ -92,7 +92,7 @@ class LiteLLM(AdaptedModel):
 
 
 async def wait_for_callbacks() -> None:
-    """Wait for the callbacks of earlier calls, because LiteLLM drops queued callbacks when the event loop ends.
+    """Wait for the callbacks of earlier calls, because LiteLLM drops queued callbacks when the event loop closes.
 
     The wait lasts a few seconds at most and is skipped if the task is being cancelled.
     """

@@ -28,11 +28,11 @@ _MAX_RESULT_LENGTH = 50_000  # maximum length of a result in characters
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:
     """List the tools of the server connected to `client`, for the `tools` of a block or a `Capability`.
 
-    `only` names the tools to offer (None means all); `prefix` is added to their names, to distinguish the tools of
-    several servers. The client must stay open while runs use the tools. Each call is a step in the run: a resumed run
-    does not repeat a recorded call. Arguments are validated against the tool's schema before the call. If the server
-    refuses a call, the model receives the refusal as the result; a lost connection raises an error. Results are
-    truncated to 50,000 characters, and non-text parts are replaced by the names of their types.
+    `only` lists the names of the tools to offer (None means all); `prefix` is added to their names, so that tools from
+    several servers can be told apart. The client must stay open while runs use the tools. Each call is a step in the
+    run: a resumed run does not repeat a recorded call. Arguments are validated against the tool's schema before the
+    call. If the server rejects a call, the model receives the server's error as the result; a lost connection raises an
+    exception. Results are truncated to 50,000 characters, and non-text parts are replaced by the names of their types.
 
     Raises ConfigurationError if a name in `only` matches none of the server's tools, or if a tool's name or schema is
     unsuitable for models.

@@ -1,4 +1,4 @@
-"""OpenAI Agents SDK: `AgentModel`, an agent as a model, and `debate_tool`, a pattern as an agent's tool."""
+"""OpenAI Agents SDK: `AgentModel` wraps an agent as a model, and `debate_tool` wraps a pattern as a tool for agents."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def debate_tool(
 
 
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
-    """Return an agent output type for `schema` that leaves the answer as text, to be validated like any model's."""
+    """Return an agent output type for `schema` that leaves the answer as text, for this library to validate."""
     from agents.agent_output import AgentOutputSchemaBase
 
     class Answer(AgentOutputSchemaBase):

@@ -1,4 +1,4 @@
-"""pydantic-ai: `AgentModel`, an agent as a model, and `debate_tool`, a pattern as an agent's tool."""
+"""pydantic-ai: `AgentModel` wraps an agent as a model, and `debate_tool` wraps a pattern as a tool for agents."""
 
 from __future__ import annotations
 

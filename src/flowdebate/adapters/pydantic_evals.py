@@ -1,4 +1,4 @@
-"""pydantic-evals: `comparison_evaluator` compares a case's output with the expected output."""
+"""pydantic-evals: `comparison_evaluator`, which compares a case's output with the expected output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, Any, Any]:
-    """Create an evaluator whose judges `compare()` each output and the expected output, blind and in all orders.
+    """Create an evaluator that has judges `compare()` each output with the expected output, blind and in all orders.
 
-    It returns the output's `share` as a score (.5 means that the output is as good as the expected one), with the
-    verdict as the reason, and the assertions `not_worse` and `same_in_all_orders`. An expected output is required, and
-    neither output may be blank. `options` are `compare`'s options `judges`, `criteria`, `orders` and `store`.
+    It returns a score, `share`, which is the output's share of the judges' scores (.5 means that the output is as good
+    as the expected one), with the verdict as the reason. It also returns the assertions `not_worse` and
+    `same_in_all_orders`. An expected output is required, and neither output may be blank. `options` are passed to
+    `compare()`: `judges`, `criteria`, `orders` and `store`.
     """
     check_library("comparison_evaluator()", "pydantic_evals", library="pydantic-evals", extra="pydantic-evals")
     from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext

@@ -1,4 +1,4 @@
-"""`as_tool`: a pattern as an async function that any agent framework can offer as a tool."""
+"""`as_tool`, which turns a pattern into an async function that any agent framework can offer as a tool."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def as_tool(
 ) -> Callable[[str], Awaitable[str]]:
     """Create an async function that runs `pattern` on a question and returns the result as text.
 
-    Frameworks can read its name (by default, the pattern's), its annotations, and its docstring with `description` and
-    the argument. A string output is returned unchanged, anything else as JSON. If a run ends without output because it
-    reached a limit or is waiting for a human, the text says so instead. `options` are passed to `Block.run()`, the same
-    for each call. Errors in the run are raised.
+    Frameworks can read its name (by default, the pattern's), its annotations, and its docstring, which consists of
+    `description` and a description of the argument. A string output is returned unchanged, anything else as JSON. If a
+    run ends without output because it reached a limit or is waiting for a human, the function returns a text that says
+    so. `options` are passed to `Block.run()`, the same for each call. Errors in the run are raised.
 
     >>> from flowdebate import generator
     >>> from flowdebate.testing import ScriptedModel

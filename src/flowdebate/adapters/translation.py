@@ -29,7 +29,7 @@ _TRANSIENT = (ConnectionError, TimeoutError)
 
 
 class AdaptedModel:
-    """Base class for other frameworks' models; `retry` is the retry policy chosen by the application."""
+    """Base class for models from other frameworks; `retry` is the retry policy chosen by the application."""
 
     gives_logprobs = False
 
@@ -46,10 +46,10 @@ class AdaptedModel:
 
 @contextmanager
 def framework_failures(*passed: type[Exception]) -> Iterator[None]:
-    """Convert a framework's exceptions to ModelErrors; let `passed` and this library's own through.
+    """Convert a framework's exceptions to ModelErrors, except those in `passed` and this library's own.
 
-    The error's message contains the exception's class. An exception with an HTTP status (`status_code`) becomes the
-    error for that status, such as RateLimited.
+    The ModelError's message includes the class name of the exception. An exception with an HTTP status (`status_code`)
+    becomes the error for that status, such as RateLimited.
     """
     try:
         yield
@@ -110,7 +110,7 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
 
 
 def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str, Any]:
-    """Return a request's settings: `temperature`, `max_tokens`, the effort, and `extra`.
+    """Return a request's settings as keyword arguments: `temperature`, `max_tokens`, the effort, and `extra`.
 
     `effort` is the framework's name for the effort setting. None means there is no such setting; an effort in the
     request then raises ConfigurationError.
@@ -125,12 +125,12 @@ def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str
 
 
 def schema_prompt(schema: OutputSchema) -> str:
-    """Return an instruction containing the schema for the answer."""
+    """Return an instruction that contains the schema for the answer."""
     return SCHEMA_PROMPT.replace("{schema}", json.dumps(schema.json_schema, ensure_ascii=False))
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
-    """Return the usage of one call. Values other than counts, and counts that are all zero, are treated as unknown.
+    """Return the usage of one call. Values that are not counts, and counts that are all zero, are treated as unknown.
 
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)
@@ -145,7 +145,7 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
 
 
 def refuse_tools(name: str, request: ModelRequest) -> None:
-    """Raise ConfigurationError for a request with tools, because an agent has its own tools."""
+    """Raise ConfigurationError for a request with tools, because an agent uses its own tools."""
     if request.tools:
         problem = "are not supported by an agent from another framework"
         raise ConfigurationError(f"model {name!r}", "tools", None, problem, hint="Give the tools to the agent itself")
@@ -163,7 +163,7 @@ class CompareOptions(TypedDict, total=False):
 async def compare_with_baseline(
     question: object, output: object, expected: object, options: CompareOptions
 ) -> Comparison:
-    """Compare two values under the names "output" and "expected": strings unchanged, other values as JSON."""
+    """Compare two values named "output" and "expected"; strings are compared unchanged, other values as JSON."""
     from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
 

@@ -1,4 +1,4 @@
-"""Kinds of blocks (handler, generator, router, sequencer), tools and outlines."""
+"""Block types (handler, generator, router and sequencer), tools and outlines."""
 
 import lazy_loader
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """Line of an outline, together with the lines nested below it."""
+    """Line of an outline, with the lines nested below it."""
 
     text: str
     """Text of the line: a block's name, or a verb and its object."""
@@ -64,7 +64,7 @@ class Outline:
     """Index of the target step among this line's siblings."""
 
     note: str = ""
-    """Note for readers, such as the condition that ends a loop; not included in `structure`."""
+    """Note for readers, such as the condition that ends a loop; excluded from `structure`."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0, notes=True))
@@ -108,7 +108,7 @@ def _lines(node: Outline, depth: int, *, notes: bool) -> Iterator[str]:
 
 
 class _Mermaid:
-    """Renderer that numbers the nodes and draws steps in sequence; a step's children are drawn in a subgraph."""
+    """Renderer that numbers the nodes and draws steps in sequence; each step's children are drawn in a subgraph."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -166,7 +166,9 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """
 
     keeps: str | None = None
-    """Substring of step keys: a fork reuses every step whose key contains it, even if the step's request differs."""
+    """Substring that identifies step keys: a fork reuses every step whose key contains it, even if the step's request
+    differs.
+    """
     with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
     """Function that adapts a pattern to continue a finished run; None if the pattern does not support this."""
 
@@ -207,7 +209,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Return the block's outline."""
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
-        """List the places in this block where a model is called; blocks called from inside a function are not found."""
+        """List the places in this block where a model is called, except in blocks that a function calls internally."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
         for log in values:  # this list grows while the loop runs
@@ -249,18 +251,18 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     ) -> RunResult[OutT_co, RawT_co]:
         """Run the block to completion.
 
-        `model` is the default model (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping of both intents);
-        `override_model` replaces every model and is meant for tests. `seed` makes all random draws repeatable; `limits`
-        bounds calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, or a `Store`; None means
-        FLOWDEBATE_STORE, False means no store) the run is durable: every answer is committed before it is used, and
-        `resume(run_id)` continues after a crash. If the store already contains a run `run_id`, RunExists is raised.
-        With `if_exists="resume"` this call instead resumes that run, or returns its result if it is complete, and
-        raises RunChanged if it was started with a different question, pattern, model or seed. RunConflict is raised
-        while another process is executing the run; `if_exists="wait"` waits for that process and then returns the run's
-        result, or takes over the run. `observe` is an observer of the run, its agents, calls and tools, for tracing:
-        see docs/telemetry.md. Exceptions from the application's code are raised unchanged; the library's own exceptions
-        derive from `flowdebate.errors.FlowDebateError`, and their `run` attribute contains the transcript, events and
-        raw output so far.
+        `model` is the default model (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping from both intents
+        to models); `override_model` replaces every model and is meant for tests. `seed` makes all random draws
+        reproducible; `limits` bounds calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, or a
+        `Store`; None means FLOWDEBATE_STORE, False means no store) the run is durable: every answer is committed before
+        it is used, and `resume(run_id)` continues after a crash. If the store already contains a run `run_id`,
+        RunExists is raised. With `if_exists="resume"` this call instead resumes that run, or returns its result if it
+        is complete, and raises RunChanged if it was started with a different question, pattern, model or seed.
+        RunConflict is raised while another process is executing the run; `if_exists="wait"` waits for that process and
+        then returns the run's result, or takes over the run. `observe` is an observer of the run, its agents, calls and
+        tools, for tracing: see docs/telemetry.md. Exceptions from the application's code are raised unchanged; the
+        library's own exceptions derive from `flowdebate.errors.FlowDebateError`, and their `run` attribute contains the
+        transcript, events and raw output so far.
         """
         run = make_run(
             self,
@@ -428,7 +430,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base class for blocks that stand in for `inner`, with the same name, resources and outline."""
+    """Base class for blocks that wrap `inner` and have the same name, resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -440,7 +442,7 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """Wrapper that assigns `role` to `inner` without copying it: a custom block may count its calls in an attribute."""
+    """Wrapper that assigns `role` to `inner` without copying it, because custom blocks may keep state."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)
@@ -462,9 +464,9 @@ def merge_resources(
     """Collect the shared and the private resources of `blocks`, by key.
 
     Raises ResourceConflict if two blocks share different objects under the same key, or if one shares an object under a
-    key private to another. Two private objects under the same key do not conflict. Resources in `owned` become private.
-    The private resources of blocks in `closed` are ignored: a debate acting as a debater has its own transcript,
-    separate from that of the enclosing debate.
+    key that is private to another block. Two private objects under the same key do not conflict. Resources in `owned`
+    become private. The private resources of blocks in `closed` are ignored: a debate acting as a debater has its own
+    transcript, separate from that of the enclosing debate.
     """
     shared: dict[str, Resource] = {}
     hidden: dict[str, Resource] = {}

@@ -1,4 +1,4 @@
-"""Concurrent calls: results are in the order of the calls, and a failure cancels the other calls."""
+"""Concurrent calls, whose results are in the order of the calls; a failure cancels the remaining calls."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
 ) -> list[T]:
     """Await `calls` concurrently, at most `limit` at once, and return the results in the order of the calls.
 
-    The first failure cancels the other calls and is raised unchanged. If several calls fail at the same moment, the
-    earliest call's failure is raised, with a note for each of the others. Cancelling the caller cancels all calls and
-    waits for them. A call that cancels itself has no result, so it cancels the caller too. If calls are suspended for
-    humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is raised. If `finish` is
-    set, a failure does not cancel the other calls either.
+    The first failure cancels the other calls and is raised unchanged. If several calls fail at the same time, the
+    exception from the first of them is raised, with a note for each of the others. Cancelling the caller cancels all
+    calls and waits for them. A call that cancels itself has no result, so it cancels the caller too. If calls are
+    suspended for humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is raised. If
+    `finish` is set, a failure does not cancel the other calls either.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]
@@ -64,7 +64,7 @@ class _SelfCancelled(BaseException):
 
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:
-    """Choose the exception to raise after calls have failed or one has cancelled itself."""
+    """Choose the exception to raise if calls have failed or a call has cancelled itself."""
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()

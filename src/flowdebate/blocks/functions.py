@@ -61,7 +61,7 @@ def invocation(function: Function, *, location: str, field: str) -> Invocation:
 
 
 def _plain_arguments(function: Function) -> int | None:
-    """Count the arguments of a Python `function`; return None unless all of them are required and positional."""
+    """Count the arguments of a Python `function`, or return None unless all of them are required and positional."""
     callable_: object = function
     if not isinstance(function, FunctionType):
         callable_ = function.__func__ if isinstance(function, MethodType) else type(function).__call__
@@ -96,10 +96,10 @@ async def decision(
     read: Callable[[Any], T],
     returns: object,
 ) -> T:
-    """Call `function` and convert its result with `read`, for a decision that determines the run's next step.
+    """Call `function` and convert its result with `read`, to decide what the run does next.
 
     A decision made by application code is recorded as a step of the run at `place`, so that resuming the run does not
-    change it. This library's own functions depend only on recorded data, so their decisions are not recorded.
+    change the decision. This library's own functions depend only on recorded data, so their decisions are not recorded.
     """
     if str(getattr(function, "__module__", "")).startswith("flowdebate."):
         return read(await result_of(function(value, ctx)))
@@ -136,7 +136,7 @@ def _awaits(kind: Hashable) -> bool:
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
     """Return `outcome`, or the result of awaiting it if its type is awaitable.
 
-    Only the type is checked, because attribute access on a value may be slow or unreliable.
+    Only the type is checked, because accessing a value's attributes may be slow or unreliable.
     """
     kind: type = type(outcome)
     return await outcome if _awaits(kind) else outcome
@@ -160,7 +160,7 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function. For `seats`, `runs` lists equivalents of the blocks that the function calls."""
+    """A block that calls a function; `runs` lists stand-ins for the blocks that the function calls, for `seats`."""
 
     def __init__(
         self,
@@ -288,8 +288,8 @@ class Capability:
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
     """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
-    """Function `check(model, block_name)`, called before a run's first call. It raises an error if the block's model
-    does not support what the capability adds.
+    """Function `check(model, block_name)`, called before a run's first call. It raises an exception if the block's
+    model does not support the capability.
     """
 
 
@@ -308,8 +308,8 @@ class Tool:
     async def answer(self, arguments: str, ctx: Context) -> str:
         """Return the text for the model: the tool's result, or the problems with its arguments.
 
-        The arguments are written by a model: if they do not fit the schema, the model receives the problems and nothing
-        is called. Exceptions raised by the tool itself propagate to the application.
+        The arguments are written by a model: if they do not fit the schema, the tool is not called, and the model
+        receives a description of the problems. Exceptions raised by the tool itself propagate to the application.
         """
         try:
             values = self._checked(arguments)
@@ -370,7 +370,7 @@ def tool(value: ToolLike, *, location: str = "tool") -> Tool:
 
 
 def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location: str) -> dict[str, Tool]:
-    """Collect all tools by name; raise ConfigurationError if two have the same name."""
+    """Collect all tools, keyed by name; raise ConfigurationError if two tools have the same name."""
     if not isinstance(values, (list, tuple)):
         raise ConfigurationError(location, "tools", values, "must be a list of functions or blocks")
     tools: dict[str, Tool] = {}
@@ -438,7 +438,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
 
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
-    """Create a model with the parameter names as field aliases, because some names are not valid field names."""
+    """Create a pydantic model with parameter names as aliases, because some are not valid field names."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):

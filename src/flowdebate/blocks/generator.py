@@ -155,7 +155,7 @@ class Generator(Block[Any, OutT]):
     def with_user(self, user: Callable[[Any, Context], Any], deferred: Deferred | None = None) -> Self:
         """Return a copy of this block whose user message is the result of `user(input, ctx)`, awaited if necessary.
 
-        A replay calls `deferred` instead, and renders the message only if it is accessed.
+        A replay calls `deferred` instead and renders the message only when it is accessed.
         """
         changed = copy.copy(self)
         changed._user = user  # noqa: SLF001 - its own class
@@ -169,7 +169,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_review(self, review: Review) -> Self:
-        """Return a copy of this block with a `review` of each text answer, which may request another answer."""
+        """Return a copy of this block that passes each text answer to `review`, which may request another answer."""
         changed = copy.copy(self)
         changed._review = review  # noqa: SLF001 - its own class
         return changed
@@ -220,7 +220,7 @@ class Generator(Block[Any, OutT]):
     async def _converse(
         self, messages: Sequence[Message], form: AnswerForm, ctx: Context
     ) -> tuple[ModelResponse, ToolCall | None]:
-        """Return the model's final response after its tool calls, and its call to the answer tool, if any."""
+        """Return the model's final response after any tool calls, together with its call to the answer tool, if any."""
         for turn in range(self._max_tool_rounds + 1):
             path = f"{ctx.path}#{turn}" if turn else ctx.path
             response = await self.request(messages, form, ctx, path=path)
@@ -246,7 +246,7 @@ class Generator(Block[Any, OutT]):
     async def _tool_message(self, call: ToolCall, ctx: Context, place: str) -> Message:
         """Return a message containing the result of `call`.
 
-        The path of the call ends with `place`, not with its ID, because the model chooses the IDs.
+        The path of the call ends with `place` rather than with the call's ID, because IDs are chosen by the model.
         """
         tool = self.tools.get(call.name)
         if tool is None:
@@ -275,7 +275,7 @@ class Generator(Block[Any, OutT]):
 
 
 class Reading(Protocol):
-    """Protocol for selecting the part of a block's answers to keep."""
+    """Protocol for selecting the part of a block's answer to keep."""
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the part of `text` to keep, as a `Trimmed` string if anything is cut.
@@ -284,7 +284,7 @@ class Reading(Protocol):
         """
 
     def listen(self, listener: Callable[[str], None]) -> Callable[[str], None]:
-        """Wrap `listener` so that it receives only the part to keep of a streamed answer."""
+        """Wrap `listener` so that it receives only the kept part of a streamed answer."""
 
 
 class AnswerForm(TypedDict, total=False):
@@ -296,7 +296,9 @@ class AnswerForm(TypedDict, total=False):
 
 
 Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
-"""Function of `(input, ctx)` that returns a pure function to render a message later, or None to render it now."""
+"""Function of `(input, ctx)` that returns a pure function to render a message later, or None to render it
+immediately.
+"""
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
 """Function that reviews the answer to a block's messages. It returns the accepted answer, and True if a second answer
 was requested but the first one was accepted.
@@ -474,7 +476,7 @@ def _check_choices(choices: Sequence[str], *, location: str, alone: bool) -> Non
 def as_visibility(
     value: Visibility | Mapping[str, bool] | None, default: Visibility, *, location: str, field: str
 ) -> Visibility:
-    """Convert `value` to a Visibility; keys missing from a dict are taken from `default`."""
+    """Convert `value` to a Visibility; keys missing from a dict default to the values in `default`."""
     if value is None:
         return default
     if isinstance(value, Visibility):

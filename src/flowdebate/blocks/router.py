@@ -33,7 +33,7 @@ class Router(Block[Any, Any]):
         return await block(value, ctx.below(block))
 
     def _key(self, choice: object) -> str | None:
-        """Return the chosen route's key; None means `otherwise`."""
+        """Return the key of the chosen route; None means `otherwise`."""
         if isinstance(choice, str) and choice in self.routes:
             return choice
         # compare by identity, because an application's value may equal anything
@@ -61,8 +61,8 @@ def router(
 ) -> Router:
     """Create a block that runs one of `routes`, chosen for each input by `choose(input, ctx)`.
 
-    With a mapping of `routes`, `choose` returns a key; with a sequence of blocks, it returns one of the blocks. Any
-    other choice runs `otherwise` or, without one, raises an `OutputError` listing the routes.
+    With a mapping of `routes`, `choose` returns a key; with a sequence of blocks, it returns one of the blocks. For any
+    other choice, `otherwise` is run or, if there is none, an `OutputError` listing the routes is raised.
 
     >>> sign = router(name="sign", choose=lambda n: "neg" if n < 0 else "pos", routes={"neg": abs, "pos": float})
     >>> sign.run_sync(-3).output

@@ -88,7 +88,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
-        """Append a `then` step that runs only if `condition` holds; otherwise, the value stays unchanged."""
+        """Append a `then` step that runs only if `condition` holds; otherwise, the value is left unchanged."""
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -110,7 +110,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         max_concurrency: int | None = None,
         finish: bool = False,
     ) -> Sequencer[InT, dict[str, Any]]:
-        """Run all `branches` on the value concurrently; the new value is a dict of outputs, by key (or block name).
+        """Run all `branches` on the value concurrently; it becomes a dict of outputs, keyed by branch or block name.
 
         By default, the first failure cancels the other branches. If `finish` is set, they run to the end, so that
         answers already paid for are recorded.
@@ -164,7 +164,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
         """Run the block of the first `(condition, block)` pair whose condition holds; if none does, run `otherwise`.
 
-        If there is no `otherwise` either, the value stays unchanged.
+        If there is no `otherwise` either, the value is left unchanged.
         """
         if not cases:
             raise self._error("branch", cases, "needs at least one (condition, block) pair")
@@ -281,7 +281,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return current
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
-        """Run the next rescue that handles `error`; return the rescue's index, the pass it belongs to, and its output.
+        """Run the next rescue that handles `error`; return the rescue's index, its loop pass, and its output.
 
         Raises the error if no rescue handles it.
         """
@@ -349,7 +349,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=escape_path_segment(key))))
 
     def _free(self, wish: str) -> str:
-        """Return `wish`, with "~2" or a higher number appended if the name is taken; paths require unique names."""
+        """Return the name `wish`, with "~2" or a higher number appended if it is taken; paths need unique names."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }

@@ -1,4 +1,4 @@
-"""Steps of a sequencer, one kind for each builder method."""
+"""Sequencer steps, with one class for each kind of step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Step:
     """Step of a sequencer."""
 
     key: str = ""
-    """Name of the step, unique in its sequencer."""
+    """Name of the step, unique within its sequencer."""
     place: str = ""
     """`key` escaped for use in paths."""
 
@@ -68,7 +68,7 @@ class Tap(Then):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Beside(Tap):
-    """Tap that runs concurrently with the steps from `since` to the step after the tap."""
+    """Tap that runs concurrently with all steps from the step `since` to the step following the tap."""
 
     since: int
 
@@ -124,7 +124,7 @@ class ForEach(Step):
     over: Invocation | None = None
     max_concurrency: int | None = None
     tapped: bool = False
-    """True to discard the outputs and keep the value."""
+    """True to discard the outputs and leave the value unchanged."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return (self.block,)
@@ -205,7 +205,7 @@ class LoopBack(Step):
     """Step that goes back to an earlier step while a condition holds, for at most `max_iterations` passes."""
 
     target: int
-    """The index of the step to go back to."""
+    """Index of the step to go back to."""
     target_name: str
     when: Invocation
     max_iterations: int

@@ -1,1 +1,1 @@
-"""Common base of all patterns: declarations, roles, rounds, turns, state, output, anonymity, and the registry."""
+"""Code shared by all patterns: declarations, roles, rounds, turns, state, output, anonymity, and the registry."""

@@ -1,4 +1,4 @@
-"""Agreement between two answers to the same question, decided by their wording, by a judge, or by a function."""
+"""Agreement between two answers to the same question, as decided by their wording, a judge, or a function."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AnswerPair:
 
     @property
     def swapped(self) -> AnswerPair:
-        """Answer pair in the opposite order."""
+        """The pair in the opposite order."""
         return AnswerPair(question=self.question, first=self.second, second=self.first)
 
     @property
@@ -53,7 +53,7 @@ class AgreementRuling(WireModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementTemplate(Template):
-    """Prompts for comparing two answers."""
+    """Prompts for the comparison of two answers."""
 
     system: str = part(
         "You compare two answers to the same question, which were written independently. They agree if they come to "

@@ -41,7 +41,7 @@ def parse_text(answer: object, *, block: str) -> str:
 
 
 def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
-    """Parse `answer` as data for `schema`: text is parsed as JSON, and a bare value fills the only required field.
+    """Parse `answer` as data for `schema`: text is parsed as JSON, and a bare value as the only required field.
 
     Keys may be in snake_case or camelCase. Raises OutputError for text that is not JSON, unless only one field is
     required.
@@ -59,7 +59,7 @@ def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> obje
 
 
 def only_field(schema: Mapping[str, Any]) -> str | None:
-    """Return the only required field; None unless there is exactly one."""
+    """Return the only required field, or None unless there is exactly one."""
     required = schema.get("required", ())
     return required[0] if len(required) == 1 else None
 
@@ -165,7 +165,7 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the sources recorded for the pattern enclosing `place`; their text is missing if the run has a plan."""
+    """Return the sources recorded for the pattern enclosing `place`, without their text if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
@@ -176,7 +176,7 @@ def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
 
 
 def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
-    """List all requests among a run's steps with their answers; the answer to an open request is None."""
+    """List all human requests among a run's steps, each with its answer, or None if the request is still open."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
         for row in steps
@@ -207,10 +207,10 @@ async def submit_answer(
     """Record a human's answer, so that `resume(run_id)` can continue the run; return the answered request.
 
     `answer` is text or, if the request has a schema, data or its JSON. If the run is waiting for several answers,
-    `block` (a name) or `place` selects one. Only the first answer to a request counts. `by` is recorded as the answer's
-    author, and is meant for answers that do not come from a person. Raises OutputError, naming each invalid field;
-    NotAwaited if the run is not waiting for such an answer, or already has it; RunNotFound; RunConflict while another
-    process is executing the run.
+    `block` (a name) or `place` selects the request. Only the first answer to a request counts. `by` is recorded as the
+    answer's author, and is meant for answers that do not come from a person. Raises OutputError, naming each invalid
+    field; NotAwaited if the run is not waiting for such an answer, or already has it; RunNotFound; RunConflict while
+    another process is executing the run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)  # otherwise, the run would stay locked until this process exits

@@ -31,7 +31,7 @@ Ask = Callable[[HumanRequest], Any]
 
 @dataclass(frozen=True, slots=True)
 class StoreRequirement:
-    """Resource that makes a run fail before it begins if it has no store, because the human answers later."""
+    """Resource that rejects a run without a store before it starts, because the human answers later."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True
@@ -80,13 +80,13 @@ class Human(Block[Any, Any]):
         return fitted
 
     def reading_blind(self, entries: Callable[[Context], Iterable[Any]]) -> Self:
-        """Return a copy of this human that sees `entries(ctx)`, without authors' names, instead of the transcript."""
+        """Return a copy of this human that sees `entries(ctx)`, without author names, instead of the transcript."""
         fitted = copy.copy(self)
         fitted._blind = entries  # noqa: SLF001 - its own class
         return fitted
 
     def in_role(self, role: str) -> Self:
-        """Return a copy of this human with `role` set; a pattern can still set the answer schema of a copy."""
+        """Return a copy of this human with `role` set; the pattern can still set the copy's answer schema."""
         placed = copy.copy(self)
         placed.role = role
         return placed
@@ -103,7 +103,7 @@ class Human(Block[Any, Any]):
         return output
 
     async def _answer(self, request: HumanRequest, check: _Check, ctx: Context) -> object:
-        """Return the checked answer; repeat the request if a submitted answer is invalid."""
+        """Return the validated answer; repeat the request if a submitted answer is invalid."""
         journal, number = ctx.run.journal, 1
         while journal is not None:
             place = f"{ctx.path}#human" if number == 1 else f"{ctx.path}#human#{number}"
@@ -177,7 +177,7 @@ class Human(Block[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Validator that converts an answer to its value, or raises OutputError for an invalid answer."""
+    """Validator that converts an answer to its value, or raises OutputError if the answer is invalid."""
 
     block: str
     output: OutputSchema | None
@@ -194,7 +194,7 @@ class _Check:
             raise OutputError(self.block, f"a {self.output.name}", violation.problems, by_person=True) from None
 
     def dump(self, value: object) -> object:
-        """Convert `value` to JSON data that the validator can restore it from."""
+        """Convert `value` to JSON data from which the validator can restore it."""
         return value if self.output is None else self.output.dump(value)
 
 
@@ -215,8 +215,8 @@ def human(
 
     The output is text, or an instance of `output_schema` if there is one. The human sees `prompt`, the question,
     `context`, the transcript so far, and the expected form of the answer. `prompt` and `context` are text, or functions
-    of `(input, ctx)` or `(input)`. In a role that requires more than text, such as judge, the human fills in the fields
-    of that role, unless there is an `output_schema`.
+    of `(input, ctx)` or `(input)`. In a role that requires more than text, such as judge, the human fills in that
+    role's fields, unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
     durable run records the answer and never requests it again. Without `ask`, the run is suspended: calls in flight

@@ -93,10 +93,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Round in the transcript, or a paragraph of the request."""
+    """A round of the transcript, or a paragraph of the request."""
 
     round: int | None
-    """Number of the round; None for a paragraph of the request."""
+    """Round number; None for a paragraph of the request."""
     parts: tuple[Statement | str, ...]
 
 

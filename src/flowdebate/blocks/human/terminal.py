@@ -90,7 +90,7 @@ class Terminal:
         self._shown.flush()
 
     async def _line(self, prompt: str) -> str | None:
-        """Return the next line without its line ending, or None at the end of the input."""
+        """Return the next line without its line ending, or None at end of file."""
         self._print(prompt)
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
@@ -118,7 +118,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
-    """Convert `line` to a field's value; return unconvertible text unchanged, so that the check rejects it.
+    """Convert `line` to a field's value; return inconvertible text unchanged, so that validation rejects it.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])
