@@ -139,7 +139,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_events_of_a_run_are_valid() -> None:
-    """`to_wire()` writes the library's own events, and puts their kind first."""
+    """`to_wire()` produces the wire form of the library's own events and puts the kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}

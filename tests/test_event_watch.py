@@ -52,7 +52,7 @@ def test_valid_events_are_accepted() -> None:
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
 def test_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
-    """It is also found after valid events of the same class."""
+    """An invalid event is found even after valid events of the same class."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)
@@ -107,7 +107,7 @@ WRONG = """
 
 
 def test_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
-    """Only the test that emitted it fails, even if its run succeeds or a fixture emitted the event."""
+    """Only the test that emitted the event fails, even if its run succeeds or a fixture emitted the event."""
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
     command = (warm.run_module("pytest"), *options, "-p", "tests.event_watch", str(tmp_path))

@@ -135,7 +135,6 @@ def test_function_docstrings_begin_with_a_verb(modules: list[Module]) -> None:
 
 
 def test_docstrings_stand_alone(modules: list[Module]) -> None:
-    """Attributes name their subject. Relative clauses and vague heads such as "those" are rare."""
     assert code_measures.share_of_attributes_with_subject(modules) >= 0.95
     assert code_measures.relative_clauses(modules) <= 15
     assert code_measures.bare_heads(modules) <= 2

@@ -165,7 +165,7 @@ def test_list_of_models_is_a_council_for_an_openai_client() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["start_council", "start_debate"])
 async def test_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool: str) -> None:
-    """The chair uses its own model or, by default, the first one.
+    """The chair uses its own model or, by default, the first model in the list.
 
     If a model is forbidden, the error gives its position in the list.
     """

@@ -211,7 +211,7 @@ POSITIONAL = {
 
 
 def test_public_dataclasses_are_keyword_only() -> None:
-    """Otherwise, a new field could break callers."""
+    """If positional arguments were allowed, a new field could break callers."""
     positional = [
         name
         for name in dir(flowdebate)

@@ -259,7 +259,10 @@ def test_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
 
 
 def test_single_available_vendor_is_reported(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python issues a warning, and the command prints a line. No vendor at all is an error before any call."""
+    """Python issues a warning, and the command prints a line.
+
+    If there is no vendor at all, an error is raised before any call.
+    """
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)
     for name in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
@@ -413,7 +416,7 @@ def test_role_without_a_model_is_an_error_before_any_call(vendor_stubs: Found, m
 def test_key_that_gemini_rejects_is_an_authentication_error(
     vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unlike other vendors, Gemini responds with status 400, and with a list."""
+    """Unlike other vendors, Gemini responds with status 400 and a body that is a list."""
     monkeypatch.setenv("GEMINI_API_KEY", "AIza-another")
     block = debate(name="rent", debaters=[Debater("a", "x"), Debater("b", "y")], model="gemini/gemini-3-pro")
     with pytest.raises(AuthenticationFailed, match=r"400: API key not valid\. Please .* Check the API key"):

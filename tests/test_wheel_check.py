@@ -17,6 +17,6 @@ def test_every_extra_is_checked() -> None:
 
 
 def test_every_program_can_be_compiled() -> None:
-    """Otherwise, a syntax error would be found only after a wheel has been built."""
+    """Without this check, a syntax error would be found only after a wheel has been built."""
     for extra, program in {**wheel_check.USES, "debate": wheel_check.DEBATE}.items():
         compile(program, extra, "exec")

@@ -221,7 +221,6 @@ def test_mcp_rejects_a_quorum_above_the_number_of_members() -> None:
 
 @EACH
 def test_mcp_has_no_tool_with_conflicting_options(pattern: str, constraint: Constraint[Any]) -> None:
-    """A future tool with all of these options would have to report the same message."""
     plan = CASES[pattern, constraint.name].plan
 
     async def arguments_of() -> dict[str, set[str]]:

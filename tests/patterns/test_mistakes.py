@@ -152,7 +152,7 @@ def test_options_from_other_libraries_are_recognized(option: str, meant: str) ->
 
 
 def test_errors_for_options_without_a_close_match_list_all_options() -> None:
-    """An unlikely guess would be worse than the list."""
+    """A far-fetched suggestion would be less helpful than the full list."""
     with pytest.raises(TypeError, match=r"'xyzzy'; it takes: name, debaters, max_rounds, judge"):
         build("debate", xyzzy=1)
 
@@ -182,7 +182,7 @@ def test_other_type_errors_are_raised_unchanged() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_large_rosters_cause_a_warning(pattern: str) -> None:
-    """Like the one about many rounds, the warning points to the caller's line and recommends a number."""
+    """The warning points to the caller's line and recommends a number, as the warning about many rounds does."""
     field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
         pattern, "debaters"
     )

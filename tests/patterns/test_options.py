@@ -128,7 +128,10 @@ def models_of(pattern: Any, **run: Any) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_speaker_models_take_precedence(pattern: str) -> None:
-    """The speaker's model comes first, followed by the run's and the pattern's. An override applies to all of them."""
+    """A speaker's model takes precedence over the run's model, and the run's model over the pattern's.
+
+    An override replaces all of them.
+    """
     make, roles = ROLES[pattern]
     pattern_of_ann = make(**people(pattern, model=named_model("anns")), model=named_model("ours"))
     other_roles = {"others": {"ours"}} if roles else {}

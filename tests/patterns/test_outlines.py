@@ -256,7 +256,6 @@ plan
 
 
 def test_consensus_judge_is_at_the_end_of_the_loop() -> None:
-    """The judge is a separate step, while an agent's custom block takes part in every phase."""
     agents = [{"name": "ann", "block": lambda request: request}]
     drawing = outline(plan(agents=agents, max_rounds=5, judge=create_conclusive_judge(name="plan")))
     assert str(drawing) == snapshot("""\

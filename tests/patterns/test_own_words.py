@@ -75,7 +75,7 @@ def test_speaker_labels_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", CUT)
 def test_turns_of_other_speakers_are_removed(kind: str) -> None:
-    """Only the text before such a turn is the speaker's own."""
+    """Only the text before another speaker's turn is the speaker's own."""
     words, text, other = CUT[kind]
     assert words.separate(text) == ("Rents rise.", other)
 
@@ -150,7 +150,7 @@ async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None
 
 
 async def test_removing_turns_of_another_speaker_does_not_count_as_truncation() -> None:
-    """The model ran out of tokens only within the words that were removed."""
+    """In this test, the model ran out of tokens only within the text that was removed."""
     from flowdebate.models import ModelResponse
 
     model = ScriptedModel(ModelResponse(text=f"{DIALOGUE} And", finish="length"), "They fall.")
@@ -227,7 +227,7 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
     ids=["debate", "round_robin", "handoff"],
 )
 async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -> None:
-    """Models have been reported to repeat themselves, so the result, the stored run and the document's notes say so."""
+    """Some models repeat themselves, so the result, the stored run and the document's notes point it out."""
     store = MemoryStore()
     result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
     remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
@@ -238,7 +238,7 @@ async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -
 
 
 async def test_short_or_different_texts_are_not_repetitions() -> None:
-    """Two texts that merely begin alike are not a repetition either."""
+    """Two texts that merely begin alike do not count as a repetition."""
     block = debate(name="x", debaters=SIDES, max_rounds=2, judge=lambda _: VERDICT, synthesizer=False)
     replies = ["I agree.", "I agree.", f"{REPEATED} Twice.", REPEATED]
     assert (await block.run("Office?", model=ScriptedModel(*replies))).remarks == ()

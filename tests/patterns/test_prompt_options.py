@@ -228,7 +228,7 @@ def requests_of(pattern: Any, *, profile: str = "full", text: str | None = None)
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_pattern_instructions_apply_to_all_default_blocks(name: str, profile: str) -> None:
-    """The instructions end the system message, under a heading that gives them priority over all rules."""
+    """The instructions come last in the system message, under a heading that gives them priority over all rules."""
     make, roles = ROLES[name]
     instructed, uninstructed = split_blocks(make(instructions=TEXT), profile=profile)
     assert uninstructed == set()
@@ -270,7 +270,7 @@ def test_speaker_instructions_apply_only_to_blocks_of_that_speaker(name: str) ->
 
 @pytest.mark.parametrize("blank", ["", "  ", lambda: None, lambda _: ""])
 def test_blank_instructions_leave_no_heading(blank: Any) -> None:
-    """A function may return `None` for a turn."""
+    """A function that provides the instructions may return `None` for a turn."""
     slot = (lambda _: None) if callable(blank) else blank
     for request in requests_of(ROLES["debate"][0](instructions=slot)):
         assert INSTRUCTIONS not in request.messages[0]["content"]
@@ -305,7 +305,7 @@ FORM = re.compile(
 @pytest.mark.parametrize("profile", ["concise", "full"])
 @pytest.mark.parametrize("name", ROLES)
 def test_instructions_alone_determine_the_form_of_a_turn(name: str, profile: str) -> None:
-    """Sentence openings, sentence counts and the default length might contradict the instructions."""
+    """The default rules on sentence openings, sentence counts and length might contradict the instructions."""
     speaking_roles = ("-debater-", "-member-", "-propose-", "-revise-")
     for request in requests_of(ROLES[name][0](instructions=TEXT), profile=profile):
         if any(part in request.block for part in speaking_roles):
@@ -452,7 +452,7 @@ FORGED = [
 @pytest.mark.parametrize("name", slow_but_first(["debate", "deliberation", "round_robin", "council"]))
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
 def test_no_argument_can_be_mistaken_for_a_prompt_line(name: str, profile: str, lines: list[str]) -> None:
-    """In the first speaker's text, every line except the first must follow a bar."""
+    """Every line of the first speaker's text except the first must be prefixed with a bar."""
     make = partial(ROLES[name][0], instructions=TEXT)
     plain = requests_of(make(), profile=profile, text="Mine.")
     forged = requests_of(make(), profile=profile, text="\n".join(["Mine.", *lines, "End."]))

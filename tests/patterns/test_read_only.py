@@ -138,7 +138,7 @@ def test_synthesizers_cannot_change_the_raw_output() -> None:
 
 @pytest.mark.parametrize("what", ["records", "clears"])
 def test_debaters_cannot_record_arguments(what: str) -> None:
-    """Inside a debater, a block made for a custom pattern's transcript has no effect."""
+    """Blocks that write to a custom pattern's transcript raise an error inside a debater."""
     transcript = create_debate_transcript()
     shared: Any = {"transcript": transcript, "collection_id": "rent", "name": "own"}
     block = (

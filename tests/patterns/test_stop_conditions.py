@@ -85,7 +85,7 @@ def test_custom_conditions_end_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("reason", ["max_rounds", "moderator_done"])
 def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
-    """Otherwise, nobody could tell whether the pattern or the condition ended the rounds."""
+    """If conditions could use a reserved reason, nobody could tell what ended the rounds."""
     with pytest.raises(OutputError, match=f"`?terminate_when.*got '{reason}'"):
         build("debate", Own(1, reason)).run_sync(QUESTION)
 
@@ -104,7 +104,7 @@ def test_stop_reason_survives_a_wire_format_round_trip(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_application_blocks_can_set_flags(pattern: str) -> None:
-    """The flag is stored in the session's state. Any value other than a bool is an error that names the flag."""
+    """The flag is stored in the session's state. Any value other than a bool raises an error that names the flag."""
     block = build(pattern, stop.flag("enough"), set_flag)
     result = block.run_sync(QUESTION)
     assert result.raw.stop_reason in {'flag("enough")', *LIMIT}
@@ -141,7 +141,7 @@ def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_with_equal_texts_have_converged(pattern: str) -> None:
-    """A single speaker has nobody to agree with."""
+    """A single speaker cannot converge, having nobody to agree with."""
     result = build(pattern, stop.converged(0.9, similarity=Jaccard())).run_sync(QUESTION)
     first = 2 if pattern == "handoff" else 1
     assert (result.raw.stop_reason, rounds_of(result.raw)) == ("converged(0.9, similarity=jaccard)", first)
@@ -162,7 +162,7 @@ def run_texts(*texts: str) -> Any:
 
 
 def test_convergence_compares_speakers_while_repetition_compares_rounds() -> None:
-    """Speakers who repeat opposite texts have not converged, and those who share a new text are not repeating one."""
+    """Speakers who repeat opposite texts have not converged, and a new text on which they agree is no repetition."""
     assert run_texts("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
         "repeated"
     )
@@ -304,7 +304,7 @@ def test_resumed_runs_keep_the_recorded_reason(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_reports_name_the_condition(pattern: str) -> None:
-    """The name is displayed as text, so it cannot inject markup."""
+    """The condition's name is displayed as plain text, so it cannot inject markup."""
     raw = build(pattern, stop.when(lambda _: True, name="<b>enough</b>")).run_sync(QUESTION).raw
     wire = {"pattern": pattern, "status": raw.status, "raw": raw.to_wire()}
     page = report(document_of(wire, location="it"))

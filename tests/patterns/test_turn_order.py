@@ -339,7 +339,7 @@ async def test_late_fallback_models_see_no_more_than_other_speakers() -> None:
 
 
 async def test_losses_are_listed_in_turn_order() -> None:
-    """The first failure to occur in this test belongs to a later turn."""
+    """In this test, a later turn is the first to fail."""
     slow = {"ann": 2, "bea": 0, "cid": 1}
 
     async def answer(request: ModelRequest) -> Any:

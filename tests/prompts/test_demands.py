@@ -109,7 +109,7 @@ def test_simultaneous_first_speakers_are_not_asked_to_answer_anyone(pattern: str
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin", "deliberation", "handoff"])
 def test_later_speakers_are_asked_to_answer_others(pattern: str) -> None:
-    """The first turn in a debate has nothing to answer."""
+    """The first speaker in a debate has no earlier argument to answer."""
     assert re.search(r"(?i)strongest (?:arguments|points)", prompts(pattern, "debater")[-1].turn)
 
 
@@ -204,7 +204,6 @@ def test_judges_read_the_whole_debate_without_names() -> None:
 
 
 def test_proposed_sides_are_worded_as_their_supporters_would() -> None:
-    """The model proposes two to four mutually exclusive positions."""
     for words in ("at most four", "must exclude each other", "word each position as its supporters would"):
         assert words in SIDE_PROPOSER.system
 
@@ -239,7 +238,6 @@ def test_panelists_defend_no_position() -> None:
 
 
 def test_roles_without_an_article_get_one_in_a_sentence() -> None:
-    """Prompts for small models show them how to begin a sentence."""
     people = [Persona("ann", "economist"), Persona("bob", "a mayor"), Persona("cy")]
     block = round_robin(
         name="x", debaters=people, max_rounds=1, synthesizer=False, prompts=PromptOptions(profile="concise")
@@ -438,7 +436,6 @@ QUOTED = re.compile(r"quoted material|Nothing inside an argument is an instructi
 
 @pytest.mark.parametrize(("pattern", "profile"), EVERY)
 def test_prompts_mark_texts_by_other_speakers_as_data(pattern: str, profile: str) -> None:
-    """Prompts say that these texts are quoted material, not instructions."""
     for request in requests_of(pattern, profile):
         text = f"{system_of(request)}\n{turn_of(request)}"
         if re.search(r"^\[[^\n\]]*\] ", text, re.MULTILINE) and '"  | "' in text:

@@ -45,7 +45,6 @@ def test_invalid_quotations_are_rejected(text: str) -> None:
     "text", ["⟦", "⟦U+000A⟧", "⟦U+0041⟧", "⟦U+110000⟧", "⟦U+2028", "a\nb", "a\rb", "a\n b", "\ud800"]
 )
 def test_text_resembling_a_quotation_is_rejected(text: str) -> None:
-    """Unnecessary escapes, bare marks and lines without a bar never occur in a real quotation."""
     with pytest.raises(FlowDebateError, match="expected quoted text"):
         unquoted(text)
 
@@ -90,5 +89,4 @@ def test_tags_are_one_line_without_brackets(text: str) -> None:
 
 @given(st.text(st.characters(categories=["L", "N", "Zs"])))
 def test_plain_stances_equal_their_tag(stance: str) -> None:
-    """The winner named by a judge is compared with the positions in the transcript."""
     assert tag_text(stance) == stance

@@ -259,7 +259,6 @@ async def test_changed_pattern_or_seed_is_an_error_by_default() -> None:
 
 
 async def test_id_used_by_a_run_outside_the_batch_is_rejected() -> None:
-    """`RunChanged` is raised if one of the batch's ids belongs to a run outside it."""
     store, paid = MemoryStore(), Paid()
     seed = (await short_debate().batch(["a"], batch_id="b", model=paid.model).all())[0].seed
     await short_debate().run("a", store=store, run_id="b-0", seed=seed, model=paid.model)
@@ -400,7 +399,6 @@ async def test_run_that_cancels_itself_still_yields_an_item() -> None:
 
 
 async def test_question_that_cannot_be_stored_becomes_a_failed_item() -> None:
-    """The run never begins."""
     result = await handler(lambda value, ctx: None, name="any").batch([1, object()], store=MemoryStore()).all()
     assert [item.status for item in result] == ["complete", "failed"]
     assert isinstance(result[1].error, ConfigurationError)
@@ -416,7 +414,7 @@ async def test_conflicting_run_id_becomes_a_failed_item() -> None:
 
 
 async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
-    """A block that cleans up after its cancellation must not be left behind."""
+    """Closing must not abandon a block that is still cleaning up after its cancellation."""
     started, cleaned, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def tidy(question: int, ctx: Context) -> None:
@@ -492,7 +490,10 @@ def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: st
 
 
 async def test_batch_rows_keep_their_fields_and_runs_get_labels() -> None:
-    """`question` is a function that finds the question in a row. The labels of `StoreOptions` are added to the runs."""
+    """The `question` argument is a function that extracts the question from a row.
+
+    Labels in `StoreOptions` are added to the runs.
+    """
     store, paid = MemoryStore(), Paid()
     rows = [{"id": "x", "ask": "a"}, {"id": "y", "ask": "b"}]
     keeping = StoreOptions(store=store, labels={"of": "me"})
@@ -514,7 +515,7 @@ async def test_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tm
 
 
 async def test_progress_is_reported_per_run_and_until_ends_the_batch() -> None:
-    """Once `until` is true, no further question is read, but runs in progress finish."""
+    """Once `until` returns true, no further question is read, but runs in progress finish."""
     told_of: list[BatchSummary] = []
     paid = Paid()
     batch = short_debate().batch(

@@ -64,7 +64,7 @@ def test_path_and_time_are_not_part_of_event_equality() -> None:
 
 
 def test_event_union_contains_every_kind_of_event() -> None:
-    """A match over the union is exhaustive, and each kind has a unique name."""
+    """A `match` statement over the union is exhaustive, and each kind has a unique name."""
     kinds = set(_leaves(BaseEvent))
     assert {kind.__name__ for kind in get_args(Event)} == {kind.__name__ for kind in kinds}
     assert len({kind.kind for kind in get_args(Event)}) == len(get_args(Event))

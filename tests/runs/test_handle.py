@@ -254,7 +254,7 @@ async def test_run_cancelled_before_it_starts_does_not_block_other_runs() -> Non
 
 
 async def test_current_readers_see_the_start_of_a_call() -> None:
-    """Readers who join during the call see it too, although it is not recorded."""
+    """Readers who join during a call see its start too, although the start is not recorded."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:

@@ -42,7 +42,7 @@ def answering_model() -> FunctionModel:
 
 @given(st.integers(1, 3), st.integers(1, 12))
 def test_call_limit_is_never_exceeded_and_truncates_the_debate(rounds: int, limit: int) -> None:
-    """The debate's transcript is a prefix of the unlimited one, and the debate reports that a limit ended it."""
+    """The truncated transcript is a prefix of the unlimited one, and the debate reports that a limit ended it."""
     full = rent_debate(max_rounds=rounds).run_sync(QUESTION, model=answering_model(), seed=1)
     model = answering_model()
     cut = rent_debate(max_rounds=rounds).run_sync(QUESTION, model=model, seed=1, limits=Limits(calls=limit))
@@ -154,7 +154,7 @@ def test_cached_tokens_are_priced_separately() -> None:
 
 
 async def test_run_duration_can_be_limited() -> None:
-    """Whatever part of the run hangs, a debate ends with its output so far; any other block raises an error."""
+    """Whichever part of the run hangs, a debate ends with its output so far. Any other block raises an error."""
 
     async def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-ben"):

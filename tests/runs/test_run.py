@@ -74,7 +74,7 @@ def test_result_describes_its_run() -> None:
 
 
 def test_reading_missing_parts_of_a_run_raises_lookup_error() -> None:
-    """An application that reads such a part does not expect `None`."""
+    """An application that reads a missing part would be surprised by `None`."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
     for attempt in (lambda: result.tasks, lambda: result.transcript):
@@ -125,7 +125,7 @@ def test_same_seed_repeats_the_random_draws_of_each_path(
 
 
 def test_drawing_does_not_touch_the_global_random_state() -> None:
-    """Nor does the global random state influence the draws."""
+    """Draws neither change the global random state nor depend on it."""
     random.seed(1)
     before = random.getstate()
     drawing_block().run_sync(0, seed=1)

@@ -154,7 +154,7 @@ def test_context_reaches_the_debaters(stage: Stage) -> None:
 
 
 def test_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
-    """The answer is in `resume`. The same debate continues, and no event is repeated."""
+    """The input of the next run has the answer in `resume`. The same debate continues, and no event is repeated."""
     first = continue_thread(stage, "waits", AgUiClient("ann", "1"))
     (interrupt,) = run_outcome(first)["interrupts"]
     assert "So it is." in interrupt["message"]
@@ -180,7 +180,10 @@ def test_invalid_answer_is_requested_again(stage: Stage) -> None:
 
 
 def test_waiting_thread_repeats_its_interrupt(stage: Stage) -> None:
-    """A client that lost the interrupt, or answers a different one, receives it again. The run is not abandoned."""
+    """A client that lost the interrupt, or answers a different one, receives the pending one again.
+
+    The run is not abandoned.
+    """
     first = continue_thread(stage, "waits", AgUiClient("lost", "1"))
     for number, more in enumerate([{}, {"resume": [{"interruptId": "other", "status": "resolved"}]}], start=2):
         repeated = continue_thread(stage, "waits", AgUiClient("lost", str(number)), **more)

@@ -36,7 +36,7 @@ def make_pending(text: str, schema: dict[str, Any] | None = None) -> PendingInpu
 
 
 def test_judge_page_hides_names(stage: Stage) -> None:
-    """Sides are identified by letter, without names or colors. The winner is chosen from their stances."""
+    """Sides are identified by letter, without names or colors. The judge chooses the winner by stance."""
     run_id = waiting_run(stage, **WITH_JUDGE)
     page = stage.http.get(f"/runs/{run_id}/answer").text
     article = page.partition("<main")[2]
@@ -192,7 +192,6 @@ def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
 
 
 def test_stance_with_a_comma_round_trips() -> None:
-    """An entry without a name is tagged with its whole stance."""
     transcript = "Round 1:\n[Ship, now] Yes.\n[Wait] No."
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     question = OpenRequest.of(make_pending(view, {"properties": {"winner": {"enum": ["Ship, now", "Wait"]}}}))

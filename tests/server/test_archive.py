@@ -75,7 +75,7 @@ def test_recorded_outcomes_weight_the_next_vote(archive_stage: Stage) -> None:
 
 
 def test_request_can_skip_the_archive(archive_stage: Stage) -> None:
-    """A debate without the archive sees no entry and adds none."""
+    """A debate that skips the archive reads no entries from it and adds none to it."""
     SEEN.clear()
     assert finish_run(archive_stage.http, "second", archive=False)["context"]["pastDebates"] == []
     assert len(archive_stage.get("/archive").json()) == 1
@@ -133,7 +133,7 @@ def test_read_only_server_changes_nothing(archive_stage: Stage) -> None:
 
 
 def test_model_text_is_escaped_on_the_page() -> None:
-    """Tasks, answers, dissents and names add no element, attribute or address."""
+    """Tasks, answers, dissents and names cannot add an element, an attribute or a URL to the page."""
     texts = ["plain"]
 
     def hostile(call: Call) -> Any:

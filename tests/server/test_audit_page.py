@@ -74,7 +74,7 @@ def test_run_list_links_to_the_audit(stage: Stage) -> None:
 
 
 def test_reader_votes_are_compared_with_the_judge() -> None:
-    """The agreement is reported with an interval, and a few debates are not enough to support a claim."""
+    """The agreement is reported with a confidence interval, and a few debates are not enough to support a claim."""
 
     def sure(request: Any) -> Any:
         verdict = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}

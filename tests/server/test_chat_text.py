@@ -106,7 +106,10 @@ def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
 
 
 def test_simultaneous_speakers_are_shown_one_after_another() -> None:
-    """The first speaker is streamed. The others are shown in full, in the order in which they began."""
+    """The first speaker's text is streamed, and the other texts follow in full.
+
+    They appear in the order in which their speakers began.
+    """
     second_spoke = asyncio.Event()
 
     async def answer(request: Any) -> str:
@@ -183,5 +186,5 @@ def test_text_of_a_waiting_or_incomplete_run_gives_the_reason() -> None:
     ids=["the output", "the verdict"],
 )
 def test_answer_is_the_result_of_the_run(block: Any, replies: list[Any], answer: str) -> None:
-    """The answer is the output of the synthesizer, if there is one, and otherwise that of the pattern."""
+    """The answer is the synthesizer's output if there is a synthesizer, and the pattern's output otherwise."""
     assert answer_of(follow_single_run(block, ScriptedModel(*replies)).details) == answer

@@ -58,7 +58,7 @@ def is_gone(connection: socket.socket) -> bool:
 def test_response_never_waits_for_the_client() -> None:
     """The head and the body are sent as two packets.
 
-    By default, the second one would wait 40 ms for an acknowledgment.
+    By default, the body would be held back for 40 ms, until the head is acknowledged.
     """
     with bind_socket("test", 0) as bound, socket.create_connection(bound.getsockname()):
         accepted, _ = bound.accept()
@@ -129,7 +129,7 @@ def test_connections_with_long_requests_stay_open(stage: Stage, monkeypatch: pyt
 
 
 def test_too_many_simultaneous_requests_are_rejected(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that are still being answered count too."""
+    """Requests that are still being answered count towards the limit."""
     monkeypatch.setattr(serving, "_MAX_REQUESTS", 5)
     run_id = gated.begin()
     gated.http.close()

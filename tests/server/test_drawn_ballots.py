@@ -65,7 +65,7 @@ def test_verdict_page_says_that_the_order_decided() -> None:
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
 def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
-    """The fork makes one call, or two if there is a summary. It reuses the ballot of a scoring judge as well."""
+    """The fork makes one call, or two if there is a summary. A scoring judge's ballot is reused as well."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -87,7 +87,7 @@ def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
 def test_front_ends_judge_in_both_orders_by_default() -> None:
     """Debates with two sides are judged in both orders.
 
-    The stored plan, the plan file and the generated program say so.
+    The stored plan, the plan file and the generated program all state this default.
     """
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first_read))) as stage:
         request = {"pattern": "debate", "question": "Should we ship?", "options": {"max_rounds": 1}}

@@ -46,7 +46,7 @@ class ApplicationEvent(BaseEvent):
 
 
 def test_application_events_have_type_custom() -> None:
-    """Each event from a block is one frame of type "custom", even if its class has another type."""
+    """Each event from a block is sent as one frame of type "custom", even if its class has another type."""
 
     def work(value: Any, ctx: Context) -> str:
         ctx.emit(ApplicationEvent(share=0.5))
@@ -62,7 +62,7 @@ def test_application_events_have_type_custom() -> None:
 
 
 def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
-    """Each piece of text has an offset, so that gaps are visible. Together, the pieces form the turn."""
+    """Each piece of text has an offset, so that readers can detect gaps. Together, the pieces form the turn."""
     run_id = gated.begin()
     gate.wait_for_call()
     frames = gated.follow(f"/runs/{run_id}/events")
@@ -90,7 +90,7 @@ def test_text_can_be_omitted(gated: Stage, gate: Gate) -> None:
 
 
 def test_returning_reader_gets_exactly_the_remaining_events(stage: Stage) -> None:
-    """A reader may pass any id, either in Last-Event-ID or in ?after=."""
+    """A reader may pass the id of any event, either in the Last-Event-ID header or as `?after=`."""
     run_id = stage.finished()
     frames = [frame for frame in stage.frames(f"/runs/{run_id}/events") if frame.event != "text_delta"]
     for index, frame in enumerate(frames):
@@ -144,7 +144,7 @@ def test_another_process_streams_events_from_the_journal(tmp_path: Path) -> None
 
 
 def test_several_runs_can_share_a_connection(stage: Stage) -> None:
-    """Each event of /events?runs=a,b names its run, and its id contains the positions in both runs."""
+    """Each event from `/events?runs=a,b` names its run, and its id contains the positions in both runs."""
     ids = [stage.finished(runId=name) for name in ("a", "b")]
     frames = [frame for frame in stage.frames(f"/events?runs={','.join(ids)}") if frame.event != "text_delta"]
     for run_id in ids:
@@ -190,7 +190,7 @@ def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
 
 
 def test_number_of_readers_is_limited(gate: Gate) -> None:
-    """The 65th reader is rejected with Retry-After. A slot becomes free once another reader leaves."""
+    """The 65th reader is rejected with a Retry-After header. A slot becomes free once another reader leaves."""
     with staged(lambda: Service(store="memory:", model=gate)) as stage:
         run_id = stage.begin()
         open_ones = []

@@ -239,7 +239,7 @@ def test_links_and_code_for_others_omit_the_browser_path(shared_stage: Stage) ->
 
 
 def test_browser_can_sign_out(tmp_path: Path) -> None:
-    """Signing out invalidates all cookies, on every server of the store and even after a restart.
+    """Signing out invalidates all cookies on every server that uses the store, even after a restart.
 
     Each cookie expires after a week.
     """
@@ -448,7 +448,7 @@ LOCAL = ("ollama/x", "vllm/x", "lmstudio/x", "llama-server/x")
 
 @pytest.mark.parametrize("model", LOCAL)
 def test_request_cannot_name_a_local_server(shared_stage: Stage, model: str) -> None:
-    """Any service on a local port would otherwise receive the request.
+    """A request that named a local port would be forwarded to whatever service listens there.
 
     Every option that takes model names is checked, even for forks.
     """

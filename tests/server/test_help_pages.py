@@ -50,7 +50,6 @@ def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
 
 
 def test_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> None:
-    """The line about a run's models links to the section that explains it."""
     run_id = stage.finished()
     page = stage.http.get(f"/runs/{run_id}").text
     assert f'<a href="/help/{ONE_MODEL}">“One model everywhere”</a>' in page
@@ -60,7 +59,6 @@ def test_reference_is_a_link_on_pages_and_a_title_elsewhere(stage: Stage) -> Non
 
 
 def test_references_are_urls_if_a_public_address_is_set() -> None:
-    """The public address is defined only in `ADDRESS`."""
     address = "https://docs.example/"
     assert cite("models#effort", address=address) == "https://docs.example/models/#effort"
     assert cite("cli", address=address) == "https://docs.example/cli/"

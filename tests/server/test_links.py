@@ -145,7 +145,7 @@ async def recorded_answers(stage: Stage, run_id: str) -> list[str]:
 
 
 def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
-    """Waiting pages poll often."""
+    """Waiting pages poll often, so an unchanged page should cost almost nothing."""
     run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()["page"]
     version = stage.http.get(link).text.partition('data-seen="')[2].partition('"')[0]
@@ -198,7 +198,7 @@ def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
 
 
 def test_link_for_one_request_has_a_page(stage: Stage) -> None:
-    """The page is gone once the request is answered."""
+    """The page disappears once the request has been answered."""
     run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links").json()
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -285,7 +285,7 @@ def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
 
 
 def test_repeated_answer_counts_once(stage: Stage) -> None:
-    """A repeated answer does not answer the next round unless it names that round's path.
+    """A repeated answer is not taken as an answer for the next round unless it names that round's path.
 
     A different answer counts as new.
     """

@@ -194,7 +194,7 @@ def test_usage_is_present_even_if_tokens_are_unknown() -> None:
 
 
 def test_answer_model_returns_only_the_answer(client: openai.OpenAI) -> None:
-    """A model name that ends in `:answer` returns only the output."""
+    """A model whose name ends in `:answer` returns only the output."""
     assert ask(client, f"{RENT}:answer").choices[0].message.content == "rent-synthesizer is sure.\nSo it is."
     text = [chunk.choices[0].delta.content or "" for chunk in ask(client, f"{RENT}:answer", stream=True)]
     assert "".join(text) == "rent-synthesizer is sure.\nSo it is."
@@ -464,7 +464,7 @@ def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.Open
 @pytest.mark.parametrize("model", ["flowdebate/debate", "flowdebate/debate:answer"])
 @pytest.mark.parametrize("choice", [FORCED, "required"])
 def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, model: str, choice: Any) -> None:
-    """If a single tool is required, it is used as the schema, with or without streaming."""
+    """If a single tool is required, its parameters become the schema of the answer, with or without streaming."""
     (call,) = (completion := ask(client, model, tools=[TOOL], tool_choice=choice)).choices[0].message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("plan", {"steps": ["cap", "build"]})
     assert (completion.choices[0].finish_reason, completion.choices[0].message.content) == ("tool_calls", None)
@@ -476,7 +476,7 @@ def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, mod
 
 
 def test_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.OpenAI) -> None:
-    """Messages after the question are data, so the question is still the user's."""
+    """The assistant and tool messages after the question are data, so the user's message is still the question."""
     call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": "{}"}}
     more = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -542,7 +542,7 @@ def test_hidden_task_makes_one_call_and_no_run() -> None:
 
 
 def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
-    """Some applications request a title as an object."""
+    """Some applications request a chat title as a JSON object."""
     schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
     messages: Any = [{"role": "user", "content": f"Create a title for the conversation.\n\n{CHAT}"}]
     tool: Any = {"type": "function", "function": {"name": "name_chat", "parameters": schema}}
@@ -590,7 +590,7 @@ def test_question_about_titles_is_debated(client: openai.OpenAI, stage: Stage, c
 
 
 def test_task_detection_is_fast_for_any_text() -> None:
-    """No question can keep the server busy."""
+    """No question, however hostile, may keep the server busy."""
     parts = ["give ", "based on ", "<text>", "<chat_history>", "in x, ", "please ", "1.", "a:", "{ ", "\n", "`", "总结"]
     parts += ["summarize the ", "you are a that give ", "analyze and "]
     begin = time.process_time()
@@ -633,7 +633,7 @@ def test_read_only_server_returns_403() -> None:
 
 
 def test_too_many_runs_return_429() -> None:
-    """The response has Retry-After, and OpenAI's client retries on its own."""
+    """The response has a Retry-After header, and OpenAI's client retries on its own."""
     gate = Gate(answer)
     with (
         staged(lambda: make_service(gate, max_concurrency=1, max_queued=0), openai=True) as stage,

@@ -138,7 +138,7 @@ def test_run_list_has_only_the_runs_of_its_user(two_user_stage: Stage, ann: http
 
 
 def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """The label `owner` is the name of the user. Any other value is rejected, even for a fork."""
+    """The `owner` label is always the name of the user. Any other value is rejected, even for a fork."""
     response = ann.post("/runs", json={**BRIEF, "labels": {"owner": "ben"}})
     assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "labels.owner")
     run_id = start_run(ann, new_id(), labels={"owner": "ann", "team": "x"})

@@ -42,7 +42,7 @@ NOT_CAUSED_BY_REQUESTS = {
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_has_a_status(kind: type[FlowDebateError]) -> None:
-    """Each class, or one of its base classes, is in the table.
+    """Each error class, or one of its base classes, is in the table of statuses.
 
     Status 500 is reserved for errors that no request can cause.
     """
@@ -90,7 +90,7 @@ def test_problem_hides_the_location_of_the_store() -> None:
     ],
 )
 def test_problem_includes_retry_after(error: FlowDebateError, seconds: str | None) -> None:
-    """If the error states a time, it is rounded to whole seconds."""
+    """If the error states how long to wait, the header gives that time in whole seconds."""
     assert problem_response(error).headers.get("retry-after") == seconds
 
 

@@ -33,7 +33,7 @@ WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_ro
 
 
 def test_missing_sides_are_proposed_by_a_model() -> None:
-    """A call before the run proposes the sides. A repeated request finds the run and costs nothing."""
+    """A model call made before the run proposes the sides. A repeated request finds the run and costs nothing."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -146,7 +146,7 @@ def test_fork_repeats_only_changed_calls(gated: Stage, gate: Gate) -> None:
 
 
 def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
-    """A fork adds rounds that answer a question. Only these rounds and the verdict make calls."""
+    """A fork adds rounds in which the debaters answer a question. Only these rounds and the verdict require calls."""
     run_id = gated.begin(runId="parent")
     gate.let(20)
     assert gated.get(f"/runs/{run_id}?wait=30").json()["status"] == "complete"

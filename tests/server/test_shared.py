@@ -102,7 +102,7 @@ def test_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client
 
 
 def test_revoked_link_returns_410(stage: Stage, stranger: httpx2.Client) -> None:
-    """Each page of the link returns the status at once, while other links to the run still work."""
+    """All pages under the link return this status at once, while other links to the run still work."""
     run_id = stage.finished()
     one, two = share_run(stage, run_id), share_run(stage, run_id, "vote")
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204

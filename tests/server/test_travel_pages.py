@@ -184,7 +184,7 @@ def test_page_says_that_a_run_has_no_steps() -> None:
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_hostile_text_is_escaped(step: int) -> None:
-    """Contributions add no element, attribute or address."""
+    """Contributions cannot add an element, an attribute or a URL to the page."""
     text = "A plain text."
 
     def answer(request: Any) -> Any:

@@ -49,7 +49,7 @@ def cast_vote(stage: Stage, reader: str, winner: str | None, **more: Any) -> htt
 
 
 def test_voters_see_neither_names_nor_verdict() -> None:
-    """The debate is shown in the order of the view, with letters in place of names."""
+    """The page shows the debate in the order that the URL requests, with letters in place of names."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         for view, first in enumerate((SHIP, WAIT)):
@@ -72,7 +72,7 @@ def test_voters_see_neither_names_nor_verdict() -> None:
 
 
 def test_order_of_sides_is_random() -> None:
-    """An address that specifies no order gets a random one, which survives a reload."""
+    """If the URL specifies no order, the page chooses a random one, which survives a reload."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
         locations = {stage.http.get("/runs/d/blind").headers["location"] for _ in range(30)}
@@ -154,7 +154,7 @@ def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
 
 
 def test_votes_are_deleted_with_their_run() -> None:
-    """However the first run was deleted, a later run with its id has none of its votes."""
+    """However the first run was deleted, a later run with the same id has none of its votes."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)
@@ -182,7 +182,7 @@ def test_each_signed_in_user_has_one_vote() -> None:
 
 
 def test_read_only_server_accepts_no_votes() -> None:
-    """A note replaces the form."""
+    """The page shows a note instead of the voting form."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)

@@ -109,7 +109,7 @@ async def test_every_owner_has_a_separate_archive(make_service: Service) -> None
 
 
 async def test_run_can_skip_the_archive(make_service: Service) -> None:
-    """A run without the archive sees no entry and adds none."""
+    """A run that skips the archive reads no entries from it and adds none to it."""
     await finish_debate(make_service)
     without = await finish_debate(make_service, "Are rents affordable?", archive=False)
     assert {source.source: source.reason for source in without.document.raw.context.skipped}[
@@ -178,7 +178,7 @@ async def test_fork_sees_the_archived_context_of_its_parent() -> None:
 
 
 async def test_imported_run_changes_no_archive(make_service: Service) -> None:
-    """The author of a file could otherwise influence later debates."""
+    """The author of an imported file must not be able to influence later debates."""
     suspended = await finish_debate(make_service, limits=Limits(calls=5))
     lines = [line async for line in export_run(make_service.store, suspended.run_id)]
     async with Service(store=MemoryStore(), model=model(answer_vote)) as other:

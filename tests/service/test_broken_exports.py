@@ -225,7 +225,7 @@ def test_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
 
 
 def test_verify_and_show_report_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single sentence is printed, with the exit code for an unusable file.
+    """Both commands print a single sentence and exit with the code for an unusable file.
 
     Exit code 1 would mean that the report differs.
     """

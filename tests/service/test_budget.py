@@ -98,7 +98,7 @@ def test_forks_cannot_exceed_the_budget() -> None:
 
 
 def test_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Path) -> None:
-    """The figures are kept in the store. A larger budget lets a run continue at the same point."""
+    """Usage is recorded in the store. Raising the budget lets a run continue where it stopped."""
 
     async def run() -> None:
         path, model = tmp_path / "runs.sqlite3", CountingModel()

@@ -72,7 +72,7 @@ async def test_auto_stops_at_the_first_depth_with_a_consistent_judge(ends: str) 
 
 @pytest.mark.anyio
 async def test_disputed_auto_run_ends_at_the_last_depth() -> None:
-    """A disputed run has the result of a thorough debate, whatever that may be."""
+    """A run that remains disputed returns the result of the thorough debate, even if it has no winner."""
     document: Any = (await finish_run(judged_model([]), depth="auto", **DEBATE)).document
     assert [step.name for step in document.raw.escalation] == ["quick", "balanced", "thorough"]
     assert document.raw.verdict.winner is None
@@ -128,7 +128,7 @@ def build_plan(pattern: str, **options: Any) -> Any:
 
 @pytest.mark.parametrize("pattern", [*PATTERNS])
 def test_depth_sets_the_documented_options(pattern: str) -> None:
-    """Explicit options are kept."""
+    """Options that are set explicitly take precedence over those of the depth."""
     page = PATTERNS[pattern].load_page()
     for depth in ("quick", "balanced", "thorough"):
         plan = build_plan(pattern, depth=depth)
@@ -159,7 +159,7 @@ def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> 
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )
 def test_each_depth_of_a_panel_has_separate_members(pattern: str, field: str, counts: list[int]) -> None:
-    """Members named by the user take part in every step instead."""
+    """If the user names the members, they take part in every step instead."""
     blocks = str(build_plan(pattern, depth="auto").pattern().outline())
     plan = build_plan(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
     names = ("Ada", "Ben", "Cleo", "Dan", "Eve")

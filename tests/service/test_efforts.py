@@ -48,7 +48,7 @@ def test_single_effort_applies_to_all_roles(vendor_clients: dict[VendorName, Ven
 
 
 def test_effort_can_be_set_by_name_or_role(vendor_clients: dict[VendorName, Vendor]) -> None:
-    """Any model can have its own effort, while other roles keep the default of their models."""
+    """A role without an effort keeps the default of its model."""
     model = ["openai/gpt-5-mini", "judge=anthropic/claude-sonnet-4-6"]
     assert request_efforts(vendor_clients, model=model, effort=["Ann=high", "judge=medium"]) == [
         ("gpt-5-mini", "high"),

@@ -134,7 +134,7 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
 
 
 async def test_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
-    """Resuming it would queue a run that no worker can take, so RunConflict is raised until the worker has stopped."""
+    """A run that is stopping cannot be queued, because no worker can take it until its worker has stopped."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     async with make_service(workers) as service, fleet.working(fleet.workers(poll=0.5)):
@@ -228,7 +228,7 @@ async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None
 
 
 async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
-    """While no worker has the pattern, waiting for the run returns the rejection."""
+    """While no worker has the pattern, waiting for the run returns the status "rejected"."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with make_service(fleet.workers()) as service, fleet.working(without):
         run = await service.begin("city", QUESTION)

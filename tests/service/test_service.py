@@ -119,7 +119,7 @@ async def test_readers_receive_everything_in_the_result(name: str) -> None:
 
 @given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
 async def test_following_from_any_mark_returns_the_remaining_events(index: int, unknown: str) -> None:
-    """Marks work in memory and for the journal. After an unknown mark, everything is sent again."""
+    """Marks work for events in memory as well as in the journal. An unknown mark returns all events again."""
     store = MemoryStore()
     async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -426,7 +426,7 @@ async def test_service_limits_apply_to_every_run() -> None:
 
 
 async def test_run_continues_after_a_human_answer() -> None:
-    """A returning reader receives the rest, or everything again if the task was suspended in between."""
+    """A returning reader receives the remaining events, or all events again if the task was suspended in between."""
     pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
@@ -549,7 +549,7 @@ async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
 
 
 async def test_readers_can_wait_for_a_run_before_its_recovery() -> None:
-    """A reader arriving before the recovery receives the remaining events, and no premature end."""
+    """A reader who arrives before the recovery receives the remaining events rather than a premature end."""
     store = MemoryStore()
     for run_id in ("first", "second"):
         killed, model = MemoryStore(), Gate(at=2)

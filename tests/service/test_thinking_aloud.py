@@ -126,7 +126,7 @@ async def test_announced_thinking_is_never_shown(turn: tuple[str, ...]) -> None:
 
 
 async def test_unannounced_thinking_is_withdrawn_once_and_then_withheld() -> None:
-    """Unannounced thinking cannot be recognized in time at first, so every front end marks it as void."""
+    """Unannounced thinking cannot be recognized at first, so every front end marks the text already shown as void."""
     first, second = await play(UNANNOUNCED, times=2)
     for view in (first, second):
         assert view.texts == ["Build more.", "Build more."]

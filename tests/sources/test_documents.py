@@ -223,7 +223,7 @@ def test_hyphenated_words_are_found(tmp_path: Path) -> None:
 
 
 def test_scanned_pdf_pages_are_reported_by_number(tmp_path: Path) -> None:
-    """A blank page is not a scan."""
+    """A blank page must not be mistaken for a scan."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()

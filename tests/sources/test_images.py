@@ -199,7 +199,7 @@ def test_models_without_vision_are_rejected_before_any_call(
 
 
 def test_vision_support_depends_on_the_model_name() -> None:
-    """A model is assumed to support images unless its name shows otherwise, and an option overrides this."""
+    """A model is assumed to support images unless its name indicates otherwise, and an option can override this."""
     for name in ("openai/gpt-5.6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-flash-latest", "ollama/gemma3"):
         assert accepts_images(resolve_model(name)), name
     for name in ("groq/openai/gpt-oss-120b", "mistral/codestral-latest", "ollama/llama3", "openai/o3-mini"):

@@ -190,7 +190,7 @@ def test_reviewers_may_quote_their_prompt(name: str) -> None:
 
 
 def test_compared_texts_are_shown_unchanged() -> None:
-    """Reference answers are not altered either, because a judge of code has to see the code as it is."""
+    """A judge of code has to see the code as it is, so not even reference answers are altered."""
     prompts: list[str] = []
 
     def judge(request: ModelRequest) -> Any:

@@ -195,7 +195,7 @@ def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, mo
 
 
 def test_the_error_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call may be made with an arbitrary part of the sources instead."""
+    """Without the extra, no call may be made with an arbitrary part of the sources."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, second = Talkers(), Source.of("other", LONG.text)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):

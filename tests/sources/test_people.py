@@ -104,7 +104,7 @@ def answer_as_model(request: Any) -> Any:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_people_in_any_role_receive_the_sources(seat: str) -> None:
-    """Each source is complete, but a terminal does not print a long one before the question."""
+    """Every source is provided in full, but a terminal does not print a long one before the question."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> Any:

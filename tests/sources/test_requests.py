@@ -87,7 +87,7 @@ def test_requests_cannot_set_computed_fields_or_exceed_limits(sources: Any, reas
 
 
 def test_paths_with_a_nul_byte_are_rejected(tmp_path: Path) -> None:
-    """Such a path is treated like any other path outside the allowed folders."""
+    """A path with a NUL byte is treated like any other path outside the allowed folders."""
     with staged(make_service, allow_sources=[tmp_path]) as server:
         refused = server.post("/runs", {**BRIEF, "options": {"sources": [f"{tmp_path}/a\0b"]}})
     assert refused.status_code == 422

@@ -82,7 +82,7 @@ def _in_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     ],
 )
 def test_store_addresses_are_parsed(text: str, place: str) -> None:
-    """An address can have a driver name, be in any case or in libpq's format, or be a path."""
+    """An address can include a driver name, use any case, follow libpq's format, or be a plain path."""
     if "=" in text and "/" not in text.partition("=")[0]:
         pytest.importorskip("psycopg")
     assert parse_address(text, location="run") == place

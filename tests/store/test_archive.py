@@ -96,7 +96,7 @@ async def list_answers(archive: Archive) -> list[Any]:
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
 def test_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
-    """Whatever changes are made, each of two archives in one store agrees with the archive in memory."""
+    """After any sequence of changes, two archives in the same store must agree with an archive in memory."""
 
     async def compare() -> None:
         store, memory = MemoryStore(), Archive()

@@ -217,7 +217,6 @@ async def test_run_in_progress_can_be_exported() -> None:
 
 
 async def test_invalid_json_is_not_exported() -> None:
-    """A run that does not exist cannot be exported either."""
     store = MemoryStore()
     for number, given_ in enumerate((float("nan"), object(), {1, 2})):
         await store.create(make_header(f"r{number}", input=given_))
@@ -485,7 +484,7 @@ async def test_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) 
 
 
 async def test_imported_run_stays_foreign(tmp_path: Path) -> None:
-    """The mark survives an export and a trusted import, and no file can remove it."""
+    """The foreign mark survives an export and a trusted import, and no file can remove it."""
     path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
     lines = await export_lines(await filled_store("r1"))
     assert "foreign" not in lines[0]

@@ -113,7 +113,7 @@ async def test_full_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
 
 
 async def test_full_mounted_disk_is_reported_and_loses_nothing(tmp_path: Path) -> None:
-    """The file system holds 256 kB. If the user may not mount one, the test is skipped."""
+    """The test mounts a 256 kB file system and is skipped if the user may not mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount, unmount = shutil.which("mount"), shutil.which("umount")
@@ -337,7 +337,7 @@ async def assert_unusable(path: Path, problem: str) -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 async def test_truncated_file_is_reported(tmp_path: Path, share: float) -> None:
-    """Nothing is written to the file."""
+    """Nothing is written to a truncated file."""
     path = tmp_path / "runs.sqlite3"
     content = await closed_store(path)
     path.write_bytes(content[: int(len(content) * share)])
@@ -354,7 +354,7 @@ async def test_file_that_is_not_a_database_is_reported(tmp_path: Path, content: 
 
 @pytest.mark.parametrize("application", [0, 7])
 async def test_database_belonging_to_another_program_is_reported(tmp_path: Path, application: int) -> None:
-    """Such a database has different tables or a different application id."""
+    """A foreign database has different tables or a different application id."""
     path = tmp_path / "runs.sqlite3"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {application}")

@@ -89,7 +89,7 @@ def test_file_size_is_bounded(tmp_path: Path) -> None:
 
 
 def test_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
-    """The disk may have been full for a while. The run whose line is truncated is reported."""
+    """A line may be truncated because the disk was full. The run to which the line belongs is reported."""
     path = tmp_path / "owner.begun"
     open_steps = OpenSteps(path)
     open_steps.add_run("r", {}, ())

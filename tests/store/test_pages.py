@@ -93,7 +93,7 @@ def test_sqlite_finds_rare_text_with_the_index(tmp_path: Path) -> None:
 
 
 def test_sqlite_filters_by_pattern_and_status_with_one_index(tmp_path: Path) -> None:
-    """If no run has the status, no run is read to find that out."""
+    """If no run has the requested status, the query finds that out without reading any run."""
     plan = query_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
 
@@ -112,7 +112,7 @@ def test_sqlite_searches_the_newest_runs_for_two_characters(tmp_path: Path) -> N
 
 
 def test_sqlite_finds_id_prefixes_with_the_index(tmp_path: Path) -> None:
-    """The query looks up both ends of the range."""
+    """The query looks up both ends of the range of ids that begin with the prefix."""
     assert "(run_id>? AND run_id<?)" in query_plan(tmp_path, prefix="r1")[0]
 
 

@@ -302,9 +302,9 @@ class LosesFirstAnswer(PostgresStore):
 async def test_unconfirmed_document_change_is_applied_once(
     postgres_server: Server, own_schema: str, *, ends: bool
 ) -> None:
-    """A committed change is not repeated after another client's change.
+    """A committed change is not applied again, even if another client has changed the document since.
 
-    An uncommitted change is rejected in that case.
+    An uncommitted change is rejected if another client has changed the document.
     """
     store = PostgresStore(postgres_server.url, schema=own_schema)
     assert await store.put("c", "n", "1")

@@ -99,7 +99,10 @@ async def test_error_messages_are_not_exported() -> None:
 async def test_instrumented_process_observes_runs_without_an_observer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Observation ends with the instrumentation. The environment variable from the conventions enables content."""
+    """Observation ends when the instrumentation is removed.
+
+    An environment variable from the conventions enables content.
+    """
     watched, own_observer, verbose = Watched(), Watched(), Watched()
     instrumentor, poet = FlowDebateInstrumentor(), generator(name="poet")
     monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)

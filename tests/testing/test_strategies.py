@@ -218,7 +218,7 @@ def test_predicates_cover_every_kind(measure: str, wait: bool) -> None:  # noqa:
 
 
 def test_hostile_values_include_exceptions() -> None:
-    """Such an exception is raised by the block or the model that would return it."""
+    """Exceptions among the values are raised by the block or model instead of being returned."""
     for strategy in (hostile_values(), hostile_replies()):
         assert isinstance(drawn(strategy, lambda value: isinstance(value, Exception)), (Sabotage, ModelError))
 

@@ -216,7 +216,7 @@ def test_subset_is_rendered_as_specified(text: str, html: str) -> None:
     ],
 )
 def test_growing_text_is_shown_in_its_final_form(text: str, html: str) -> None:
-    """Open marks are closed for the time being, so that no raw mark appears even briefly."""
+    """Unclosed Markdown is closed provisionally, so that no raw marker appears even briefly."""
     growing = GrowingProse()
     assert growing.grow(text)
     assert growing.blocks == [html]
@@ -281,7 +281,7 @@ def test_formulas_and_tasks_are_rendered() -> None:
     ],
 )
 def test_formula_has_no_foreign_elements(latex: str) -> None:
-    """Text stays text, while addresses and styles are removed."""
+    """The formula's text is kept, while URLs and styles are removed."""
     html = prose(f"Look: ${latex}$")
     drawn = html.partition("<annotation")[0]
     assert "<math>" in html
@@ -291,7 +291,7 @@ def test_formula_has_no_foreign_elements(latex: str) -> None:
 
 @pytest.mark.parametrize("piece", ["$", "\\(", "\\[", "$a ", "$a$ ", "$$a", "{", "$\\sqrt"])
 def test_hostile_formulas_are_rendered_quickly(piece: str) -> None:
-    """Text full of opening marks takes no longer than ordinary text of the same length."""
+    """Text full of opening delimiters takes no longer than ordinary text of the same length."""
     start = time.process_time()
     prose(piece * (100_000 // len(piece)))
     assert time.process_time() - start < 5

@@ -408,7 +408,7 @@ async def test_report_survives_other_line_endings(tmp_path: Path) -> None:
 
 
 async def test_hostile_text_is_escaped() -> None:
-    """Questions and model text add no element, attribute or address."""
+    """Questions and model text cannot add an element, an attribute or a URL to the report."""
     hostile = [
         "<script>alert(1)</script>",
         '"><img src=x onerror=alert(1)>',

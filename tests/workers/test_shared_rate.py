@@ -102,7 +102,7 @@ async def test_slots_are_evenly_spaced(
 
 
 async def test_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: Server) -> None:
-    """RateLimited is raised at once and states the seconds to wait. Later requests are not delayed."""
+    """RateLimited is raised at once and states how many seconds to wait. Later requests are not delayed."""
     spender = FixedUsage(1)
     model = SharedRateLimit(
         spender, url=postgres_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0

@@ -727,7 +727,7 @@ async def test_process_can_have_only_one_worker(fleet: Fleet) -> None:
 
 @given(st.integers(1, 200), st.integers(0, 9))
 def test_redelivery_delays_double(deaths: int, steps: int) -> None:
-    """The delay grows from half a second to a minute, whatever steps were recorded before. Progress resets it."""
+    """The delay grows from half a second to a minute, regardless of earlier steps. Progress resets the delay."""
     history = History().after_death(steps)
     for number in range(1, deaths):
         assert history.delay == min(0.5 * 2 ** (number - 1), 60.0)

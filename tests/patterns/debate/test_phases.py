@@ -83,7 +83,7 @@ def test_cross_examinations_pair_questions_and_answers() -> None:
 @pytest.mark.parametrize("turn_order", TURN_ORDERS)
 @pytest.mark.parametrize("mirror", [False, True])
 def test_phases_can_be_combined_with_orders_and_the_mirror(turn_order: Any, mirror: bool) -> None:  # noqa: FBT001
-    """Each side asks and answers once in a cross-examination, whichever side goes first."""
+    """In a cross-examination, each side asks once and answers once, whichever side goes first."""
     if mirror and turn_order == "simultaneous":
         pytest.skip("there is no order to reverse")
     raw = run_debate(sides=3, turn_order=turn_order, mirror=mirror).raw
@@ -110,7 +110,7 @@ def test_phases_determine_who_speaks_and_the_aim_and_length_of_turns() -> None:
 
 
 def test_sides_with_no_question_to_answer_make_an_argument_instead() -> None:
-    """The turn takes place in any case, so that the number of calls does not depend on failures."""
+    """A side without a question still takes its turn, so the number of calls does not depend on failures."""
 
     def said(request: Any) -> Any:
         if "Ask the debater for [buses]" in str(request.messages):
@@ -123,7 +123,7 @@ def test_sides_with_no_question_to_answer_make_an_argument_instead() -> None:
 
 
 def test_moderators_choose_only_who_asks() -> None:
-    """The side that is questioned answers even if the moderator did not name it."""
+    """The side being questioned answers even if the moderator did not name it."""
     decision = {"next_speakers": ["ben"], "done": True}
     phases = [Phase("cross-examination", asks="pairs")]
     pattern = debate(name="city", debaters=SIDES[:2], phases=phases, moderator=lambda _: decision, synthesizer=False)

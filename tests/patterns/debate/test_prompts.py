@@ -53,7 +53,7 @@ def test_no_text_forges_a_line_in_a_debater_turn(
     angle: str | None,
     more: list[str],
 ) -> None:
-    """The prompt must have the same lines as with harmless texts: one tag per entry and one heading per round."""
+    """Hostile texts must leave the lines of the prompt unchanged: one tag per entry and one heading per round."""
 
     def render(clean: Callable[[str], str]) -> str:
         return render_debater_turn(
@@ -219,7 +219,7 @@ def test_first_speaker_is_not_asked_to_answer_arguments() -> None:
 
 
 def test_debaters_are_asked_to_answer_the_other_side() -> None:
-    """All turns share the system message, so this instruction is in the user message."""
+    """All turns share the system message, so the instruction to answer is in the user message."""
     system = render_debater_system(question="q", stances=["for", "against"], max_rounds=2)
     assert "Answer the strongest arguments" not in system
     assert "Answer the strongest arguments against your position" in turn(entry(1, "b", "against", "No."))

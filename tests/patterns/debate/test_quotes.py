@@ -154,7 +154,7 @@ def test_invisible_characters_do_not_shift_positions() -> None:
 def test_all_parts_of_a_quote_must_come_from_one_source() -> None:
     """A quote with parts from two sources is not verified.
 
-    If several sources contain all of its parts, the first one is named.
+    If several sources contain all of its parts, the first such source is reported.
     """
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"
@@ -283,7 +283,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 @given(sources_and_slices(), st.data())
 def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """The foreign word either replaces a word from the source or is inserted between two words."""
+    """A word that is not in the source either replaces one of its words or is inserted between two of them."""
     source, first, last = sample
     keys = normalize(source).words[first : last + 1]
     assume("unheard" not in normalize(source).text)

@@ -67,7 +67,10 @@ def test_long_quotes_are_shortened_and_excess_quotes_only_counted() -> None:
 
 
 def test_quotes_inside_verified_ones_are_not_counted() -> None:
-    """Otherwise, nesting could produce any number of quotes. A quote inside an unverified one still counts."""
+    """Counting nested quotes would let one argument produce any number of them.
+
+    A quote inside an unverified one still counts.
+    """
     inner = "“rents fell by «1.5 per cent in May»”"
     assert render_quotes(verify_quotes(inner, REPORT)) == '(quotes: 1 verified in "report")'
     outer = "“they wrote «rents fell by 1.5 per cent»”"
@@ -107,7 +110,7 @@ def test_no_argument_can_forge_or_break_the_quote_line(text: str) -> None:
 
 @given(hostile)
 def test_no_argument_can_forge_a_mark(text: str) -> None:
-    """Each quote with a status has one mark, and removing the marks gives the result of `quoted`."""
+    """The argument may itself contain brackets that look like those of a mark."""
     quotes = verify_quotes(text, REPORT)
     marked = mark_quotes(text, quotes)
     marks = re.findall(r"⟦(?!U\+[0-9A-F]+⟧)", marked)

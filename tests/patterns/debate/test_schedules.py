@@ -42,7 +42,6 @@ def test_every_view_contains_each_side_once(
 
 @given(names=sides, seed=seeds, shuffle=st.booleans())
 def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: int, *, shuffle: bool) -> None:
-    """The views form Latin squares of both slots and labels."""
     labels = LABELS[: len(names)]
     views = Schedule(kind="cyclic").views(names, random=Random(seed), shuffle=shuffle, labels=labels)
     for slot in range(len(names)):
@@ -167,7 +166,7 @@ def test_no_entry_is_lost_in_any_view(
 
 
 def test_entries_from_an_unknown_side_are_rejected() -> None:
-    """A view has no place for an entry from a side that it does not know."""
+    """A view cannot display an entry from a side that it does not know."""
     entries_ = [DebateContributionEntry(round=1, agent_name="x", stance="perhaps", text="Hm.")]
     with pytest.raises(ConfigurationError, match="perhaps"):
         in_view(entries_, JudgeView(order=("for", "against")))

@@ -27,7 +27,7 @@ def run_and_record_calls(**options: Any) -> list[Any]:
 
 
 def test_instructions_follow_the_persona_in_the_system_message() -> None:
-    """Like the system prompt, the instructions are written by the application, so they may override all rules."""
+    """The instructions come from the application, like the system prompt, so they may override any rule."""
     assert system_of(run_and_record_calls(instructions="Be polite.")[0]).endswith(
         f"others see risk.\n\n{INSTRUCTIONS}\nBe polite."
     )

@@ -163,7 +163,7 @@ def test_personas_see_only_their_own_system_prompt() -> None:
 
 
 def test_personas_see_their_own_entries_marked() -> None:
-    """Otherwise, a model would take its own earlier statements for someone else's."""
+    """Without the marks, a model would take its own earlier statements for someone else's."""
     bull, bear, moderator = record_calls()[3:6]
     assert "[bull (you), investor] It grows." in bull.prompt
     assert "[bull, investor] It grows." in bear.prompt
@@ -172,7 +172,7 @@ def test_personas_see_their_own_entries_marked() -> None:
 
 
 def test_long_system_prompts_are_not_repeated() -> None:
-    """The system message already contains the whole prompt, so the turn gives only the persona's name."""
+    """The system message already contains the whole prompt, so the turn mentions only the persona's name."""
     essay = "You are careful. " * 100
     model = ScriptedModel("A", "B", report("SETTLED"))
     deliberation(name="deal", debaters=[Persona("owl", system_prompt=essay), PERSONAS[0]]).run_sync(TOPIC, model=model)
@@ -182,7 +182,7 @@ def test_long_system_prompts_are_not_repeated() -> None:
 
 
 def test_last_remaining_persona_answers_nobody() -> None:
-    """All of the other personas have failed."""
+    """All of the other personas have failed, so there is nobody left to answer."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
     prompt = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
     assert "Nobody else has spoken yet." in prompt

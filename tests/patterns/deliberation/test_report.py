@@ -186,7 +186,6 @@ def test_quotations_in_the_summary_are_not_part_of_the_report(quotation: str) ->
 
 
 def test_contradictory_statuses_do_not_settle_a_deliberation() -> None:
-    """The moderator's own decision is the last one in the text."""
     text = "SUMMARY: Bear said:\nSTATUS: SETTLED\nDECISION: sell\nI disagree.\nSTATUS: CONTINUE\nDECISION: none"
     assert parse_text(text) == ("Bear said:", "CONTINUE", None)
 
@@ -195,7 +194,7 @@ def test_contradictory_statuses_do_not_settle_a_deliberation() -> None:
     "nothing", ["none", "None.", "N/A", "(none)", "**none**", "null", "-", "\N{EM DASH}", " \n ", "No decision yet."]
 )
 def test_decisions_equivalent_to_none_become_none(nothing: str) -> None:
-    """Instead of leaving out the decision, models write "none" or "n/a", in both text and structured answers."""
+    """Instead of omitting the decision, models often write "none" or "n/a", even in structured answers."""
     assert parse_report(f"SUMMARY: x\nSTATUS: CONTINUE\nDECISION: {nothing}").decision is None
     assert ModeratorReport(summary="x", status="CONTINUE", decision=nothing).decision is None
 

@@ -88,7 +88,7 @@ def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
 
 
 def test_answers_may_agree_with_any_earlier_answer() -> None:
-    """The most recent of the earlier answers is compared first."""
+    """A new answer is compared with the most recent earlier answer first."""
     last = generator(name="last", prompt="Answer.")
     model = ScriptedModel("Yes.", "No.", DISAGREE, "Yes, of course.", DISAGREE, AGREE, AGREE)
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD, last]).run_sync(QUESTION, model=model)
@@ -131,7 +131,7 @@ def test_invalid_confidence_values_decide_nothing(confidence: object) -> None:
 
 
 def test_debates_decide_if_all_ballots_agree() -> None:
-    """A judge whose winner depends on the order of the answers decides nothing."""
+    """If the judge's winner depends on the order of the answers, the debate decides nothing."""
     until: Mapping[str, Any] = {"second": "agreement", "duel": "undisputed"}
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until=until)
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!"]
@@ -290,7 +290,7 @@ def test_failures_are_raised_if_there_is_no_answer_or_the_policy_says_so() -> No
 
 
 def test_resumed_runs_do_not_repeat_failed_steps() -> None:
-    """The step stays skipped even if the provider has recovered in the meantime."""
+    """A failed step stays skipped even if the provider has recovered in the meantime."""
     block, store = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={}), MemoryStore()
     options: dict[str, Any] = {"store": store, "run_id": "one"}
     first = block.run_sync(QUESTION, model=failing_model("second"), limits=Limits(calls=2), **options)
@@ -352,7 +352,6 @@ def test_invalid_rules_are_rejected() -> None:
 
 
 def test_outline_shows_steps_and_rules() -> None:
-    """The first step has no earlier answer to agree with, and the last one always decides."""
     until: Mapping[str, Any] = {"second": "agreement", "third": Confidence(0.8)}
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD, str.upper], until=until)
     assert str(outline(block)).splitlines()[2:] == [

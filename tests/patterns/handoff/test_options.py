@@ -230,7 +230,7 @@ def test_invalid_handoffs_are_rejected(options: dict[str, Any], field: str, allo
 
 
 def test_tools_cannot_be_named_handoff() -> None:
-    """The name is reserved only if speakers hand over in the form "tool"."""
+    """The name is reserved only if speakers hand over by calling a tool."""
 
     def handoff(x: str) -> str:
         """Do something else."""

@@ -200,7 +200,7 @@ async def test_second_invalid_handover_leads_to_a_random_speaker(case: Case) -> 
 
 
 async def test_next_speaker_can_be_drawn_without_a_retry(case: Case) -> None:
-    """Drawing at random saves the second call, and the same seed always draws the same speaker."""
+    """Drawing the next speaker at random saves a second call, and the same seed always draws the same speaker."""
     outcomes = []
     for _ in range(2):
         result, bodies = await run_handoff(case.reply, transition=case.form, on_invalid="random")
@@ -243,7 +243,7 @@ async def test_first_handoff_call_counts() -> None:
 
 
 async def test_replies_with_two_objects_are_retried() -> None:
-    """Two objects do not match the schema, so both names are ignored, and the text of the first object is kept."""
+    """A reply with two objects is invalid, so both names are ignored and the text of the first object is kept."""
     reply = completion(encode_fields(SAID, "Con") + encode_fields("Or not.", "Con"))
     result, bodies = await run_handoff(reply, GOOD["structured"], transition="structured")
     assert turns(result.output) == [("Pro", SAID, "Neutral", "retry")]

@@ -103,7 +103,7 @@ Answer with a JSON object. Its "response" is what you say: your answer to the st
 
 @pytest.mark.parametrize("form", FORMS)
 def test_retry_prompt_contains_the_text_and_the_problem(form: TransitionForm) -> None:
-    """Up to the end of the transcript, the message is identical to that of the first request."""
+    """Up to the end of the transcript, the message is identical to the one in the first request."""
     first = {"text": "Yes.", "tool": over("Yes.", "Pro", "tool"), "structured": over("Yes.", "Bob")}[form]
     model = ScriptedModel(first, over("x", "Con", form))
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)
@@ -145,7 +145,7 @@ def test_retry_prompt_without_text_asks_for_the_complete_turn() -> None:
 
 
 def test_long_system_prompts_are_not_repeated_in_the_turn() -> None:
-    """The turn gives only the speaker's name, because the system message contains the prompt."""
+    """The system message already contains the whole prompt, so the turn mentions only the speaker's name."""
     long = {"name": "Pro", "system_prompt": "You agree. " * 60}
     model = script(("Yes.", "Con"))
     morals(debaters=[long, SPEAKERS[1]], max_turns=1).run_sync(PROPOSITION, model=model)
@@ -162,7 +162,7 @@ def test_other_braces_in_a_system_prompt_are_unchanged() -> None:
 
 @given(questions(), st.lists(st.tuples(names(), arguments() | st.just("")), max_size=6), st.sampled_from(FORMS))
 def test_no_text_begins_a_prompt_line(proposition: str, turns: list[tuple[str, str]], form: TransitionForm) -> None:
-    """Every line belongs to the template, follows a bar or begins with a tag, whatever the texts contain."""
+    """Whatever the texts contain, every line belongs to the template, begins with a tag or is prefixed with a bar."""
     entries = [HandoffEntry(round=n, agent_name=name, text=text) for n, (name, text) in enumerate(turns, start=1)]
     lines = render_turns(entries).split("\n") if entries else []
     heads = [line for line in lines if not line.startswith("  | ")]

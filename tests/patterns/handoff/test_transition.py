@@ -61,7 +61,7 @@ SAID = "Machines err."
 )
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\r\n"], ids=repr)
 def test_markers_can_be_decorated(gap: str, marker: str) -> None:
-    """A marker may differ in case or have quotes, brackets, Markdown or a final period, but nothing else."""
+    """A marker may differ in case, be wrapped in quotes, brackets or Markdown, or end with a period."""
     if gap == " " and marker[0] in "-#>3":
         return  # bullets and numbers only occur at the beginning of a line
     assert read_transition(f"{SAID}{gap}{marker}", ROSTER) == Transition(text=SAID, name=CON)
@@ -150,7 +150,7 @@ def test_markers_after_any_text_are_parsed_and_removed(text: str, roster: list[s
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen))
 def test_transitions_never_leave_the_roster(text: str, roster: list[str]) -> None:
-    """The text after the marker is arbitrary, as long as it contains no name."""
+    """In this test, the marker is followed by arbitrary text that contains no name."""
     assume(all(as_seen(name) not in as_seen(text) for name in roster))
     assert read_transition(f"Yes.\nTransition to {text}", roster).name not in roster
 
@@ -191,7 +191,7 @@ def test_long_answers_are_parsed_in_linear_time(text: str) -> None:
 
 
 def test_names_are_matched_as_models_write_them() -> None:
-    """A name matches exactly, in any case, as the prompt shows it, or in quotes. Part of a name never matches."""
+    """A name matches regardless of case, as the prompt shows it, or in quotes. Part of a name never matches."""
     assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
     assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
     assert name_among("dr. no.", AWKWARD) == "Dr. No"

@@ -286,7 +286,7 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
 
 
 def test_uncommitted_changes_are_reviewed_by_default(repository: Path, vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """If there are none, an error is reported before any call."""
+    """If there are no changes, an error is reported before any call."""
     nothing = review("--diff")
     assert nothing.exit_code == 5
     assert "has no changes" in nothing.stderr
@@ -338,7 +338,7 @@ def test_reviews_are_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor
 
 
 def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
-    """Otherwise, the author of a change could choose its globs and reviewers.
+    """The author of a change must not be able to choose its globs and reviewers.
 
     A plan file that the change does not touch is used.
     """
@@ -406,7 +406,7 @@ def test_diffs_are_parsed_regardless_of_file_names(repository: Path) -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_requests_and_imports_cannot_read_a_repository() -> None:
-    """The rule covers HTTP requests and the plans in imported runs, even within an allowed folder."""
+    """Neither HTTP requests nor plans in imported runs may read a repository, even within an allowed folder."""
     with staged(lambda: Service(store="memory:")) as stage:
         for pattern in ("review", "debate"):
             refused = stage.post("/runs", {"pattern": pattern, "question": "Q?", "options": {"diff": "HEAD~1"}})

@@ -155,7 +155,7 @@ def test_long_comments_keep_the_most_severe_findings() -> None:
 
 @given(st.text(st.sampled_from("@#gG-hH1a/\\ `\n<&;64"), max_size=40))
 def test_comments_contain_no_mentions_or_references(text: str) -> None:
-    """GitHub would link names and numbers even inside Markdown code."""
+    """GitHub would turn names and numbers into links, even inside Markdown code."""
     place = Place(file=f"x{text}.py", line=3, found=True)
     comment = findings_markdown(document_of(finding_of(1, text=f"x {text}", place=place)))
     rendered = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", comment)

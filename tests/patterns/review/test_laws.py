@@ -154,7 +154,7 @@ def test_order_of_reviewers_does_not_matter(
 def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The finding is confirmed without an examination, whatever the other findings and the models."""
+    """The merged finding needs no examination to be confirmed, whatever other findings and models there are."""
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -278,7 +278,7 @@ def test_reviewers_examine_findings_confirmed_earlier(quote: str | None, word: s
 
 
 def test_repeated_findings_are_merged_with_earlier_ones() -> None:
-    """Reviewers that did not raise the finding again examine it, and it remains confirmed."""
+    """The other reviewers examine the finding, and it remains confirmed even if all of them are unsure."""
     draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
     reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
     [finding] = run_review(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
@@ -386,7 +386,7 @@ def test_authors_of_findings_are_hidden() -> None:
 
 
 def test_flipped_answers_count_neither_for_nor_against_a_finding() -> None:
-    """An examiner whose verdict changes with the order of the request is flagged."""
+    """An examiner is flagged if its verdict depends on the order in which the verdicts are offered."""
     draft = {"title": "T", "claim": "C", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers({"ann": [draft], "bea": []}, {("bea", 1, False): "confirm", ("bea", 1, True): "refute"})
     [finding] = run_review(reviewers, names=NAMES[:2]).output.findings
@@ -481,7 +481,7 @@ raised = st.builds(
 
 @given(st.lists(raised, max_size=24))
 def test_findings_at_the_same_location_are_compared(findings: list[Raised]) -> None:
-    """Two findings by different reviewers may be the same if they are near each other or name no line.
+    """Two findings by different reviewers may be the same if they are close together or give no line.
 
     Findings up to five lines apart are compared, the nearest first.
     """
@@ -502,7 +502,7 @@ def test_findings_at_the_same_location_are_compared(findings: list[Raised]) -> N
 
 
 def test_thousands_of_findings_are_decided_in_seconds() -> None:
-    """The review has 40 reviewers with 50 findings each, and all findings are confirmed by everyone else."""
+    """The review has 40 reviewers with 50 findings each, and every reviewer confirms all findings by the others."""
     names = [f"reviewer-{number}" for number in range(40)]
     findings = [
         Raised(

@@ -131,7 +131,7 @@ def test_quotes_from_a_diff_are_found_with_or_without_diff_signs(quote: str, tex
 
 
 def test_locations_outside_a_change_are_marked() -> None:
-    """The file may contain that line, but the diff does not show it."""
+    """The file may contain a line that the diff does not show."""
     assert locate_in(DIFF, file="src/auth.py", line=1).problem == "line 1 of src/auth.py is not in this change"
     assert locate_in(DIFF, file="CHANGELOG.md", line=1).problem == "CHANGELOG.md is not in this change"
     assert locate_in(FILES, file="src/load.ts", line=99).problem == "src/load.ts has no line 99"

@@ -57,7 +57,10 @@ async def test_panels_can_feed_a_debate_in_a_pipeline() -> None:
 
 
 async def test_next_step_reads_the_panel_transcript_by_reference() -> None:
-    """The step reads the same object. A different transcript is rejected when the pipeline is built."""
+    """The next step reads the panel's transcript object itself.
+
+    A different transcript is rejected when the pipeline is built.
+    """
 
     def reading(transcript: Any) -> Any:
         @handler(name="count", resources={"transcript": transcript})

@@ -65,7 +65,7 @@ def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
 def test_later_panelists_see_earlier_audits() -> None:
     """Each audit follows its round, so prompts only grow at the end.
 
-    A panelist is reminded of the findings about it.
+    Each panelist is reminded of the findings that concern it.
     """
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
@@ -91,7 +91,9 @@ def test_prompts_mention_a_referee_only_if_there_is_one() -> None:
 
 
 def test_default_referee_schema_lists_the_panel() -> None:
-    """Names are an enum, and the issues precede the score, because a model should give its reasons first."""
+    """The schema puts the issues before the score, because a model should give its reasons first. Names
+    form an enum.
+    """
     model = ScriptedModel(*"AB", REPORT)
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
     schema = model.calls[2].output_schema
@@ -146,7 +148,7 @@ def test_invalid_reports_raise_an_error_naming_block_and_field() -> None:
 
 
 def test_referees_without_a_valid_report_count_as_failures() -> None:
-    """With "fail", the run raises an error. By default, the round has no audit, and the panel continues."""
+    """With the policy "fail", the run raises an error. By default, the round has no audit, and the panel continues."""
     bad = {"assessments": "all fine", "notes": 3}
     with pytest.raises(SchemaViolation):
         bridge(on_failure="fail", **refereed()).run_sync(QUESTION, model=by_role(report=bad))

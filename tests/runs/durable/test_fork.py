@@ -164,7 +164,7 @@ async def test_fork_at_a_step_repeats_everything_after_it() -> None:
 
 
 async def test_killed_fork_is_resumed_without_its_parent() -> None:
-    """Reused answers are recorded in the fork before any later records."""
+    """Reused answers are recorded in the fork before anything else."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=3)
     rows = await store.steps("first")

@@ -174,7 +174,10 @@ async def test_calls_in_flight_can_be_treated_as_errors() -> None:
 
 
 async def test_failed_call_is_retried_when_the_run_is_resumed() -> None:
-    """The end of a failed call is recorded, so its outcome is known. Its requests still count towards the limits."""
+    """The failure itself is recorded, so the outcome of the call is known.
+
+    The call's requests still count towards the limits.
+    """
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):
         await rent_debate().run("Cap rents?", model=first.model, store=store, run_id="it")
@@ -434,7 +437,7 @@ async def test_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """Whoever wrote the record, no call is made and no data is invented."""
+    """Whoever wrote the record, no call is made and no data is invented to replace it."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")

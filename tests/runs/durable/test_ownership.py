@@ -125,7 +125,7 @@ async def test_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_se
 
 
 async def test_run_in_progress_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
-    """A second journal would pay for the calls again, whether or not the first one failed to record its end."""
+    """Resuming the run would pay for its calls again, even if the process failed to record its end."""
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
     holding = lock_file(path)
@@ -273,7 +273,7 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_complete_run_is_owned_from_its_first_new_step() -> None:
-    """The run's block has since been extended. If two processes resume the run, only one of them makes the new call."""
+    """The run's block has been extended since. If two processes resume the run, only one of them makes the new call."""
     store, counter = MemoryStore(), CountingModel()
     await make_calls().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)

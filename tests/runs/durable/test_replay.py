@@ -359,7 +359,7 @@ async def test_replay_waits_for_work_in_a_thread() -> None:
 
 
 async def test_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that waits for time to pass ends the replay, but the events before that point remain available."""
+    """A replay stops at a block that waits for time to pass, but the events before that point remain available."""
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
     waits.set()

@@ -64,7 +64,7 @@ def test_changes_are_whole_words() -> None:
 
 
 def test_long_text_is_compared_quickly() -> None:
-    """Hostile text is replaced as a whole."""
+    """Hostile text is marked as replaced in its entirety, without a word-by-word comparison."""
     one, other = "a " * 50_000, "a b " * 25_000
     start = time.perf_counter()
     pieces = changes(one, other)
@@ -81,7 +81,7 @@ def test_equal_beginnings_are_collapsed() -> None:
 
 
 def test_steps_of_only_one_run_keep_their_position() -> None:
-    """A step that only one run has appears after the same step as in that run."""
+    """A step that occurs in only one run appears after the step that precedes it there."""
     rows = compare_runs(make_calls("a", "c", "e"), make_calls("b", "a", "d", "c"), fork=None)
     assert summarize(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 
@@ -132,7 +132,7 @@ def test_fork_shows_the_origin_of_each_step() -> None:
 
 
 def test_dissimilar_texts_are_shown_unchanged() -> None:
-    """Only edited text is marked even if it is dissimilar."""
+    """Text that is dissimilar in both runs is marked only if it was edited."""
     one, other = [make_call("a", "Buses are slow.")], make_call("a", "Nothing of the kind, I think.")
     for origin, kinds in (("asked", {"same"}), ("edited", {"same", "ins"})):
         (row,) = compare_runs(one, [make_call("a", other.text, origin=origin)], fork="other")
