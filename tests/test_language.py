@@ -118,7 +118,6 @@ def modules() -> list[Module]:
 
 
 def test_variables_are_named_with_domain_nouns(modules: list[Module]) -> None:
-    """Names such as `given`, `found` and `each` are rare."""
     assert code_measures.share_of_vague_names(modules) <= 0.005
 
 

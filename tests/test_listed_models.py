@@ -224,7 +224,6 @@ def test_every_pattern_without_sides_accepts_models(
 
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "debate"])
 def test_every_plan_without_sides_accepts_models(pattern: str) -> None:
-    """The roles use the first model, both in the plan and in its stored form."""
     info = PATTERNS[pattern]
     plan_ = {info.subject: info.load_page().example, "model": LISTED}
     plan = make_plan(info, plan_)

@@ -176,7 +176,7 @@ def is_exported(kind: type) -> bool:
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_everything_public_is_documented(name: str) -> None:
-    """This includes the methods and properties of exported classes."""
+    """Methods and properties of exported classes must have docstrings as well."""
     module = MODULES[name]
     assert module.__doc__
     undocumented = [item for item, value in public_definitions(module) if not value.__doc__]
@@ -221,7 +221,7 @@ def test_public_dataclasses_are_keyword_only() -> None:
 
 
 def test_options_of_public_functions_are_keyword_only() -> None:
-    """Only the subject of a function is positional."""
+    """Only the main argument of a function may be positional."""
     for name in dir(flowdebate):
         value = getattr(flowdebate, name)
         if isinstance(value, FunctionType):

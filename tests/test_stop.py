@@ -209,7 +209,6 @@ def test_conditions_can_be_parsed_from_text(text: str, same: stop.Condition) -> 
     ],
 )
 def test_invalid_conditions_are_rejected_with_their_position(text: str, message: str) -> None:
-    """Nothing in the text is executed."""
     with pytest.raises(ConfigurationError, match=message):
         stop.parse(text)
 

@@ -205,8 +205,6 @@ def test_http_returns_422_for_each_violated_constraint(
 
 
 def test_mcp_rejects_a_quorum_above_the_number_of_members() -> None:
-    """The tools call all members "sides", but the message is otherwise the same as in the other front ends."""
-
     async def refusal() -> Any:
         async with (
             Service(store="memory:", model=FunctionModel(answer_debate)) as service,

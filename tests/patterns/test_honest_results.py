@@ -130,7 +130,6 @@ def test_truncated_texts_are_flagged(pattern: str) -> None:
 
 
 def test_custom_generators_flag_truncated_texts() -> None:
-    """The flags must not depend on the default block."""
     block = generator(name="mine", prompt="Argue.")
     model = _answering_model(ModelResponse(text="It pays. It also", finish="length"))
     result = PATTERNS["debate"](block).run_sync(QUESTION, model=model)
@@ -176,7 +175,7 @@ def test_debates_without_turns_have_no_verdict() -> None:
 
 
 def test_sides_without_a_turn_are_recorded_as_losses() -> None:
-    """A custom moderator may leave out a side, but the result reports the loss."""
+    """A custom moderator may leave out a side, in which case the result must list it as a loss."""
 
     async def prefers_anna(_: object) -> dict[str, Any]:
         return {"next_speakers": ["anna"], "done": True}

@@ -100,7 +100,6 @@ def test_predicates_returning_a_non_bool_end_the_run(pattern: str, answer: objec
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_predicates_that_stay_false_let_the_rounds_reach_their_limit(pattern: str) -> None:
-    """The predicate is called after each round except the last."""
     rounds: list[int] = []
 
     def never(ctx: Context) -> bool:

@@ -112,7 +112,7 @@ def test_failed_turns_fail_the_run_under_the_fail_policy(pattern: str, turn: str
 
 @each_turn
 def test_only_panels_continue_without_a_failed_member_by_default(pattern: str, turn: str) -> None:
-    """A policy that sets only a quorum or a deadline does not change this default."""
+    """A policy that sets only a quorum or a deadline keeps the default behavior of each pattern."""
     talkers = Talkers(first_call(turn, "bob"))
     for policy in (None, FailurePolicy(turn_timeout=60), FailurePolicy(quorum=2)):
         if pattern in PANELS:
@@ -237,7 +237,7 @@ def test_failed_decisions_do_not_affect_anything_else(pattern: str, on_failure: 
 
 @pytest.mark.parametrize("pattern", ["debate", "council"])
 async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str) -> None:
-    """Resuming such a run makes only the missing call, whether or not that call fails again."""
+    """Resuming a run after such a failure makes only the missing call, even if that call fails again."""
     store, role = MemoryStore(), DECIDERS[pattern]
     talkers, status = Talkers(first_call(role.role)), "no_verdict" if pattern == "debate" else "degraded"
     degraded = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)
@@ -358,7 +358,7 @@ async def never_answer(_: object) -> str:
 
 @each_pattern
 async def test_late_texts_are_discarded(pattern: str) -> None:
-    """A block that catches the cancellation and then returns a text is still late."""
+    """A block that catches the cancellation and then returns text is still late."""
     talkers = Talkers()
     policy = FailurePolicy(on_failure="skip", quorum=1, turn_timeout=0.05)
     result = await talk(pattern, block=answer_late, policy=policy).run(QUESTION, model=talkers.model())

@@ -175,8 +175,6 @@ def test_surrounding_blocks_can_change_a_shared_transcript() -> None:
 
 
 def test_blocks_can_add_tasks_to_the_audit_trail() -> None:
-    """A block may also end tasks that it has added, because only the tasks for turns belong to the pattern."""
-
     def plan(_: object, ctx: Context) -> str:
         audit = ctx.resources.audit
         task = audit.add_task("look it up", assignee="ann")
@@ -272,7 +270,6 @@ def test_custom_patterns_have_an_audit_trail() -> None:
 
 
 def test_custom_patterns_complete_tasks_without_an_assignee() -> None:
-    """A task in progress belongs to the turn if it is assigned to the speaker, no matter who claimed it."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
 

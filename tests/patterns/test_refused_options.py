@@ -170,7 +170,7 @@ def test_invalid_failure_policies_are_rejected(pattern: str, case: str) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("value", ["", " "], ids=repr)
 def test_collection_id_must_not_be_blank(pattern: str, value: str) -> None:
-    """The default is the name of the pattern."""
+    """If no id is given, the id is the name of the pattern."""
     error = rejection_of(pattern, collection_id=value)
     assert (error.field, error.problem) == ("collection_id", "must not be blank")
 
@@ -237,7 +237,7 @@ def test_roles_accept_a_block_a_function_or_a_flag(pattern: str, role: str, valu
 
 @pytest.mark.parametrize(("pattern", "role"), [("debate", "judge"), ("council", "chair"), ("critique", "judge")])
 def test_deciding_role_is_required(pattern: str, role: str) -> None:
-    """Without that role, a pattern cannot reach a decision, so `False` is invalid."""
+    """Without a deciding role, a pattern cannot reach a decision, so `False` is invalid."""
     error = rejection_of(pattern, **{role: False})
     assert error.field == role
     assert ABSENT[pattern, role] in error.problem

@@ -34,7 +34,7 @@ def texts_of(request: ModelRequest) -> str:
 def test_speakers_see_sources_that_cannot_forge_a_line(pattern: str) -> None:
     """Sources are in the system message, which is the same in all turns.
 
-    Among the other roles, only `READERS` see them.
+    Among the other roles, only those in `READERS` see the sources.
     """
     talkers = Talkers()
     result = talk(pattern, sources={"report": REPORT, "b]": FORGED}).run_sync(QUESTION, model=talkers.model())

@@ -170,7 +170,6 @@ def test_debaters_speak_in_their_role() -> None:
 
 
 def test_moderators_open_the_first_round_with_all_speakers_and_a_briefing() -> None:
-    """The briefing frames the question before anyone has argued."""
     first, second = prompts("debate", "moderator")
     assert "Nobody has argued yet. Call on all the debaters, and use the briefing to frame the question" in first.turn
     assert "Nobody has argued yet" not in second.turn

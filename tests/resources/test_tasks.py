@@ -449,7 +449,7 @@ def test_interrupts_leave_pending_events_for_the_next_change() -> None:
 
 
 def test_listener_is_optional() -> None:
-    """Changes are not reported without `on_change`, and the time comes from the wall clock by default."""
+    """Without `on_change`, changes are not reported. By default, timestamps come from the wall clock."""
     tasks = TaskCollection("w")
     task = tasks.add_task("a")
     tasks.claim()

@@ -201,7 +201,6 @@ async def test_run_is_cancelled_when_its_loop_closes() -> None:
 
 @pytest.mark.parametrize("begin", ["run", "start", "batch"])
 async def test_runs_that_start_together_do_not_block_the_loop(begin: str) -> None:
-    """Each run prepares its first call in a separate iteration of the loop, so answers can be read in between."""
     turns = 0
     prepared: list[int] = []
     answering = asyncio.Event()

@@ -82,7 +82,6 @@ def test_costs_have_a_currency_and_the_date_of_their_prices(vendor_stubs: dict[V
 
 
 def test_downloaded_prices_have_their_download_date() -> None:
-    """An application can let `genai-prices` download newer prices during a run."""
     from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
 
     fetched = DataSnapshot(get_snapshot().providers, from_auto_update=True, timestamp=datetime(2031, 5, 6, tzinfo=UTC))

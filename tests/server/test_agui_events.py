@@ -96,7 +96,7 @@ def test_debate_appears_as_a_conversation_between_its_debaters() -> None:
 
 @given(debate_plays(hostile=True))
 def test_any_debate_produces_a_valid_event_sequence(play: Play) -> None:
-    """Whatever the models and blocks, everything that is opened is closed, and the run finishes exactly once."""
+    """Whatever the models and blocks do, everything that is opened is closed, and the run finishes exactly once."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
     assert client.state["flowdebate"]["tasks"] == final_tasks(runs[0])
@@ -152,7 +152,6 @@ def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
 
 @given(any_play())
 def test_reset_replays_the_run(play: Play) -> None:
-    """Only the client's own messages survive a reset."""
     run = carry_out(play)[0]
     client = AgUiClient()
     ui = AgUi(thread_id="thread", run_id="run")

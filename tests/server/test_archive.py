@@ -82,7 +82,7 @@ def test_request_can_skip_the_archive(archive_stage: Stage) -> None:
 
 
 def test_archived_debate_can_be_deleted(archive_stage: Stage) -> None:
-    """Deleting an archive entry keeps its run."""
+    """Deleting an archived debate does not delete its run."""
     assert archive_stage.http.delete("/api/v1/archive/first:consensus").status_code == 204
     assert archive_stage.get("/archive").json() == []
     assert archive_stage.get("/runs/first").json()["status"] == "complete"

@@ -180,7 +180,6 @@ def test_unknown_runs_cannot_be_followed(stage: Stage) -> None:
 
 
 def test_quiet_stream_sends_heartbeats(gate: Gate) -> None:
-    """Comments and the retry time are sent at intervals."""
     with staged(lambda: Service(store="memory:", model=gate), ping=0.05) as stage:
         run_id = stage.begin()
         with stage.http.stream("GET", f"/api/v1/runs/{run_id}/events") as response:

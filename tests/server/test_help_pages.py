@@ -21,7 +21,6 @@ BARE = re.compile(r"docs/[\w-]+\.md")
 
 
 def test_help_pages_are_served_and_their_links_resolve(stage: Stage) -> None:
-    """Links to sections resolve. Links to files in the repository are removed."""
     front = stage.http.get("/help", follow_redirects=True)
     assert front.status_code == 200
     anchors = {

@@ -118,7 +118,6 @@ def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
 
 
 def test_built_in_patterns_can_be_disabled() -> None:
-    """A service without plans has only the application's own patterns."""
     with staged(lambda: make_service(plans=False), openai=True) as stage, make_client(stage) as client:
         assert {model.id.partition("/")[0] for model in client.models.list()} == {"debate"}
         with pytest.raises(openai.NotFoundError):

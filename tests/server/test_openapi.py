@@ -98,7 +98,6 @@ def test_openapi_document_describes_every_endpoint(shared: Stage) -> None:
 
 
 def test_patterns_describe_their_options(shared: Stage) -> None:
-    """Each built-in pattern has the schema of its options, except for those that HTTP does not accept."""
     patterns = {pattern["name"]: pattern for pattern in shared.get("/patterns").json()}
     assert list(patterns) == [
         "debate",

@@ -136,6 +136,5 @@ def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
 
 @pytest.mark.parametrize("root", ["debates", "//x", "/a b", "/..", "/~x"])
 def test_invalid_root_path_is_rejected(root: str) -> None:
-    """The error is raised when the application is created."""
     with pytest.raises(ConfigurationError, match="root_path"):
         create_app(make_service(), root_path=root)

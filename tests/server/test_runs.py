@@ -56,7 +56,6 @@ def test_missing_sides_are_proposed_by_a_model() -> None:
 
 
 def test_proposed_sides_count_towards_the_budget() -> None:
-    """Once the budget is used up, no sides are proposed."""
     make = lambda: Service(store="memory:", model=FunctionModel(propose_sides), budget=Limits(calls=1))  # noqa: E731 - as `staged` takes it
     with staged(make) as stage:
         assert stage.post("/sides", WHICH).status_code == 200

@@ -160,7 +160,6 @@ async def test_resumed_run_sees_the_same_archived_context() -> None:
 
 
 async def test_fork_sees_the_archived_context_of_its_parent() -> None:
-    """The edited ballot requires no call, and votes keep their weights."""
     calls: list[Call] = []
     async with Service(store=MemoryStore(), model=model(answer_vote, calls=calls)) as service:
         first = await finish_debate(service, "Rents?")
@@ -192,7 +191,7 @@ async def test_imported_run_changes_no_archive(make_service: Service) -> None:
 
 
 async def test_viewing_a_run_changes_no_archive() -> None:
-    """Each view replays an unfinished run, even if its journal ends before the archive is read."""
+    """Viewing an unfinished run replays it, even if its journal ends before the archive is read."""
     store = MemoryStore()
     async with Service(store=store, model=model(answer_vote)) as service:
         suspended = await finish_debate(service, limits=Limits(calls=5))

@@ -121,7 +121,6 @@ def test_critique_started_over_http_shows_its_claims_on_a_page() -> None:
 
 
 def test_document_has_the_layout_of_the_live_run() -> None:
-    """The sections of a saved document are grouped in the same way as those on the live page."""
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output
     document = CritiqueDocument.of_raw(raw.to_wire())

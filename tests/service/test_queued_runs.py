@@ -134,7 +134,7 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
 
 
 async def test_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
-    """A run that is stopping cannot be queued, because no worker can take it until its worker has stopped."""
+    """While a run is stopping, no worker can take it, so RunConflict is raised until its worker has stopped."""
     workers = fleet.workers()
     fleet.models.answering.clear()
     async with make_service(workers) as service, fleet.working(fleet.workers(poll=0.5)):
@@ -241,7 +241,6 @@ async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
 
 
 async def test_abandoned_run_without_a_worker_is_not_awaited(fleet: Fleet) -> None:
-    """An abandoned run may be one that another program left in the same store."""
     async with make_service(fleet.workers()) as service, make_service(fleet.workers()) as other:
         block, model = service.patterns["city"], RemoteModel(fleet.models.port)
         fleet.models.answering.clear()

@@ -97,5 +97,4 @@ def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal:
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
 def test_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
-    """The page streams to its readers, whether or not the model's server can stream."""
     check_page(part, refusal)

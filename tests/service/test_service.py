@@ -226,7 +226,6 @@ async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
 
 @pytest.mark.parametrize("synthesizer", [None, False], ids=["an output", "none"])
 async def test_document_of_a_registered_pattern_has_its_output(synthesizer: Any) -> None:
-    """As with a plan, the output is what the synthesizer wrote. It is omitted if it equals the raw output."""
     async with Service(
         {"it": rent_debate(synthesizer=synthesizer)}, store="memory:", model=constant_model()
     ) as service:
@@ -534,7 +533,7 @@ async def _are_left(store: MemoryStore, number: int) -> bool:
 
 
 async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
-    """Runs with any status except running are deleted. Younger runs are kept."""
+    """Runs with any status other than "running" are deleted. Younger runs are kept."""
     store, model = MemoryStore(), FunctionModel(lambda request: "x")
     now = time.time()
     for name, days in (("old", 31), ("waits", 40), ("young", 29)):

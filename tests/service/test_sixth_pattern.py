@@ -97,7 +97,6 @@ def test_help_lists_the_pattern_with_options_and_examples() -> None:
 
 
 def test_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType) -> None:
-    """The pattern ends, is reproducible, and loses no more to a failed provider than it must."""
     check_pattern(register_riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
 
 

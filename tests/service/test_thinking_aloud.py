@@ -141,7 +141,6 @@ async def test_unannounced_thinking_is_withdrawn_once_and_then_withheld() -> Non
 
 
 async def test_thinking_is_marked_as_void() -> None:
-    """The valid text appears below the void text, or in its place on a page."""
     (view,) = await play(UNANNOUNCED, hold=(0, 2))
     remark = "(that does not count: the model was only thinking)"
     assert f"> {THOUGHT} is this.\n> \n\n{remark}\n\n**ann**: cap rents\n\n> Build more.\n" in view.chat

@@ -38,7 +38,6 @@ def check_frame(rendered: str, *texts: str) -> None:
 
 
 def test_corpus_includes_attacks_through_material() -> None:
-    """At least twenty attacks target sources, diffs and compared texts."""
     assert sum(attack.place == "material" for attack in ATTACKS) >= 20
 
 

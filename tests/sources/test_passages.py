@@ -99,7 +99,6 @@ def test_readers_share_sources_that_are_too_long(readers: int, room: int, files:
 
 @pytest.mark.parametrize("pattern", ["council", "deliberation", "round_robin", "consensus", "debate"])
 def test_panels_read_more_than_a_single_member(pattern: str) -> None:
-    """Competing debaters get the same passages if their questions are the same."""
     files = {f"file_{number:02}": f"limit_{number} = {number}\n" * 50 for number in range(40)}
     talkers = Talkers()
     raw = talk(pattern, sources=Sources(files, tokens=1_000)).run_sync(QUESTION, model=talkers.model(), seed=1).raw

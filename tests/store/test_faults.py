@@ -497,7 +497,7 @@ async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end
 async def test_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
     """The thread and the connection stay with the parent.
 
-    The child can use any store that was not in use at the fork.
+    The child can use any store that was not in use at the time of the fork.
     """
     code = """
     fresh = SqliteStore(path)
@@ -586,7 +586,7 @@ async def test_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> 
 
 
 async def test_log_size_is_bounded(tmp_path: Path) -> None:
-    """Even many tasks writing concurrently do not make the log grow further."""
+    """The log stays small even if many tasks write concurrently."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0
     with patch.object(writer, "_LOG_JOBS", 50):

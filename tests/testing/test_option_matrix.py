@@ -198,8 +198,6 @@ def test_patterns_with_an_option_have_no_bug(case: tuple[str, str, int]) -> None
 
 
 def test_critiques_without_issues_are_valid() -> None:
-    """A critique with a severity of 0 is not treated as an empty entry."""
-
     def agree(request: ModelRequest) -> dict[str, Any] | None:
         fields = (request.output_schema or {}).get("properties", {})
         return {"reasoning": "", "issues": [], "suggestions": [], "severity": 0} if "severity" in fields else None

@@ -38,7 +38,7 @@ def losses(result: Any) -> list[tuple[str, str, int, str]]:
 
 
 def test_quorum_counts_the_stances_of_speakers_in_each_round() -> None:
-    """A round with one speaker requires only that speaker, and debaters with the same stance count as one."""
+    """For its quorum, a round with one speaker requires only that speaker. Debaters who share a stance count as one."""
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="nobody answered"):
         alone.run_sync(QUESTION, model=ScriptedModel(DOWN))

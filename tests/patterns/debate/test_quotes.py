@@ -259,7 +259,7 @@ def is_long_enough(keys: list[str]) -> bool:
 
 @given(sources_and_slices(), st.data())
 def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, int, int], data: st.DataObject) -> None:
-    """Case, spacing and punctuation between words may differ, but the position must cover exactly these words."""
+    """Case, spacing and punctuation may differ between words, but the position must cover exactly the quoted words."""
     source, first, last = slice_
     words = normalize(source)
     expected = words.words[first : last + 1]

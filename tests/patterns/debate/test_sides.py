@@ -257,7 +257,7 @@ def test_wh_questions_never_get_yes_and_no_sides(word: str, rest: str) -> None:
 
 @given(st.text())
 def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
-    """These sides are used with data sets in which every correct answer is yes or no."""
+    """Such sides are needed for data sets in which every correct answer is yes or no."""
     yes, no = yes_no_sides(question + "?")
     assert (yes.name, no.name) == ("pro", "con")
     assert as_seen(yes.stance) != as_seen(no.stance)

@@ -30,7 +30,7 @@ def test_transcripts_without_names_can_be_parsed(transcript: Entries) -> None:
 
 @given(entries, st.booleans(), st.data())
 def test_transcripts_only_grow_at_the_end(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """A server can then reuse the prefix it has already processed."""
+    """If earlier text never changes, a server can reuse the prefix that it has already processed."""
     if transcript:
         shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
         assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))

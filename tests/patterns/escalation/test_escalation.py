@@ -161,7 +161,6 @@ def test_councils_decide_if_the_chair_reports_no_dissent() -> None:
 
 
 def test_functions_of_the_output_can_be_rules() -> None:
-    """The function is called with the earlier steps, and its name becomes the stop reason."""
     calls: list[object] = []
 
     def enough(output: object, ctx: Any) -> bool:

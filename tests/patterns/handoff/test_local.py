@@ -55,7 +55,6 @@ async def test_small_model_completes_a_handoff_in_every_form(form: TransitionFor
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("engines")
 async def test_large_model_always_hands_over_in_json() -> None:
-    """The grammar allows nothing but a handover, so no speaker has to be drawn at random."""
     if not local_model_installed():
         pytest.skip("the extras local and local-model are not installed")
     result = await morals(model=LocalModel(), settings=ModelSettings(timeout=600)).run(PROPOSITION, seed=3)

@@ -53,7 +53,6 @@ def test_options_apply_to_the_default_speakers(form: TransitionForm) -> None:
     ids=case_id,
 )
 def test_visibility_controls_displayed_and_stored_items(visibility: Any, shown_count: int, stored_count: int) -> None:
-    """The history must store each turn only once, even though a speaker may be called twice for the same turn."""
     model = ScriptedModel(over("Yes.", "Bob"), over("Yes, yes.", "Con"), over("No.", "Pro"))
     session = Session()
     result = morals(max_turns=2, debater_visibility=visibility).run_sync(PROPOSITION, model=model, session=session)

@@ -251,7 +251,6 @@ async def test_replies_with_two_objects_are_retried() -> None:
 
 
 async def test_unreadable_answers_count_as_provider_failures() -> None:
-    """The model layer has already made the retries that its own `retry` option allows."""
     with pytest.raises(SchemaViolation):
         await run_handoff(completion('{"response": 3 4}'), transition="structured")
 
@@ -314,7 +313,7 @@ async def test_text_beside_a_call_replaces_a_missing_response() -> None:
 
 @pytest.mark.parametrize("form", ["tool", "structured"])
 async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) -> None:
-    """A complete reply in text is not retried, even if a different form was requested."""
+    """A complete reply in plain text is not retried, even if a different form was requested."""
     call = json.dumps({"name": "handoff", "arguments": json.loads(encode_fields(SAID, "Con"))})
     written = [encode_fields(SAID, "Con"), *([call] if form == "tool" else [])]
     for text in (f"{SAID}\n\nTransition to Con", *(f"```json\n{json_}\n```\nI call it." for json_ in written)):

@@ -156,7 +156,7 @@ def test_transitions_never_leave_the_roster(text: str, roster: list[str]) -> Non
 
 
 def test_names_can_end_with_a_closing_mark() -> None:
-    """An asterisk at the end of a name must not close an earlier asterisk in the text."""
+    """An asterisk at the end of a name must not be paired with an earlier asterisk in the text."""
     assert read_transition("*\nTransition to 0*", ["0*"]) == Transition(text="*", name="0*")
 
 

@@ -327,7 +327,7 @@ def test_documented_rules_match_the_code() -> None:
     ],
 )
 def test_findings_in_unknown_locations_leave_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
-    """If the location did exist, the gate would fail."""
+    """If the location existed after all, the gate would fail."""
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
     raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds

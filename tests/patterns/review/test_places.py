@@ -147,10 +147,6 @@ def test_quotes_found_in_another_file_change_the_location() -> None:
 
 
 def test_existing_lines_are_accepted_even_if_their_quote_is_not_found() -> None:
-    """A note says that the quote was not found.
-
-    Without a line number, the finding would have no location.
-    """
     place = locate_in(FILES, file="src/load.ts", line=1, quote="nowhere to be seen")
     assert (place.text, place.found) == ("src/load.ts:1", True)
     assert place.note == "the line exists, but the quote is not in the material"

@@ -91,8 +91,9 @@ def test_prompts_mention_a_referee_only_if_there_is_one() -> None:
 
 
 def test_default_referee_schema_lists_the_panel() -> None:
-    """The schema puts the issues before the score, because a model should give its reasons first. Names
-    form an enum.
+    """The schema puts the issues before the score, because a model should give its reasons first.
+
+    Names form an enum.
     """
     model = ScriptedModel(*"AB", REPORT)
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
@@ -162,7 +163,7 @@ def test_referees_without_a_valid_report_count_as_failures() -> None:
 
 
 def test_endless_reports_are_rejected() -> None:
-    """The report would be part of every later prompt, so the model is called again and told the reason."""
+    """An endless report would be part of every later prompt, so the model is called again and told the reason."""
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, but at most 1,000 are allowed"):
         bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))

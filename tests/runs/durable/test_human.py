@@ -165,7 +165,7 @@ async def test_failed_run_does_not_wait_for_a_human() -> None:
 @LAW
 @given(data=st.data())
 async def test_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
-    """Resuming the run in between makes no difference either."""
+    """Resuming the run between two answers makes no difference."""
 
     def made() -> Any:
         return deliberation(name="deal", debaters=make_people("ann", "bob", "cy"), max_rounds=2)
@@ -296,7 +296,6 @@ async def test_run_in_progress_accepts_no_answer() -> None:
 
 
 async def test_human_who_answers_at_once_gets_one_request() -> None:
-    """The answer is recorded as a step of the run, so the audit trail contains no review."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> str:

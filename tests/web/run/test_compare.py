@@ -117,7 +117,7 @@ def test_runs_without_common_paths_are_shown_step_by_step() -> None:
 
 
 def test_fork_shows_the_origin_of_each_step() -> None:
-    """A step is reused, edited, or repeated. The parent itself has no origin."""
+    """Each step of a fork was reused, edited or repeated. The steps of its parent have no origin."""
     fork = [
         make_call("a", origin="reused"),
         make_call("b", "New.", number=2, origin="edited"),
