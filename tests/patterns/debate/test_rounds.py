@@ -50,9 +50,7 @@ def test_max_rounds_is_two_by_default() -> None:
 
 
 def test_later_speakers_see_earlier_arguments_in_the_same_round() -> None:
-    """Debaters take their turns one after another, so the transcript in each prompt ends with the preceding
-    argument.
-    """
+    """Debaters take turns one after another, so each transcript ends with the preceding argument."""
     model = script("Homes first.", "Build more.", "Not in time.", "Ever more.")
     debate(name="rent", debaters=SIDES, synthesizer=False).run_sync(QUESTION, model=model)
     first, second, third, fourth, _ = map(turn_of, model.calls)

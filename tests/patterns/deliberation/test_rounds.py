@@ -85,9 +85,7 @@ def test_entries_keep_the_declared_order(order: list[str]) -> None:
 
 
 async def test_personas_do_not_see_entries_from_the_same_round() -> None:
-    """Entries from the current round appear neither in the prompts nor in the transcript that a slow custom block
-    reads.
-    """
+    """Entries from the current round are hidden even from a slow custom block that reads the transcript."""
     spoke = asyncio.Event()
     transcripts: list[list[str]] = []
     transcript = create_deliberation_transcript()
