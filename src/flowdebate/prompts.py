@@ -278,7 +278,7 @@ def _join_words(name: str) -> str:
 Profile: TypeAlias = Literal["concise", "full"]
 """Kind of default prompts: "concise", with short steps for small models, or "full", with the full task."""
 Length: TypeAlias = Literal["short", "medium", "long"] | int
-"""Length of a turn: a name, or a number of words."""
+"""Length of a turn: a named length, such as "short", or a number of words."""
 
 # How prompts word each length, and its maximum number of words.
 _LENGTHS: dict[object, tuple[str, int]] = {
@@ -372,7 +372,7 @@ def check_profile(location: str, profile: object, *, field: str = "profile") -> 
 
 
 def check_length(location: str, length: object, *, field: str = "length") -> None:
-    """Raise ConfigurationError unless `length` is a name, a number of words, or None."""
+    """Raise ConfigurationError unless `length` is a named length, a number of words, or None."""
     check_option(TurnLength, field, length, location=location)
 
 

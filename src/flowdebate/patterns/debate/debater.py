@@ -145,7 +145,7 @@ CONCISE_DEBATER = DebaterTemplate(
     unsourced="Do not mention studies, institutions or numbers.",
     **asdict(OPENINGS),
 )
-"""Short prompt templates for small models; they use letters for positions and supply the first words of each turn."""
+"""Short prompt templates for small models; they refer to positions by letter and supply each turn's first words."""
 DEBATERS = Profiles(
     full=DEBATER,
     concise=CONCISE_DEBATER,
@@ -219,7 +219,7 @@ class Guidance:
     briefing: str | None = None
     """The moderator's briefing."""
     new_angle: str | None = None
-    """The moderator's question."""
+    """The moderator's question to the debaters."""
     reader: str | None = None
     """A reader's question, if the debate has been continued."""
 

@@ -184,7 +184,7 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""Prompt text for small models; numbering the lines makes them least likely to forget the last one."""
+"""Prompt text for small models; numbering the lines makes these models least likely to forget the last one."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
@@ -263,7 +263,7 @@ def _choices(me: Identity) -> dict[str, object]:
 
 
 class Speaker(Block[Any, HandoffDecision]):
-    """Block that asks a model for its contribution and the next speaker.
+    """Block that asks a model for a contribution and a choice of the next speaker.
 
     Given a `HandoffDecision` as input, the block asks again. No answer is discarded: if an answer names no valid next
     speaker, the output is a `HandoffDecision` with a `problem`.

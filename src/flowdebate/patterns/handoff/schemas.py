@@ -62,7 +62,7 @@ class HandoffEntry(Contribution):
     round: Annotated[int, Field(ge=1)]
     agent_name: str
     text: str
-    """Contribution without the marker that names the next speaker; may be empty."""
+    """Contribution, possibly empty, without the marker that names the next speaker."""
     next_agent_name: str | None = None
     """Next speaker, or None if the run ended before the decision."""
     chosen_by: ChosenBy | None = None

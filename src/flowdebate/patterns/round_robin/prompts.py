@@ -137,7 +137,7 @@ class RoundRobinDebaterTemplate(Template):
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
         uses(*_TURN, "other"),
     )
-    """Task once another debater has spoken; `{other}` stands for the latest speaker."""
+    """Task for a debater once another one has spoken; `{other}` stands for the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
     """Task for a debater that has already spoken when nobody else has."""
 

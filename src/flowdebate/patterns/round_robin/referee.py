@@ -87,7 +87,7 @@ def render_referee_turn(
     max_rounds: int | None = None,
     template: RefereeTemplate = REFEREE,
 ) -> str:
-    """Render the whole transcript with the earlier audits, and the round to audit."""
+    """Render the whole transcript with the earlier audits, and state which round to audit."""
     # use the transcript, because turns may have been skipped
     spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)
     task = filled(

@@ -69,7 +69,7 @@ class JudgeBallot(WireModel):
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
     """Combined probability of all letters in a letter ballot; None (and omitted from JSON) for other ballots."""
     lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
-    """Length in characters of each side's text, in a letter ballot without reasons.
+    """Number of characters in each side's text, in a letter ballot without reasons.
 
     None (and omitted from JSON) for other ballots.
     """
