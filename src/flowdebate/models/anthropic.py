@@ -1,4 +1,4 @@
-"""`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK but answering in openai's format.
+"""`AnthropicModel`: an Anthropic model, called through Anthropic's own SDK, with answers in openai's format.
 
 `models/openai` builds the requests and parses the answers; `MessagesClient` accepts the same calls as an openai client
 and returns answers in openai's format.
@@ -194,7 +194,7 @@ _MIN_BUDGET = 1_024
 
 
 class MessagesClient:
-    """Adapter that exposes an `AsyncAnthropic` through the part of openai's client interface that `Chat` uses."""
+    """Adapter that gives an `AsyncAnthropic` the part of openai's client interface that `Chat` uses."""
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
@@ -204,7 +204,7 @@ class MessagesClient:
         await self._client.close()
 
     async def create(self, *, stream: bool = False, **parameters: object) -> object:
-        """Send a chat completion request, marked for caching according to `marks`; return a completion or a stream."""
+        """Send a chat completion request, with cache markers if `marks` is set; return a completion or a stream."""
         sent = self._request(parameters)
         create: Any = self._client.messages.create
         try:
@@ -258,7 +258,7 @@ class MessagesClient:
         return sent
 
     def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
-        """Convert messages to system blocks and turns; if `rereads` is set, mark the transcript for caching."""
+        """Convert messages to system blocks and turns; with `rereads`, mark the transcript for caching."""
         system: list[Json] = []
         turns: list[Json] = []
         for message in messages:
@@ -290,7 +290,10 @@ class MessagesClient:
         return system, turns
 
     def completion(self, message: object) -> object:
-        """Convert an answer to a chat completion. Any other value except a string is reduced to its `error`."""
+        """Convert an answer to a chat completion.
+
+        A string is returned unchanged, and anything else is reduced to its `error`.
+        """
         content = getattr(message, "content", None)
         if not isinstance(content, list):
             return message if isinstance(message, str) else SimpleNamespace(error=getattr(message, "error", None))
@@ -324,7 +327,7 @@ class _MessageStream:
         await self._stream.close()
 
     def whole(self, body: bytes) -> object:
-        """Parse the complete answer from a server that ignores a request to stream."""
+        """Parse a complete answer from a server that ignored the request to stream."""
         from anthropic.types import Message as Whole
 
         value = json.loads(body)
@@ -356,7 +359,7 @@ class _MessageStream:
 
 
 def _begin(index: object, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
-    """Convert the start of a content block."""
+    """Convert the start of a content block to the delta of a chat completion chunk."""
     if _kind(block) == "tool_use":
         function = SimpleNamespace(name=block.name)
         return SimpleNamespace(tool_calls=[SimpleNamespace(index=index, id=block.id, function=function)])
@@ -366,7 +369,7 @@ def _begin(index: object, block: Any) -> SimpleNamespace:  # noqa: ANN401 - anth
 
 
 def _delta(index: object, delta: Any) -> SimpleNamespace:  # noqa: ANN401 - anthropic's own
-    """Convert a content block delta."""
+    """Convert a content block delta to the delta of a chat completion chunk."""
     match _kind(delta):
         case "text_delta":
             return SimpleNamespace(content=delta.text)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.models.thinking import AnswerStream
 
 IMAGE_TOKENS = 1_600
-"""Approximate number of tokens per image: Anthropic's maximum; other providers count fewer."""
+"""Approximate number of tokens per image. This is Anthropic's maximum; other providers count fewer."""
 
 
 def estimate_tokens(characters: int) -> int:
@@ -43,7 +43,7 @@ def estimate_tokens(characters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
-    """Number of calls and the tokens they used. None means unknown, as opposed to 0.
+    """Number of calls and the tokens they used. A token count of None is unknown, not zero.
 
     >>> Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2) + Usage(calls=1)
     Usage(calls=2, prompt_tokens=None, cached_tokens=None, completion_tokens=None)
@@ -85,7 +85,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; a count unknown in either remains unknown."""
+        """Add two usages; a count that is unknown in either one is unknown in the sum."""
         if not self.calls:
             return other
         if not other.calls:
@@ -118,7 +118,7 @@ class Attempt:
     model: str
     """The model's name."""
     asked_as: str | None = None
-    """Structured mode of the request; None for a plain-text answer, or if the model does not report the mode."""
+    """Structured mode used for the request; None for a plain-text answer, or if the model does not report the mode."""
     waited: float = 0.0
     """Time in seconds spent waiting before the request was sent: for a retry, a rate limit or a concurrency limit."""
     seconds: float = 0.0
@@ -155,7 +155,7 @@ class Meter(Protocol):
 
 
 class Attempts:
-    """Attempts made for one call, in order. The request carries them through all wrappers."""
+    """Attempts made for one call, in order. The request passes them through all wrappers."""
 
     __slots__ = ("_meter", "_notify", "_random", "_seed", "made", "modes_left", "room", "server", "stream", "waited")
 
@@ -318,13 +318,13 @@ its effort, limit, temperature or tools, because the server rejected them.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Settings for a call; None leaves a setting to the model."""
+    """Settings for a call; a setting that is None is left to the model."""
 
     temperature: float | None = None
     max_tokens: int | None = None
     """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """Amount of thinking; a model without such a setting raises ConfigurationError."""
+    """Amount of thinking; models without this setting raise ConfigurationError."""
     timeout: float | None = 300.0
     """Deadline in seconds for the whole call, including retries and backoff, but excluding the time a local engine
     takes to start or to finish other calls.
@@ -351,7 +351,7 @@ class ToolSpec:
     """JSON Schema for the arguments, of type "object"."""
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert the tool to the chat completions format, dropping the schema's meaningless titles.
+        """Convert the tool to the chat completions format, dropping redundant titles from the schema.
 
         >>> spec = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object"})
         >>> spec.to_openai()["function"]["name"]
@@ -377,7 +377,7 @@ class ToolCall:
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert the call to the chat completions format, where arguments are required."""
+        """Convert the call to the chat completions format, in which arguments are required."""
         function = {"name": self.name, "arguments": arguments_text(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -419,15 +419,15 @@ class ModelRequest:
     retried: bool = False
     """True if an outer model is already retrying this call; only the outermost retry loop is active."""
     words: int | None = None
-    """Maximum number of words requested by the prompt; None if the prompt states no maximum. A model with a small
-    context window reserves space for that many words.
+    """Word limit stated in the prompt; None if there is none. A model with a small context window reserves space for
+    that many words.
     """
     skipped_modes: int = 0
     """Number of structured modes to skip because earlier answers in those modes did not fit the schema."""
 
     @property
     def characters(self) -> int:
-        """Total length of all messages in characters; an image counts as much as text with as many tokens."""
+        """Total length of all messages in characters; an image counts as the text that would use as many tokens."""
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
             return messages.recorded_characters
@@ -444,7 +444,7 @@ class ModelRequest:
 
 
 class UnwrittenMessages(Sequence[Message]):
-    """Messages of a request whose answer has already been recorded; the last one is rendered only when accessed."""
+    """Messages of a request whose answer is already recorded; the last message is rendered only when accessed."""
 
     __slots__ = ("_before", "_messages", "_write", "recorded_characters")
 
@@ -480,9 +480,9 @@ class ModelResponse:
     """Structured answer: an instance validated by `output`, plain data, or None if `text` contains the JSON."""
     tool_calls: Sequence[ToolCall] = ()
     history: Message | None = None
-    """Original message, if it contains more than text and tool calls.
+    """Message as the server sent it, if it contains more than text and tool calls.
 
-    For example, servers require signed thinking to be sent back along with tool results.
+    Servers require signed thinking, for example, to be sent back along with tool results.
     """
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage.unknown)
@@ -538,8 +538,8 @@ class Model(Protocol):
 def profile_of(model: Model) -> Profile:
     """Return the prompt profile for `model`: its `profile` attribute, or "full".
 
-    An attribute other than a string is assumed to be unrelated, and ignored. Raises ConfigurationError for an unknown
-    profile.
+    An attribute that is not a string is assumed to be unrelated and is ignored. Raises ConfigurationError for an
+    unknown profile.
     """
     profile = getattr(model, "profile", None)
     if not isinstance(profile, str):
@@ -586,7 +586,7 @@ class CallRetried(BlockEvent):
     model: str | None
     """The model's name; None if unknown."""
     attempt: int
-    """Number of the next request; the first retry is number 2."""
+    """Number of the upcoming attempt; the first retry is attempt 2."""
     error: str
     """Class name of the error."""
     message: str
@@ -597,7 +597,7 @@ class CallRetried(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextWithdrawn(BlockEvent):
-    """The text streamed so far in a call was thinking and does not count; the answer follows (live only)."""
+    """Text already streamed in a call was thinking and must be discarded; the answer follows (live only)."""
 
     kind: ClassVar[str] = "text_withdrawn"
     block: str
@@ -606,7 +606,7 @@ class TextWithdrawn(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class CallFellBack(BlockEvent):
-    """A model failed permanently and a fallback is called; any text streamed by the first model does not count."""
+    """A model failed permanently, so a fallback is called; discard any text streamed by the failed model."""
 
     kind: ClassVar[str] = "call_fell_back"
     block: str

@@ -1,4 +1,4 @@
-"""Call boundary for all models: deadlines, retries, answer validation, names in errors, and a guard for tests.
+"""Call boundary for all models: deadlines, retries, answer validation, errors, and a guard for tests.
 
 The SDKs' own retries are turned off so that every attempt is counted, limited and reported here. If several nested
 models would retry a call, only the outermost one does.
@@ -140,7 +140,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Return whether the model appears to ignore its structured mode although another mode is left to try."""
+    """Return whether the model appears to ignore its structured mode and another mode is left to try."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -259,7 +259,7 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
-    """Mark time spent waiting for a model to start or become free; it counts only toward round and run deadlines."""
+    """Exclude time spent waiting for a model to start or become free from all but round and run deadlines."""
     outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
     for deadline in outer_deadline:
@@ -279,7 +279,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation, for a call that ignored the first one at its deadline."""
+    """Second cancellation of a call that ignored the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -335,7 +335,7 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
     if it has one.
 
-    Raises ModelTimeout after `request.settings.timeout`, even if the model ignores it; MalformedResponse,
+    Raises ModelTimeout after `request.settings.timeout`, even if the model ignores the deadline; MalformedResponse,
     EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers; and
     LimitReached if the run has reached a limit. The model's exceptions are raised unchanged, except that `model` and
     `block` of a ModelError are filled in.
@@ -425,7 +425,7 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
 
 
 def _refused_text(response: object, error: BadAnswer) -> str | None:
-    """Return the text of an unusable answer, since it was paid for and readers may want to see it."""
+    """Return the text of an unusable answer, so that readers can see what they paid for."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
         with suppress(ValueError, RecursionError):  # the data may be circular or nested too deeply
@@ -469,7 +469,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Return whether the server counted far fewer tokens than it received, and so must have truncated the prompt."""
+    """Return whether the server must have truncated the prompt, because it counted far fewer tokens than were sent."""
     if not isinstance(usage.prompt_tokens, int):  # a custom model may report values of other types
         return False
     # some servers leave cached tokens out of the prompt count
@@ -494,7 +494,7 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
-    """Remove the thinking from an answer, count its tokens in the attempt, and remember a missing opening tag.
+    """Remove the thinking from an answer, count its tokens in the attempt, and note if its opening tag is missing.
 
     Raises LostToThinking if the answer consists only of thinking.
     """
@@ -558,7 +558,7 @@ def _read_strictly(answer: object, output: OutputSchema) -> object:
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
-    """Check the types and sizes of tool calls; unknown tools are the caller's concern."""
+    """Check the types and sizes of tool calls; it is up to the caller to handle unknown tools."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
     for call in calls:

@@ -103,7 +103,7 @@ class CircuitBreaker(Wrapper):
 
 
 class Step(NamedTuple):
-    """Effect of calling `admit`, `settle` or `record` on a breaker."""
+    """Result of calling `admit`, `settle` or `record` on a breaker."""
 
     before: CircuitState
     after: CircuitState
@@ -180,7 +180,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report the result of the call with `ticket`; pass None if the result should not count."""
+        """Report the result of the call with `ticket`; `succeeded=None` means that the result should not count."""
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -227,7 +227,7 @@ class Breaker:
 
 
 class Breakers:
-    """Circuit breakers keyed by name, such as an agent's, and created on first use.
+    """Circuit breakers, one for each name (such as an agent's), created on first use.
 
     >>> breakers = Breakers(failures=2)
     >>> breakers.record_failure("ada")

@@ -1,4 +1,4 @@
-"""`CliModel`: an agent's command-line program used as a model and run once per answer."""
+"""`CliModel`: an agent's command-line program, used as a model and run once for each answer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_retryable(error: ModelError) -> bool:
-    """Return whether to run the program again, given that it already retries its vendor's failures."""
+    """Return whether to run the program again; the program itself already retries its vendor's failures."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -202,7 +202,7 @@ class CliModel:
         raise self._failure(code, cause, status=None if reply is None else reply.status)
 
     def _failure(self, code: int, cause: str, *, status: int | None) -> ModelError:
-        """Return the error for a program that exited with `code`, based on the vendor's status or on the `cause`."""
+        """Return the error for a program that exited with `code`, based on its vendor's HTTP `status` or on `cause`."""
         is_limited = _PLAN_LIMIT.search(cause) is not None
         if status is None and (match := _STATUS.search(cause)):
             status = int(match[1])
@@ -295,7 +295,7 @@ def _check_options(
 
 
 async def _prompt(request: ModelRequest) -> str:
-    """Render the messages as a single string, followed by the schema for a structured answer."""
+    """Render the messages as a single string, ending with instructions for a structured answer if one is requested."""
     messages = [(message.get("role"), str(message.get("content") or "")) for message in request.messages]
     texts = [f"Your last answer was:\n{text}" if role == "assistant" else text for role, text in messages]
     if request.output is not None:

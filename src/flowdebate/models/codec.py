@@ -60,7 +60,7 @@ def _is_same(one: object, other: object) -> bool:
 _LONG = 16_384
 """Minimum length, in characters, of a string that is hashed separately."""
 _BEGINNINGS = 8
-"""Number of strings that grow in parallel during a run: the transcript as sent to debaters, moderator and judges."""
+"""Number of prefixes to keep: debaters, moderator and judges see different versions of the growing transcript."""
 
 
 class TextHasher:
@@ -154,7 +154,10 @@ AttemptRow: TypeAlias = (
 
 
 class Recorded(BaseModel):
-    """Base class for records, parsed strictly because people edit cassettes and import other people's runs."""
+    """Base class for records, which are parsed strictly.
+
+    People edit cassettes and import other people's runs.
+    """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
@@ -318,7 +321,7 @@ def called_models(body: str) -> tuple[str, ...]:
 
 
 class Manner(NamedTuple):
-    """Manner in which a recorded answer was produced."""
+    """Details of how a recorded answer was produced: the model, the repairs and the flags."""
 
     model: str
     repaired: tuple[str, ...]
@@ -326,7 +329,7 @@ class Manner(NamedTuple):
 
 
 def manner_of(body: str) -> Manner | None:
-    """Return how the answer in a `call_row` was produced; None if its run called no model for it."""
+    """Return how the answer in a `call_row` was produced; None if its run did not call a model for it."""
     recorded = json.loads(body)
     models = called_models(body)
     if not models or recorded.get("origin", "asked") != "asked":

@@ -1,6 +1,6 @@
 """Finish reasons, normalized across providers.
 
-No list of reasons is complete, so a reason is classified by the words it contains, in any case and spelling:
+No list of reasons is complete, so a reason is classified by the words it contains, regardless of case and spelling:
 `MAX_TOKENS`, `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer was truncated.
 """
 
@@ -77,14 +77,14 @@ def ending_of(reason: object) -> Ending:
 
 
 class Finish(NamedTuple):
-    """Ending of a usable answer."""
+    """Normalized finish reason of a usable answer, and any flags."""
 
     reason: FinishReason
     flags: tuple[Flag, ...]
 
 
 def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
-    """Determine how an answer ended, with or without tool `calls`.
+    """Determine how an answer ended; `calls` is True if it contains tool calls.
 
     If the reason is missing or unknown, an answer counts as truncated if it `spent` its entire token limit, and as
     complete otherwise.
@@ -102,6 +102,6 @@ def read_finish(reason: object, *, calls: bool, spent: bool = False) -> Finish:
 
 
 def _named(reason: object) -> str:
-    """Quote a reason if it says more than the protocol's standard value."""
+    """Format a finish reason for an error message; return "" for the standard reasons, since they add nothing."""
     plain = isinstance(reason, str) and reason not in ("content_filter", "error")
     return f" ({one_line(str(reason)[:100])})" if plain else ""

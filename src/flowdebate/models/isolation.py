@@ -28,7 +28,7 @@ class Isolation:
     files: Mapping[str, str] = field(default_factory=dict)
     """Contents of additional files, keyed by their paths in the temporary folder."""
     passed: tuple[str, ...] = ()
-    """Names of sign-in variables mentioned in the user's configuration."""
+    """Names of the environment variables from which the user's configuration reads keys."""
 
 
 Isolate: TypeAlias = Callable[[Path, str], Isolation]
@@ -291,7 +291,7 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return {} if it is missing or broken, as the program itself will report."""
+    """Parse one of the user's files; return {} if it is missing or broken, since the program reports that itself."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

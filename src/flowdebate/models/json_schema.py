@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from referencing import Registry
 
 MAX_STEPS = 1_000_000
-"""Maximum number of steps in one validation. A step takes a microsecond or two, so a validation can block everything
-else for a second or two.
+"""Maximum number of steps in one validation. A step takes a microsecond or two, so a validation can block the event
+loop for at most a second or two.
 """
 _HEAVIEST = 10_000
 """Maximum number of states in a pattern."""
@@ -111,7 +111,7 @@ def find_errors(validator: Validator, value: object) -> list[ValidationError]:
 
 @lru_cache(maxsize=16)  # one entry per JSON Schema draft
 def bounded(kind: type[Validator]) -> type[Validator]:
-    """Extend the validator class `kind` to count its steps, for `find_errors`."""
+    """Extend the validator class `kind` to count its steps, as `find_errors` requires."""
     from jsonschema import validators
 
     keywords: dict[str, Any] = {**kind.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique_items}
@@ -191,7 +191,7 @@ def _hashable(value: object) -> object:
 
 @cache
 def meta_registry() -> Registry[Any]:
-    """Return JSON Schema's meta-schemas without `$schema`, since it would select an unbounded validator."""
+    """Return JSON Schema's meta-schemas without `$schema`, since that keyword would select an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry
     from referencing.jsonschema import specification_with

@@ -1,4 +1,4 @@
-"""A concurrency limit, and rate limits that apply to one process or are shared by several."""
+"""The concurrency limit, and rate limits for a single process or shared by several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_PAUSE = 3600.0
 
 
 class PerLoop(Generic[T]):
-    """Holder of one object per event loop, created by `make`. Objects of closed loops are dropped.
+    """Container for one object per event loop, created by `make`. Objects of closed loops are dropped.
 
     >>> locks = PerLoop(asyncio.Lock)
     >>> async def same():
@@ -187,7 +187,7 @@ _NOTHING = 1e-6  # the shortest wait, in seconds; anything shorter is a rounding
 
 
 class _Gate:
-    """An event loop's buckets, and the queue in front of them."""
+    """Buckets of an event loop, and the queue of requests waiting for room in them."""
 
     def __init__(self, *, requests: Bucket | None, tokens: Bucket | None) -> None:
         self.requests = requests
@@ -212,7 +212,7 @@ class _Gate:
             self._waiting -= 1
 
     def _seconds(self, ahead: int) -> float:
-        """Return the time in seconds until a request may be sent, with `ahead` other requests in front of it."""
+        """Return the time in seconds until a request may be sent, given `ahead` requests in front of it."""
         requests = 0.0 if self.requests is None else self.requests.seconds_until(1 + ahead)
         tokens = 0.0 if self.tokens is None else self.tokens.seconds_until(0)
         delay = max(requests, tokens)

@@ -83,7 +83,7 @@ class OutputSchema:
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
-        """Copy this schema, letting answers use a key of `synonyms` in place of the choice it maps to."""
+        """Copy this schema, accepting each key of `synonyms` in an answer in place of the choice it maps to."""
         assert self.json_schema  # noqa: S101 - computed once for all copies
         copied = copy(self)
         copied.synonyms = {**self.synonyms, **synonyms}
@@ -337,7 +337,7 @@ _VALUES = frozenset({"const", "default", "enum", "examples"})
 
 
 def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Copy `schema` with `change` applied to the value of each keyword, and to each schema inside it."""
+    """Copy `schema`, applying `change` to each keyword's value or, for a collection of schemas, to each of these."""
 
     def changed(key: str, value: object) -> object:
         if key in _VALUES:
@@ -378,7 +378,7 @@ def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
-    """Copy `schema` without the titles derived from names by pydantic.
+    """Copy `schema` without the titles that pydantic derives from names.
 
     >>> drop_titles({"title": "Film", "properties": {"title": {"title": "Title", "type": "string"}}})
     {'properties': {'title': {'type': 'string'}}}

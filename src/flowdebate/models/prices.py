@@ -1,4 +1,4 @@
-"""Known model prices, in US dollars, from `genai-prices` if that is installed (the extra `prices`)."""
+"""Known model prices in US dollars, from `genai-prices` if it is installed (the `prices` extra)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def prices_source() -> str | None:
     """Describe the source of known prices: currency, price list, version and date; None if there is none.
 
     The list itself is undated, so the start date of its newest price indicates its age. A list downloaded while the
-    program runs is dated by its download.
+    program runs is dated by the time of its download.
     """
     if not are_prices_known():
         return None

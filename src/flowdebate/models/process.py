@@ -1,4 +1,4 @@
-"""Running a program: the prompt on stdin, bounded output, and no process left behind after the call."""
+"""Running a program with the prompt on stdin and bounded output, leaving no process behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_SIZE = 16_000_000  # maximum size of the output in bytes
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output of a program until it exits; its child processes may keep its pipes open longer."""
+    """Output that a program writes before it exits; its child processes may keep its pipes open longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -36,7 +36,7 @@ class Reply:
     error: str = ""
     """Cause of a failure, as worded by the program; empty for an answer."""
     status: int | None = None
-    """HTTP status of the vendor's refusal; None if the program does not report it."""
+    """HTTP status with which the vendor rejected the request; None if the program does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Cloud:
     """Cloud platform that a program may use, with a separate account, to access its models."""
 
     variables: tuple[str, ...]
-    """Variables used to sign in, or patterns matching their names."""
+    """Environment variables used to sign in, or patterns matching their names."""
     switch: str | None = None
     """Environment variable that turns the cloud on."""
     models: str | None = None
@@ -75,7 +75,7 @@ class Program:
     no_folder: Sequence[str] = ()
     """Additional options that keep the program from reading any folder."""
     isolate: Isolate | None = None
-    """Function that replaces the user's folders; None if options suffice to turn everything off."""
+    """Function that isolates the program from the user's folders; None if options suffice to turn everything off."""
     models: Sequence[str] = ()
     """Options that list the models, for `isolate`; empty if `isolate` needs no list."""
     variables: tuple[str, ...] = ()

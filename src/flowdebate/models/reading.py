@@ -1,8 +1,8 @@
 """Parsing of structured answers, with repair of broken JSON and of values in an unexpected form.
 
 An answer accepted by its schema is never changed. Any other answer is repaired by fixed rules based on its text and the
-schema, and validated again. No rule relies on similarity: unless an answer is unambiguously a form of a valid one, it
-is requested again.
+schema, and validated again. No rule relies on similarity: unless an answer is unambiguously equivalent to a valid one,
+it is requested again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolati
 
 
 def has_answer(text: str, output: OutputSchema) -> bool:
-    """Return whether `text` contains JSON data, or wording that can be interpreted as `output`."""
+    """Return whether `text` contains JSON data, or wording that can be interpreted as an answer matching `output`."""
     try:
         if parse_json(text) is not None:
             return True
@@ -444,7 +444,7 @@ _MAX_SCALE = 10  # a score up to 10 may be on a scale of 5 or 10, so it is not t
 
 @dataclass
 class _Fitting:
-    """Conversion of a value to the form that a schema requires; it records the changes made."""
+    """Converter that fits a value to the form required by a schema and records the changes made."""
 
     output: OutputSchema
     repairs: list[str] = field(default_factory=list)
@@ -475,7 +475,10 @@ class _Fitting:
         return value
 
     def drop_items(self, value: object, violation: SchemaViolation) -> tuple[object, list[str]]:
-        """Copy `value`, dropping and counting invalid items in lists of objects, but never emptying a list."""
+        """Copy `value`, dropping and counting the invalid items in lists of objects.
+
+        A list with only invalid items is kept.
+        """
         counts: list[str] = []
         if not isinstance(value, dict):
             return value, counts
@@ -587,7 +590,7 @@ class _Fitting:
         return fields if fields.keys() == properties.keys() else None
 
     def _unwrap(self, value: dict[str, object], schema: _Schema) -> dict[str, object]:
-        """Return the object inside a wrapper with a neutral name, the schema's name, or a name for arguments."""
+        """Return the object nested under a wrapper key: a generic word such as "answer", or the schema's name."""
         properties = schema.get("properties") or {}
         titles = {_key(str(schema.get("title", ""))), _key(self.output.name)}
         inner = value.get("properties")

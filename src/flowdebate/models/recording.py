@@ -1,9 +1,9 @@
 """`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without making any calls.
 
-A cassette has a header and one line of JSON per call: the request and its hash, its number among equal requests, and
+A cassette has a header and one line of JSON per call: the request and its hash, its position among equal requests, and
 the answer, in the same form as in a journal (`codec.call_row`), or the error. With `exchanges`, the line also contains
 the call's HTTP requests and responses. Because people edit cassettes, everything is validated on reading: an invalid
-line raises BadFile, naming its number and field.
+line raises BadFile, which states the line number and the field.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _without_keys(value: object) -> object:
 
 
 Redacted = Annotated[str, BeforeValidator(_without_keys)]
-"""Text with keys redacted, because a custom model's errors may contain one."""
+"""Text in which API keys are redacted, because a custom model's errors may contain one."""
 
 
 class Header(Recorded):
@@ -95,7 +95,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Classes allowed for a recorded error, so that a file from elsewhere cannot create other objects."""
+"""Error classes that a cassette may contain, so that a file from elsewhere cannot create other objects."""
 
 
 class Failure(Recorded):
@@ -133,7 +133,7 @@ class Failure(Recorded):
 
     @classmethod
     def of(cls, error: ModelError) -> Failure:
-        """Convert `error`, replacing an application's error class with the library class it derives from."""
+        """Convert `error`, replacing an application-defined error class with the library class it derives from."""
         kind = next(base.__name__ for base in type(error).__mro__ if CLASSES.get(base.__name__) is base)
         try:
             facts = {name: getattr(error, name, None) for name in (*_COMMON, *FACTS[kind])}
@@ -200,7 +200,7 @@ class HttpExchange(Recorded):
 
     @property
     def refuses(self) -> bool:
-        """Return whether the response refuses the request."""
+        """Return whether the response rejects the request."""
         return is_refusal(self.status, self.body)
 
 
@@ -211,12 +211,12 @@ class Call(Recorded):
     sha256: str
     """Digest of `block` and `request`."""
     occurrence: int = Field(ge=1)
-    """Number of the call among equal requests, in chronological order."""
+    """Position of the call among calls with equal requests, in chronological order, starting at 1."""
     request: dict[str, JsonValue]
     answer: Answer | None = None
     error: Failure | None = None
     attempts: tuple[AttemptRow, ...] = ()
-    """Attempts of a failed call; an answer includes its own."""
+    """Attempts made for a failed call; an answer contains its own attempts."""
     notices: tuple[Notice, ...] = ()
     exchanges: tuple[HttpExchange, ...] = ()
     """Recorded HTTP exchanges, in order."""
@@ -350,7 +350,10 @@ class RecordingModel(Wrapper):
         return response
 
     def _write(self, line: bytes) -> None:
-        """Append `line` completely or not at all: even on a full disk, the next line must not follow half a line."""
+        """Append `line` completely or not at all.
+
+        Even if the disk is full, the next line must not follow half a line.
+        """
         try:
             with (
                 self._writing,
@@ -452,7 +455,7 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Return data that `output` can restore the answer from; None if the text suffices."""
+    """Return data from which `output` can restore the answer; None if the text suffices."""
     with suppress(Exception):  # custom validators and comparisons may raise anything
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:

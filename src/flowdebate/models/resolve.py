@@ -250,7 +250,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for an apparently misspelled vendor, because the misspelling would exclude nothing."""
+    """Raise ConfigurationError for an apparently misspelled vendor, since excluding it would have no effect."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -372,7 +372,7 @@ def _ask_server(name: str, base_url: str) -> _Server:
             return loads(answer.read(_MAX_LIST_SIZE))
 
     def chats(model: str) -> bool:
-        """Ask Ollama whether `model` can complete text; return True if it does not say."""
+        """Ask Ollama whether `model` supports text completion; return True if the answer does not say."""
         try:
             abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -497,13 +497,13 @@ _WORDS: Mapping[str, str] = {
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors, keyed by the hosts' names for them."""
+"""Vendors, keyed by the names that hosting providers use for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
 """Providers that host models from many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
 """Pattern matching a name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")
-"""Pattern matching the names a server may list."""
+"""Pattern matching model names that a server may list."""
 
 
 def with_maker(name: str) -> str:
@@ -601,7 +601,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """Return the name that a provider uses for another maker's model."""
+    """Return the full name of another maker's model hosted by the provider `host`."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

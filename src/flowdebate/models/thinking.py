@@ -175,7 +175,7 @@ def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedTex
 
 
 def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
-    """Separate tagged blocks: at the beginning, at the start of a line, and within a line after another block."""
+    """Separate tagged thinking at the beginning, at the start of a line, or after another block on the same line."""
     blocks = _Blocks(text)
     for mark in _MARK.finditer(text):
         name, closes = _read_tag(mark)
@@ -201,7 +201,7 @@ def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
 
 
 def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
-    """Return the name of a tag (empty for a code mark), and whether it is a closing tag."""
+    """Return the name of a tag (empty for code marked with backticks), and whether it is a closing tag."""
     kind = mark.lastgroup
     if kind == "name":
         # without "ing", because some models open with one form and close with the other
@@ -221,7 +221,7 @@ class _Blocks:
     pieces: list[str] = field(default_factory=list)
     """Segments of the answer's text before `start`."""
     start: int = 0
-    """Index where the answer's text continues."""
+    """Index at which the answer's text resumes."""
     thought: int = 0
     """Length of the thinking, in characters."""
     unannounced: bool = False
@@ -257,7 +257,10 @@ class _Blocks:
         self.thought, self.unannounced = self.thought + max(before, 1), True
 
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
-        """Return whether an unclosed tag opens a thought; a tag that is merely mentioned never comes first."""
+        """Return whether an unclosed tag opens a thought.
+
+        A tag that is merely mentioned is never the first thing in a text.
+        """
         is_first = not any(map(str.strip, self.pieces)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
@@ -322,7 +325,7 @@ def _end_before_tokens(text: str, end: int) -> int:
 
 
 def _end_of_speech(text: str) -> int:
-    """Return the end of the unambiguous text, before any template tokens or partial tag."""
+    """Return the index at which the unambiguous text ends, before any template tokens or partial tag."""
     end = len(text)
     begin = max(text.rfind(sign, max(end - _MAX_TAG_LENGTH, 0)) for sign in _SIGNS)
     if begin != -1:
@@ -375,7 +378,7 @@ def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> N
 
 
 def may_omit_opening_tag(server: str | None, model: str) -> bool:
-    """Return whether a model at an address may omit the opening tag, judging by its record or else by its name."""
+    """Return whether a model at an address may omit the opening tag, judging by past answers or else by its name."""
     recorded = _unannounced.get((server, model))
     return _is_thinker(model) if recorded is None else recorded
 
@@ -450,7 +453,7 @@ class AnswerStream:
             self._finish()
 
     def _emit_all(self, text: str) -> None:
-        """Ensure the listener has received exactly `text`."""
+        """Send the rest of `text` to the listener; withdraw what it has received if `text` begins differently."""
         heard = "".join(self._emitted)
         if heard.startswith(text) and not heard[len(text) :].strip():
             return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WHERE = "HumanTurn()"
 _SECONDS = 1.0
-"""Seconds between polls of the store."""
+"""Interval between polls of the store, in seconds."""
 _NOT_YET = "It is not your turn yet. This cell updates when it is."
 _STATIC = "A person's turn: run the notebook, and answer here."
 _RESUME = "Resume the run to continue."

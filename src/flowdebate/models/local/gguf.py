@@ -1,4 +1,4 @@
-"""GGUF file for the local model: either the file in FLOWDEBATE_LOCAL_MODEL, or a file joined from packages."""
+"""GGUF file for the local model: either the file in FLOWDEBATE_LOCAL_MODEL, or one joined from installed packages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def local_model_title() -> str:
 
 
 def find_local_model() -> Path:
-    """Return the path of the GGUF file for the model "local", joining it from its packages on first use.
+    """Return the path of the GGUF file for the model "local", joining the parts in its packages on first use.
 
     Joining takes a few seconds and writes 1.1 GB. The hash of the joined file is verified; if it does not match, the
     file is joined again. A file in FLOWDEBATE_LOCAL_MODEL belongs to the user, so only its format is checked. Raises
@@ -102,7 +102,7 @@ def local_model_state() -> dict[str, Any]:
 
 
 def is_verified(path: Path, *, sha256: str) -> bool:
-    """Return whether the file has this hash, which is recomputed only if the file's size or times have changed.
+    """Return whether the file's hash is `sha256`, rehashing it only if its size or times have changed.
 
     The size and times are stored in a small file next to it.
     """
@@ -165,7 +165,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 
 def _parts() -> list[Path]:
-    """Find the parts without importing their packages, because the packages' publisher is unknown."""
+    """Find the parts without importing their packages, because anyone may have published those packages."""
     parts = []
     for number in range(1, _PARTS + 1):
         spec = importlib.util.find_spec(_package(number))

@@ -142,7 +142,7 @@ def _join(begins: str, rest: str) -> str:
 
 
 def sentences_grammar(maximum: int) -> str:
-    """Build a grammar (GBNF) for one paragraph of up to `maximum` sentences, so that short turns need not be cut.
+    """Build a GBNF grammar for one paragraph of up to `maximum` sentences, to avoid truncating short turns.
 
     A period in a number or an abbreviation does not end a sentence.
     """
@@ -192,7 +192,7 @@ def _amend(parameters: dict[str, Any]) -> dict[str, Any]:
 
     llama.cpp obeys control tokens anywhere, so a tool's result or an old message could end its own message and begin a
     system message. In user messages, only known tokens (`flowdebate._util.control_tokens`) are escaped: arguments were
-    already escaped when the message was rendered, and material should stay unchanged.
+    already escaped when the message was rendered, and quoted material should stay unchanged.
     """
     messages = [
         {**message, "content": without_control_tokens(message["content"], listed=message.get("role") == "user")}

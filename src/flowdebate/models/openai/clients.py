@@ -96,7 +96,7 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop, more than one if the endpoint has moved, and the number of their users."""
+    """A model's clients in one event loop (several if its endpoint has moved), and the number of users."""
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)
@@ -300,11 +300,11 @@ class PooledModel:
 
     @property
     def learned(self) -> Learned:
-        """Record of what the model at its address has refused so far in this process."""
+        """Record of what the model at this address has rejected so far in this process."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Make a single request; `retry` applies only to calls made through the call boundary, as in runs."""
+        """Make a single request. `retry` is applied at the call boundary, through which runs make their calls."""
         request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))

@@ -64,7 +64,7 @@ class Exchange:
     kind: str
     """Content type of the response."""
     received: bytearray = field(default_factory=bytearray)
-    """Body of the response, as far as it was read."""
+    """Part of the response body that has been read."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Secrets of the endpoint that must not appear in errors or logs."""
 
@@ -78,7 +78,7 @@ _ERROR = re.compile(r"\s*(?:event: *error\s+)?(?:data: *)?\[?\{\s*(?:\"type\"\s*
 
 
 def is_refusal(status: int, body: str) -> bool:
-    """Return whether a response refuses its request, judging by its status or, for some servers, its body.
+    """Return whether a response rejects the request, judging by its status or, for some servers, its body.
 
     >>> is_refusal(400, ""), is_refusal(200, '{"error": "Unexpected endpoint"}'), is_refusal(200, '{"choices": []}')
     (True, True, False)
@@ -94,7 +94,7 @@ exchanges: ContextVar[list[Exchange] | None] = ContextVar("flowdebate_exchanges"
 
 @contextmanager
 def record_exchanges() -> Iterator[list[Exchange]]:
-    """Collect the exchanges of all calls inside the block, including nested blocks."""
+    """Collect the exchanges of all calls inside the block, including those in nested blocks."""
     recorded: list[Exchange] = []
     outer = exchanges.get()
     token = exchanges.set(recorded)

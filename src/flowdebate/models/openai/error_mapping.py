@@ -168,7 +168,7 @@ def map_error(
 def find_unsendable(
     error: Exception, create: Callable[..., object], parameters: Mapping[str, Any]
 ) -> RequestRejected | None:
-    """Return the error for a request that `create` cannot send; None if `error` has another cause."""
+    """Return the error for a request that `create` cannot send; None if `error` was not caused by the request."""
     if not isinstance(error, (TypeError, ValueError, RecursionError)):
         return None
     problem = ""
@@ -186,7 +186,7 @@ def find_unsendable(
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
-    """Map an `error` inside a stream or a 200 response by its code, status or keyword; the default is a 500."""
+    """Map an `error` found in a stream or a 200 response by its code, status or keyword; the default status is 500."""
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500
     for code in reversed(codes):  # reversed, because the first known code takes precedence
@@ -242,7 +242,7 @@ def _error_of_status(
 
 
 def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
-    """Map a refusal whose wording points to the key, the prompt, the address or the model."""
+    """Map a rejection whose wording blames the key, the prompt, the address or the model; return None for others."""
     words, final, callers = reason.words, text.rstrip("."), status < 500 or inside  # noqa: PLR2004
     filtered = callers and status not in _TRANSIENT and _CONTENT.search(words)
     no_path = (inside or status in (404, 405)) and _NO_PATH.search(reason.message.lower())
@@ -264,7 +264,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a refusal by its status alone; the request may be accepted in another form."""
+    """Map a rejection by its status alone; the server may still accept the request in another form."""
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
@@ -278,7 +278,7 @@ def _uncertain(status: int, text: str, words: str, wait: float | None, base_url:
 
 
 def _limited(status: int, text: str, words: str, wait: float | None) -> ModelError | None:
-    """Map a refusal caused by a limit or a quota; return None for any other refusal."""
+    """Map a rejection caused by a limit or a quota; return None for any other rejection."""
     money = status == 402 or (status in _SPENT and _MONEY.search(words) is not None)  # noqa: PLR2004
     quota = status in _SPENT and _QUOTA.search(words) is not None
     if not (money or quota or status in _OVERLOADED or (status < 500 and _THROTTLED.search(words))):  # noqa: PLR2004
@@ -408,7 +408,7 @@ def _chain(error: BaseException | None, during: BaseException | None) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class _Reason:
-    """Reason for a refusal, extracted from its body."""
+    """Reason for a rejection, extracted from the response body."""
 
     message: str
     """Message from the endpoint, followed by the message from any endpoint behind it, on one line."""
@@ -419,7 +419,7 @@ class _Reason:
 
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
-        """Parse the body of a refusal; providers nest the reason in different places."""
+        """Parse the body of a rejection; providers put the reason in different places."""
         fields = list(islice(_fields(body), _MAX_FIELDS))
         message = _message(body)
         behind = [text for name, text in fields if name in _SENTENCES and " " in text and text not in message]

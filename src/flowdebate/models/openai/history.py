@@ -1,4 +1,4 @@
-"""Original messages with tool calls: servers require their reasoning and signatures along with tool results.
+"""Original messages with tool calls, whose reasoning and signatures must be sent back with tool results.
 
 The fields differ between servers, so messages are kept in full, and streamed chunks are merged.
 """
@@ -58,7 +58,7 @@ def _merge_items(items: list[Json], pieces: list[Json]) -> list[Json]:
 
 
 def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
-    """Return part of a message as JSON data with cleaned strings."""
+    """Convert part of a message to plain JSON data, passing every string through `clean`."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ def _plain(value: Json, clean: Callable[[str], str] = str) -> Json:
 
 
 def history_of(fields: Mapping[str, Json], calls: Sequence[ToolCall], secrets: Sequence[str]) -> Message | None:
-    """Return the original message containing the `calls`; None if it contains nothing else."""
+    """Return the original message containing the `calls`, or None if it contains no fields worth keeping."""
     try:
         plain_message: Message = _plain(dict(fields), lambda text: redact(clean_text(text), secrets))
         message = {name: value for name, value in plain_message.items() if value not in (None, "", [], {})}

@@ -170,7 +170,7 @@ def _parts(response: aiohttp.ClientResponse, *, events: bool = False) -> AsyncIt
 
 
 def _completion(body: bytes, response: aiohttp.ClientResponse) -> object:
-    """Parse a completion; return the body as text if it is not JSON and does not claim to be."""
+    """Parse a completion; return the body as text if it is neither JSON nor labeled as JSON."""
     try:
         return json.loads(body, object_hook=_Fields)
     except (ValueError, RecursionError):

@@ -246,30 +246,30 @@ TOP_LOGPROBS = 20  # number of log-probabilities to request, the maximum allowed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Peculiarities of a model and its server."""
+    """Details in which models and servers differ."""
 
     model: str
     label: str
     """Name of the model in attempts and errors."""
     echoes_name: bool = True
-    """True if the server's answers contain the requested model name."""
+    """True if the server's answers contain the name of the requested model."""
     settings: ModelSettings
     structured: Sequence[StructuredMode]
-    """Structured modes in order of preference; the next one is used if a mode is refused or yields no valid answer."""
+    """Structured modes in order of preference; the next one is used if a mode is rejected or yields no valid answer."""
     tools_with_schema: bool
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter for the maximum length of an answer."""
     unset_room: int | None = None
-    """Limit that the client sends by default; None if it sends none."""
+    """Token limit to send if the request sets none; None to send no limit."""
     effort: str | None = None
     """Name of the parameter for the amount of thinking; a dot separates nested names.
 
     None if there is no such parameter.
     """
     parts: Sequence[Part] = PARTS
-    """Optional parts of a request, omitted if the server refuses them."""
+    """Optional parts of a request, omitted if the server rejects them."""
     strict: bool = False
-    """True to raise an error if the server refuses one of the user's settings."""
+    """True to raise an error if the server rejects one of the user's settings."""
     strict_model: bool = False
     """True to reject an answer from a model with another name."""
     amend: Callable[[Parameters], Parameters] | None = None
@@ -575,13 +575,13 @@ async def _check_stream(stream: Any) -> None:  # noqa: ANN401 - openai's own
 
 
 def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
-    """Return whether the server has ended a stream; the response body shows this, but openai's client does not."""
+    """Return whether the server ended a stream properly; openai's client hides this, but the response body shows it."""
     body = getattr(stream.response, "stream", None)
     return bool(getattr(stream, "ended", False) or getattr(body, "ended", False))
 
 
 def _ignore(_: str) -> None:
-    """Ignore streamed text, for a server that can only stream."""
+    """Ignore streamed text; used with a server that can only stream."""
 
 
 def _room_of(parameters: Parameters) -> int | None:

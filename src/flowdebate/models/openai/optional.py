@@ -1,6 +1,6 @@
-"""Optional parts of a request, how servers refuse them, and what has been learned about each server.
+"""Optional parts of a request, how servers reject them, and what has been learned about each server.
 
-A refused request is sent again with fewer of its optional parts until the server answers. Refusals are worded in too
+A rejected request is retried with fewer and fewer optional parts until the server answers. Rejections are worded in too
 many ways to list, so their wording only determines which part to omit first.
 """
 
@@ -42,13 +42,13 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Pattern matching wording in a refusal that suggests omitting this part first."""
+    """Pattern matching the wording of rejections that call for omitting this part first."""
     drop: Callable[[Parameters], Parameters]
     """Function that removes or rewrites the part; a request without the part is returned unchanged."""
     flag: Flag | None = None
     """Flag for an answer produced without one of the user's settings; None for parts added by the library."""
     vague: bool = False
-    """True if the hint may also occur in other refusals."""
+    """True if the hint may also occur in rejections with other reasons."""
     only_hinted: bool = False
     """True to omit the part only if the hint matches."""
 
@@ -191,7 +191,7 @@ PARTS: tuple[Part, ...] = (
     LIMIT,
     TOOLS,
 )
-"""Optional parts, in order of removal if the refusal hints at none of them; parts set by the user come last."""
+"""Optional parts, in order of removal if a rejection hints at none of them; parts set by the user come last."""
 
 _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
@@ -222,10 +222,10 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """Record of the request parts that a model on a server has refused, and of how it handles structured modes."""
+    """Record of the request parts that a model on a server has rejected, and of how it handles structured modes."""
 
     dropped: frozenset[str] = frozenset()
-    """Names of refused parts."""
+    """Names of the rejected parts."""
     tools_apart: bool = False
     """True if the server rejects a request with both tools and a structured answer."""
     last: dict[StructuredMode, None] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class Learned:
     """
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """Sort `modes` for `request`: the next mode to try, followed by the later ones, then the earlier ones."""
+        """Sort `modes` for `request`: modes not yet tried come first, and skipped modes last, most recent first."""
         if request.skipped_modes == 0:  # later retries rely on the order set at the start of the call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:
@@ -252,7 +252,7 @@ class Learned:
         return [*ordered[skipped:], *reversed(ordered[:skipped])]
 
     def try_last(self, mode: StructuredMode) -> None:
-        """From now on, try `mode` after all others."""
+        """Move `mode` to the end of the order for all later requests."""
         self.last.pop(mode, None)
         self.last[mode] = None
         self.prose[mode] = 0
@@ -271,10 +271,10 @@ class Negotiation:
     - `write`: returns the parameters of the request in a mode, with all its parts.
     - `modes`: the modes for a structured answer, in order; empty for plain text.
     - `parts`: the parts that may be removed.
-    - `model`: the model's name; it is ignored where it appears in refusals.
+    - `model`: the model's name; it is ignored in the wording of rejections.
 
-    A step that does not change the refusal is undone before the next one. If no single step helps, the last form tried
-    omits all optional parts.
+    A step that does not change the reason for the rejection is undone before the next one. If no single step helps, the
+    last form tried omits all optional parts.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class Negotiation:
     async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
         """Send the request with `send` until the server accepts a form, and remember that form.
 
-        Raises the first refusal if no form is accepted, and any other error unchanged.
+        Raises the first rejection if no form is accepted, and any other error unchanged.
         """
         while True:
             try:
@@ -318,7 +318,7 @@ class Negotiation:
     def _next_form(self, error: ModelError) -> Form:
         """Return the form to try after `error`.
 
-        Raises `error` if no other form can help, and the first refusal once all forms have been tried.
+        Raises `error` if no other form can help, and the first rejection once all forms have been tried.
         """
         words = re.sub(rf"(?<!\w){re.escape(self._model.lower())}(?!\w)", "", getattr(error, "words", ""))
         if self._first is not None and words != self._reason:
@@ -373,9 +373,9 @@ _PLAIN = "all"
 
 
 def is_open(error: ModelError, *, hinted: bool = False) -> bool:
-    """Return whether `error` is a refusal that another form of the request might avoid.
+    """Return whether `error` is a rejection that another form of the request might avoid.
 
-    A refusal with a definite reason does not qualify unless its wording points to an optional part (`hinted`).
+    A rejection for a definite reason does not qualify unless its wording points to an optional part (`hinted`).
     """
     if isinstance(error, RequestRejected) and not error.transient:
         denied = error.status in _DENIALS and not isinstance(error, (ContextTooLong, RateLimited))

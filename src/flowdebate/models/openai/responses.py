@@ -1,7 +1,7 @@
 """Parser for chat completions, whole or streamed, including structured answers in all modes.
 
-openai does not validate responses, so nothing here trusts a type. `flowdebate.models.endings` determines how an answer
-ended; a stream that breaks off without a reason raises OutputTruncated.
+openai does not validate responses, so no type is taken for granted here. `flowdebate.models.endings` determines how an
+answer ended; a stream that breaks off without a reason raises OutputTruncated.
 """
 
 from __future__ import annotations
@@ -159,14 +159,14 @@ class Reader:
     """Parser for one model's answers; its errors reveal none of `secrets`."""
 
     requested_model: str | None = None
-    """Requested model; None if the server's answers use another name."""
+    """Name of the requested model; None if the server's answers use another name."""
     strict: bool = False
     """True to raise MalformedResponse for an answer from another model."""
     secrets: Sequence[str] = ()
     room: int | None = None
     """Maximum number of tokens in the answer, as requested; None if the request set no limit."""
     blank: bool = False
-    """True if an answer may contain neither text nor tool calls."""
+    """True if an answer with neither text nor tool calls is valid."""
 
     def completion(self, completion: Json) -> ModelResponse:
         """Parse a complete chat completion."""
@@ -561,7 +561,7 @@ def _str(value: object, what: str) -> str:
 
 
 def _kind(value: object) -> str:
-    """Describe a value without revealing its text, since it may contain a key."""
+    """Describe a value without revealing its text, since the text may contain a key."""
     return short_repr(value) if value is None or isinstance(value, (bool, int, float)) else f"a {type(value).__name__}"
 
 

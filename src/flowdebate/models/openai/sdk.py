@@ -1,4 +1,4 @@
-"""Clients from openai's and other vendors' SDKs, with safe connections, bounded bodies and no retries."""
+"""Clients from openai's and other vendors' SDKs, with safe connections, bounded response bodies and no retries."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _NoCookies(CookieJar):
 
 
 async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
-    """Record the headers of `response` and limit its body; immediately reject a body announced as too large."""
+    """Record the headers of `response` and limit its body; if the announced length is too large, reject it at once."""
     answered.set(response.headers)
     note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:

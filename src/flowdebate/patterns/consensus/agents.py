@@ -217,7 +217,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
     def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
-        """Return the questions to ask in this phase, each addressed to one agent."""
+        """True if the `length` option applies to the phase's answers; schemas set their own limits."""
         raise NotImplementedError
 
     def read(self, answer: object, block: str, question: QuestionT, ctx: Context) -> AnswerT:
@@ -229,7 +229,10 @@ class Phase(Generic[QuestionT, AnswerT]):
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
-        """Return the block for `agent`: a custom block, the default one, or a fallback using the model `stand_in`."""
+        """Return the `create_block` options that set the answer format of the default blocks.
+
+        The format is either whole sentences or a schema.
+        """
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
             return loop.custom_speaker(agent)

@@ -1,4 +1,4 @@
-"""The archive of a consensus debate: context shown to agents, and feedback for later debates."""
+"""Use of the archive in a consensus debate: context shown to agents, and feedback for later debates."""
 
 from __future__ import annotations
 
@@ -256,9 +256,9 @@ class _ArchiveWriter:
 
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
-    """Collect the points made by critics.
+    """Collect the issues raised by critics, each with the suggestion for resolving it.
 
-    A point counts as successful if its target then revised the proposal and won by consensus.
+    An issue counts as successful if the criticized agent then revised its proposal and won by consensus.
     """
     tallies: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:

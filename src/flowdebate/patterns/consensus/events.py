@@ -1,4 +1,4 @@
-"""Events of a consensus debate, and their wire form with the names used by the pipeline this pattern is modeled on.
+"""Events of a consensus debate, and their wire form, named as in the pipeline this pattern is modeled on.
 
 A debate also emits the events common to all patterns: rounds, turns and failed roles.
 """
@@ -51,7 +51,7 @@ class AgentMessage(BaseEvent):
     phase: Literal["proposal", "revision"]
     """Kind of proposal: original or revised."""
     round: int
-    """Round of the proposal; 0 for first proposals."""
+    """Round in which the proposal was made; 0 for original proposals."""
     text: str
     """The proposal."""
 
@@ -80,7 +80,7 @@ class PollVoteCast(BaseEvent):
 
     kind: ClassVar[str] = "poll_vote"
     round: int
-    """The round before the poll."""
+    """Round after which the poll was held."""
     ballot: Ballot
     """The vote."""
 
@@ -97,7 +97,7 @@ class ConsensusDecided(BaseEvent):
     strength: Strength
     """Strength of the agreement."""
     tally: Tally
-    """Count of the votes."""
+    """Counts of the votes."""
 
 
 @dataclass(slots=True, kw_only=True)

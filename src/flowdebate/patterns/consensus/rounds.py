@@ -238,7 +238,7 @@ class Revising(Phase[RevisionRequest, tuple[Proposal, bool]]):
 def _sort_critiques(ctx: Context) -> list[Critique]:
     """Return this round's critiques in the order of the round's (critic, target) pairs.
 
-    In order of arrival, they would make the prompts vary between runs.
+    In their order of arrival, they would make prompts differ between runs.
     """
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}

@@ -30,7 +30,7 @@ AgentPhase = Literal["proposal", "critique", "revision", "poll", "vote"]
 MAX_POSITION_LENGTH = 200
 """Maximum length of a position in characters; only short positions can be compared."""
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
-"""Cause of the rounds ending before `max_rounds`."""
+"""Source of the decision to end the rounds before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
 """Source of background information for agents, beyond the task."""
 
@@ -83,7 +83,7 @@ class Critique(CriticAnswer):
     target: str
     """The author of the proposal."""
     round: int
-    """Number of the round, starting at 1."""
+    """Round number, starting at 1."""
 
     @property
     def text(self) -> str:
@@ -185,7 +185,7 @@ class ConsensusRound(WireModel):
 
 
 class SkippedContext(WireModel):
-    """A source left out of the prompts, and the reason."""
+    """Source of background information that was left out of the prompts, and the reason."""
 
     source: ContextSource
     reason: str
@@ -216,13 +216,13 @@ class Relationship(WireModel):
     critiques: int = 0
     """Number of times `agent` criticized a proposal by `other`."""
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Mean severity of these critiques, or None if there are none."""
+    """Mean severity of `agent`'s critiques of `other`, or None if there are none."""
     revised: int = 0
-    """Number of these critiques followed by a revision of `other`'s proposal in the same round."""
+    """Number of `agent`'s critiques after which `other` revised its proposal in the same round."""
     endorsed: bool = False
     """True if `agent` voted for `other`'s proposal."""
     agreed: bool | None = None
-    """True if both voted for the same proposal; None if either vote is missing or invalid."""
+    """True if both agents voted for the same proposal; None if either vote is missing or invalid."""
 
     @property
     def weight(self) -> float:
@@ -236,7 +236,7 @@ class Relationship(WireModel):
 
 
 class Analytics(WireModel):
-    """Figures and findings about a finished debate."""
+    """Statistics and findings about a finished debate."""
 
     seconds: float
     rounds: int
@@ -245,7 +245,7 @@ class Analytics(WireModel):
     """Share of eligible voters who chose the most popular proposal."""
     dissent: list[Dissent] = Field(default_factory=list)
     split_opinions: list[str] = Field(default_factory=list)
-    """Votes received by each choice other than the winner."""
+    """Number of votes for each choice other than the winner."""
     risk_areas: list[str] = Field(default_factory=list)
     """Issues raised in severe critiques of the winner's proposal (of all proposals if there is no winner), most severe
     first.

@@ -1,4 +1,4 @@
-"""Event of a council: a finished review."""
+"""Event emitted by a council: a finished review."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class CouncilOutput(PatternOutput):
     `status`).
     """
     dissent: str | None = None
-    """The main remaining disagreement, if the default chair named one."""
+    """The main remaining disagreement, if the default chair reported one."""
     stop_reason: StopReason | None = None
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=list)
@@ -184,7 +184,7 @@ class CouncilOutput(PatternOutput):
 
     @property
     def is_undisputed(self) -> bool:
-        """True if the chair has answered and named no remaining disagreement."""
+        """True if the chair has answered and reported no remaining disagreement."""
         return self.answer is not None and self.dissent is None
 
     @property

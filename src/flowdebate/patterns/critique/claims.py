@@ -1,4 +1,4 @@
-"""Claims as data: pure functions that number claims, look up their quotes, and rule on them."""
+"""Pure functions on claims: numbering them, looking up their quotes, and ruling on them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ AUTHOR = "author"
 CRITICS = ({"name": "Ada"},)
 """Default critics."""
 RULINGS: dict[Ruling, str] = {"holds": "holds", "does_not_hold": "does not hold", "cannot_tell": "cannot tell"}
-"""Wording of the rulings."""
+"""Display text for each ruling."""
 MAX_CLAIMS = 20
 """Maximum number of claims per critic."""
 MAX_QUOTES = 4
@@ -80,7 +80,7 @@ class Evidence(WireModel):
     source: str | None = None
     """Name of the source containing the quote, or "question"; None if the quote is not in the material."""
     start: int | None = None
-    """Position of the quote in the answer, in characters; None if it is not in the answer."""
+    """Character offset of the quote in the answer; None if the answer does not contain it."""
     end: int | None = None
     is_short: bool = False
     """True if the quote has too few words to prove anything."""
@@ -104,7 +104,7 @@ class Claim(WireModel):
     place_found: bool | None = None
     """True if the answer contains the quoted words; None if the claim quotes no words."""
     settled_by: str = ""
-    """Evidence needed to settle the claim."""
+    """Evidence that would settle the claim."""
     ruling: Ruling = "cannot_tell"
     """The final ruling: "holds" only with verified evidence."""
     judged: Ruling | None = None
@@ -139,7 +139,7 @@ class RevisionRequest(CritiqueInput):
 
     kind: ClassVar[str] = "revise"
     is_complete: ClassVar[bool] = True
-    """True, since the input is self-contained; no transcript is shown to a human along with it."""
+    """True: the input is self-contained, so no transcript is shown to a human along with it."""
     claims: list[Claim]
     """The upheld claims."""
 
@@ -236,7 +236,7 @@ class ClaimsRequest:
 
     kind: ClassVar[str] = "criticize"
     is_complete: ClassVar[bool] = True
-    """True, since the input is self-contained; no transcript is shown to a human along with it."""
+    """True: the input is self-contained, so no transcript is shown to a human along with it."""
     question: str
     answer: str
 
@@ -265,7 +265,7 @@ class RulingsRequest:
 
     kind: ClassVar[str] = "rule"
     is_complete: ClassVar[bool] = True
-    """True, since the input is self-contained; no transcript is shown to a human along with it."""
+    """True: the input is self-contained, so no transcript is shown to a human along with it."""
     question: str
     answer: str
     claims: tuple[Claim, ...]

@@ -365,7 +365,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """Return the usage below `place`, in the unit of the budget.
+        """Convert the usage of the calls made under the path `place` to the unit of the budget.
 
         Returns None if the unit is calls or the usage is unknown.
         """
@@ -436,12 +436,12 @@ def _remaining_calls(budget: float | None, spent: float | None, calls: int, vote
 
 
 def _used(ctx: Context, place: str) -> Usage:
-    """Return the combined usage of all calls made below `place` so far."""
+    """Return the combined usage of all calls made so far under the path `place`."""
     return sum((event.usage for event in _calls(ctx, place)), start=Usage.zero())
 
 
 def _price(ctx: Context, place: str) -> float | None:
-    """Return the cost of the calls made below `place` so far, or None if no prices are known."""
+    """Return the cost of all calls made so far under the path `place`, or None if no prices are known."""
     budget = ctx.run.budget
     costs = [] if budget is None else [budget.price_of(event.model, event.usage) for event in _calls(ctx, place)]
     priced = [cost for cost in costs if cost is not None]
