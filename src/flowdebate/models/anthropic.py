@@ -402,7 +402,7 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Return the provider's stated reason for a refusal; None if there is none."""
+    """Return the reason that the provider gave for refusing to answer; None if it gave none."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None

@@ -74,7 +74,7 @@ class Usage:
 
     @classmethod
     def zero(cls) -> Usage:
-        """Return a usage of zero calls."""
+        """Return a usage in which all counts are zero."""
         return _NONE
 
     @property
@@ -120,7 +120,9 @@ class Attempt:
     asked_as: str | None = None
     """Structured mode used for the request; None for a plain-text answer, or if the model does not report the mode."""
     waited: float = 0.0
-    """Time in seconds spent waiting before the request was sent: for a retry, a rate limit or a concurrency limit."""
+    """Time in seconds spent waiting before the request was sent, because of a retry, a rate limit or a concurrency
+    limit.
+    """
     seconds: float = 0.0
     """Duration of the request in seconds."""
     usage: Usage = _UNKNOWN
@@ -222,7 +224,7 @@ class Attempts:
 
     @property
     def random(self) -> Random:
-        """Random source for jitter, seeded with the call's path in the run for reproducibility."""
+        """Random number generator for jitter, seeded with the call's path in the run for reproducibility."""
         if self._random is None:
             self._random = Random(None if self._seed is None else str(self._seed))  # noqa: S311 - jitter
         return self._random
@@ -288,7 +290,7 @@ Effort: TypeAlias = Literal["low", "medium", "high"]
 """Amount of thinking before an answer."""
 
 FinishReason = Literal["stop", "length", "tool_calls"]
-"""Reason why an answer ended: it is complete, was truncated, or calls tools."""
+"""Reason why an answer ended: it is complete, it was truncated, or it calls tools."""
 
 Flag = Literal[
     "cleaned",
@@ -413,7 +415,7 @@ class ModelRequest:
     If it has `begin` and `finish` methods, they are called at the beginning and the end of an answer.
     """
     attempts: Attempts = field(default_factory=Attempts)
-    """Requests sent so far for this call; wrappers pass this object on."""
+    """Requests sent so far for this call; wrappers pass this object on to their inner models."""
     deadline: float | None = None
     """Time on the event loop's clock by which the whole call must end; None if there is no deadline."""
     retried: bool = False
@@ -491,7 +493,7 @@ class ModelResponse:
     id: str | None = field(default=None, compare=False)
     """Id the endpoint assigned to the answer; runs do not store it."""
     asked_as: str | None = None
-    """Structured mode of the request, if the model has several modes."""
+    """Structured mode used for the request, if the model has several modes."""
     logprobs: Mapping[str, float] | None = None
     """Log-probability of each of the request's `choices`; None if the model does not return them."""
     flags: tuple[Flag, ...] = ()

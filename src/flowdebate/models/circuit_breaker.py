@@ -4,8 +4,8 @@
 - open becomes half_open after `cooldown` seconds;
 - half_open becomes closed after `successes` successful trials, and open again after one failure.
 
-None of the eleven libraries surveyed does all of this: support asyncio, limit concurrent trials, use a monotonic clock
-and ignore cancelled calls. The tests compare this circuit breaker with the most similar one, `pyresilience`.
+None of the eleven libraries surveyed meets all requirements: asyncio support, a limit on concurrent trials, a monotonic
+clock, and ignoring cancelled calls. The tests compare this circuit breaker with the most similar one, `pyresilience`.
 """
 
 from __future__ import annotations

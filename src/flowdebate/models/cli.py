@@ -41,7 +41,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_retryable(error: ModelError) -> bool:
-    """Return whether to run the program again; the program itself already retries its vendor's failures."""
+    """Return whether to run the program again. Programs themselves retry failures of their vendors' servers."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 

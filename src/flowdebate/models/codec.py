@@ -150,7 +150,7 @@ AttemptRow: TypeAlias = (
     tuple[str, str | None, float, float, Tokens, str | None]
     | tuple[str, str | None, float, float, Tokens, str | None, str]
 )
-"""An `Attempt` as a plain tuple, because a long debate has thousands of them; the last item is the unusable answer."""
+"""An `Attempt` as a plain tuple, to save space in long debates; the last item is the text of an unusable answer."""
 
 
 class Recorded(BaseModel):
@@ -338,7 +338,7 @@ def manner_of(body: str) -> Manner | None:
 
 
 def reused_text(body: str) -> str:
-    """Return a `call_row` marked as reused, for a run that takes the answer from another run."""
+    """Return a copy of a `call_row`, marked as reused, for a run that takes the answer from another run."""
     return json_text({**json.loads(body), "origin": "reused"})
 
 

@@ -181,7 +181,7 @@ def _unique_items(validator: Any, unique: object, instance: object, schema: obje
 
 
 def _hashable(value: object) -> object:
-    """Return a key that is equal for equal JSON values: 1 equals 1.0, but not true."""
+    """Return a hashable key that is the same for equal JSON values: 1 equals 1.0, but not true."""
     if isinstance(value, dict):
         return ("object", frozenset((key, _hashable(inner)) for key, inner in value.items()))
     if isinstance(value, list):

@@ -42,7 +42,7 @@ class PerLoop(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self) -> T:
-        """Return the running loop's object."""
+        """Return the object that belongs to the running event loop."""
         loop = asyncio.get_running_loop()
         value = self._made.get(loop)
         if value is None:
@@ -130,7 +130,7 @@ class _Metered(PerRequestWrapper):
         return response
 
     async def _enter(self, request: ModelRequest) -> None:
-        """Wait for the request's turn; raise RateLimited if the turn would come after the call's deadline."""
+        """Wait for the request's turn; raise RateLimited if that would take until after the call's deadline."""
         raise NotImplementedError
 
     async def _charge(self, tokens: int) -> None:
@@ -324,7 +324,7 @@ class SharedRateLimit(_Metered):
 
 
 def _check_in_time(seconds: float, request: ModelRequest) -> None:
-    """Raise RateLimited if a wait of `seconds` would exceed the call's deadline."""
+    """Raise RateLimited if a wait of `seconds` would last until after the call's deadline."""
     if seconds >= _seconds_to_deadline(request):
         raise RateLimited(
             f"not sent: the rate limit delays the call by {seconds:.3g} s, past its deadline",

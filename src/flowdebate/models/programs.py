@@ -1,4 +1,4 @@
-"""Known agent CLIs: commands without tools, parsers for their output, and limits on what they may read."""
+"""Known agent CLIs: how to run them without tools, parse their output, and limit what they may read."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Program:
     clouds: tuple[Cloud, ...] = ()
     """Clouds that the program may use to access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of the variables whose keys make a sign-in unnecessary."""
+    """Prefixes of the names of environment variables whose keys make a sign-in unnecessary."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
@@ -206,7 +206,7 @@ def _read_gemini(output: str) -> Reply:
 
 
 def _message(error: object) -> str:
-    """Return the message of an error, which may be nested as JSON."""
+    """Return an error's message, which may be nested inside JSON text."""
     text = str(error.get("message") if isinstance(error, dict) else error)
     with suppress(ValueError, RecursionError):
         inner = json.loads(text)

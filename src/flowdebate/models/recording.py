@@ -87,7 +87,7 @@ class Header(Recorded):
     version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
-    """Profile of the recorded model's default prompts, kept so a replay builds the same requests."""
+    """Profile of the recorded model's default prompts, kept so that a replay builds the same requests."""
 
 
 CLASSES: dict[str, type[ModelError]] = {
@@ -233,7 +233,7 @@ class Call(Recorded):
 
 
 def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
-    """Build the response; if it has no data, `output` parses the text, as for any model."""
+    """Build the response; if it contains no data, `output` parses its text, as it does for any model."""
     return answer.response(None if answer.data is None else output)
 
 

@@ -64,7 +64,7 @@ class Override:
 
 
 def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelChoice:
-    """Return a run's models; raise ConfigurationError if both arguments are set, or for an invalid override."""
+    """Return a run's models; raise ConfigurationError if both arguments are set or the override is invalid."""
     if override_model is None:
         return model
     if model is not None:

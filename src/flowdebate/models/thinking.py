@@ -354,7 +354,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count `thought / length` of the completion tokens as reasoning, unless the provider reports the number."""
+    """Count the fraction `thought / length` of completion tokens as reasoning, unless the provider reports a count."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens

@@ -102,7 +102,7 @@ class HumanTurn:
             return answer
 
     def close(self) -> None:
-        """Stop polling for requests, and leave the cell unchanged."""
+        """Stop polling for requests, leaving the cell unchanged."""
         if self._watch is not None:
             self._watch.cancel()
 
@@ -170,7 +170,7 @@ class HumanTurn:
                 await asyncio.sleep(_SECONDS)
 
     async def _look(self) -> bool:
-        """Show the run's current requests; return whether there may be more later."""
+        """Show the run's current requests; return True if more requests may follow."""
         assert self._store is not None  # noqa: S101 - the caller has checked
         assert self._run_id is not None  # noqa: S101 - there is a store
         if self._handle is not None and not self._handle.done():

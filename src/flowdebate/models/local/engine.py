@@ -28,7 +28,7 @@ class Config(TypedDict):
 
 
 def main() -> None:
-    """Serve until standard input ends because the parent closed it or died."""
+    """Serve until the parent process closes standard input or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the application handles Ctrl-C and then closes the engine's input
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

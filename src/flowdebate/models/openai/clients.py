@@ -125,7 +125,10 @@ class Clients:
 
     @asynccontextmanager
     async def keep_open(self) -> AsyncIterator[None]:
-        """Keep the running loop's connections open until the last such block ends."""
+        """Keep the running event loop's connections open inside the block.
+
+        They are closed when the last of several concurrent blocks ends.
+        """
         self.acquire()
         try:
             yield
@@ -259,7 +262,10 @@ async def load(function: Callable[..., object], *arguments: object) -> None:
 
 
 class PooledModel:
-    """Base class for models with `Clients`. A run keeps connections open; `async with model:` does so across runs."""
+    """Base class for models with `Clients`.
+
+    A run keeps connections open until it ends; `async with model:` keeps them open between runs.
+    """
 
     tells_attempts = True
     """True, because the model records its own attempts."""
@@ -319,7 +325,10 @@ class PooledModel:
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the running loop's connections open until the last such block ends."""
+        """Keep the running event loop's connections open inside the block.
+
+        They are closed when the last of several concurrent blocks ends.
+        """
         async with self._clients.keep_open():
             yield self
 

@@ -73,9 +73,9 @@ class OpenAIModel(PooledModel):
     - `settings`: defaults for settings the request leaves open; the shorter of two timeouts applies, and an unset one
       is ignored.
     - `structured`: the first structured mode to try; "json_schema" constrains the model on capable servers. If the
-      server refuses a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
-      `asked_as` states the mode. All later calls in this process to the same model at this address try a refused or
-      ignored mode last. Other refused parts of a request are omitted in the same way.
+      server rejects a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
+      `asked_as` states the mode. All later calls in this process to the same model at this address try a rejected or
+      ignored mode last. Other rejected parts of a request are omitted in the same way.
     - `tools_with_schema`: False for servers that do not support tools and a response format in one request. The tools
       are then offered first, and once the model stops calling them, the structured answer is requested.
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
@@ -88,8 +88,8 @@ class OpenAIModel(PooledModel):
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you must close it yourself. Its own retries are turned off in favor of `retry`. It does not limit the
       size of response bodies.
-    - `strict`: True to raise an error if the server refuses a temperature, a limit, an effort or tools. Otherwise
-      whatever it refuses is omitted, and the answer has a flag such as `without_temperature`.
+    - `strict`: True to raise an error if the server rejects a temperature, a limit, an effort or tools. Otherwise
+      whatever it rejects is omitted, and the answer has a flag such as `without_temperature`.
     - `strict_model`: True to reject an answer from a model with another name (MalformedResponse); otherwise such an
       answer has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and
       "gpt-4o-2024-08-06".

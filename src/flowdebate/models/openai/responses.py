@@ -319,7 +319,7 @@ class Reader:
         return without_thinking(response)  # remove the thinking before searching the text for JSON and tool calls
 
     def _raise_empty(self, content: _Content, reason: object) -> None:
-        """Raise EmptyResponse, naming the field containing misplaced text, or the finish reason, if either is known."""
+        """Raise EmptyResponse, stating the field that contains the text instead, or the finish reason, if known."""
         if content.elsewhere:
             field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
             raise EmptyResponse(
@@ -461,7 +461,7 @@ _MAX_NAME_LENGTH = 200  # maximum length, in characters, of a reported model nam
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
-    """Raise the error inside a response with status 200, as sent by some proxies and by Google's filter."""
+    """Raise the error contained in a response with status 200; some proxies and Google's filter send these."""
     feedback = getattr(holder, "promptFeedback", None)
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         raise ContentFiltered(f"the prompt was blocked: {_clean(str(feedback['blockReason']), secrets)}")
@@ -475,7 +475,7 @@ class _Content(NamedTuple):
 
     text: str
     thought: int
-    """Length of the thinking in characters; thinking is separate from the text."""
+    """Length of the thinking in characters; the thinking itself is not part of the text."""
     unknown: str
     """Description of any content other than text and thinking; empty if there is none."""
     elsewhere: Counter[str]

@@ -145,7 +145,7 @@ class ConsensusStage(StrEnum):
 
 
 class StageReached(WireModel):
-    """A stage, with its round."""
+    """A stage of a consensus debate, with its round."""
 
     stage: ConsensusStage
     """The stage."""
@@ -292,7 +292,7 @@ class Feedback(WireModel):
     remembered: bool = False
     """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
-    """Failures in the archive or the analytics; they do not change the answer."""
+    """Failures in the archive or the analytics, which do not affect the answer."""
 
 
 class ConsensusState(PatternState):
@@ -369,8 +369,8 @@ class ConsensusOutput(PatternOutput):
     early_end: EarlyEnd | None = None
     """Reason for ending the rounds before `max_rounds`, or None if they were not ended early."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Permanently failed calls, truncated proposals, and invalid votes. Agents' failures have a `phase` and precede
-    judges' failures.
+    """Permanently failed calls, truncated proposals and invalid votes: first the agents', each with its `phase`, then
+    the judges'.
     """
     stages: list[StageReached]
     analytics: Analytics | None = None

@@ -18,4 +18,4 @@ class ReviewFinished(BaseEvent):
     block: str
     """Name of the reviewing block."""
     review: CouncilReview
-    """The ranking, with the display order of the answers."""
+    """The ranking, together with the order in which the member saw the answers."""

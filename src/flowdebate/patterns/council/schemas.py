@@ -164,7 +164,7 @@ class CouncilOutput(PatternOutput):
 
     question: str
     opinions: list[CouncilOpinion]
-    """Opinions in declared order; members whose provider failed are in `losses`."""
+    """Opinions in declared order. Members whose provider failed are listed in `losses` instead."""
     reviews: list[CouncilReview] = Field(default_factory=list)
     """Reviews, in the reviewers' declared order; empty with `review="none"`."""
     ranking: list[CouncilRank] = Field(default_factory=list)

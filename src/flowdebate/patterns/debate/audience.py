@@ -33,7 +33,7 @@ _MAX_LENGTH = 500  # maximum length of a listener's description, in characters
 
 
 def check_audience(value: object, *, location: str) -> tuple[str, ...]:
-    """Validate an audience and return its listeners, or an empty tuple if it is None.
+    """Validate the audience and return its listeners, or an empty tuple if there is no audience.
 
     Raises ConfigurationError if the audience is invalid.
     """

@@ -165,7 +165,7 @@ _WAVE = 8
 
 
 def read_baselines(value: bool | Sequence[BaselineName], *, location: str) -> tuple[BaselineName, ...]:  # noqa: FBT001 - an option of that kind
-    """Return the baselines named by `value`, cheapest first; raise ConfigurationError if it is invalid.
+    """Return the baselines named by `value`, cheapest first; raise ConfigurationError if `value` is invalid.
 
     >>> read_baselines(["drafts", "single"], location="debate 'rent'")
     ('single', 'drafts')
@@ -287,7 +287,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if equal cost is requested but the run's limits lack the price of a model."""
+        """Raise ConfigurationError if equal cost is requested but the run's limits lack a price for some model."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
@@ -329,7 +329,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Collect answers from the default model until one more answer would exceed `total`.
+        """Collect answers from the default model until another answer would exceed the budget `total`.
 
         If usage is unknown, collect `calls` answers.
         """
