@@ -249,7 +249,7 @@ class Run:
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register `build` to produce the raw output of the pattern at `path` if the run ends before it finishes."""
+        """Register `build` to produce the raw output of the pattern at `path` if the run ends during the pattern."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:

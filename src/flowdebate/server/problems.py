@@ -1,4 +1,4 @@
-"""JSON responses and problems (RFC 9457), with a table that maps the library's errors to HTTP statuses."""
+"""JSON responses and problem documents (RFC 9457), and the HTTP statuses of the library's errors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _MAX_LENGTH, _MAX_LISTED = 50, 3
-"""Maximum number of invalid fields listed in a response, and in its message; a 1 MB body can contain a
-million of them.
+"""Maximum number of invalid fields listed in a response's details, and in its message; a 1 MB body can contain a
+million invalid fields.
 """
 _FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
-"""Headers of a problem response to keep when the problem is shown as a page."""
+"""Headers of a problem response that are kept when the problem is shown as a page."""
 _OUR_FAULT = "The server failed; its log contains the reason."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
@@ -74,7 +74,7 @@ STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
     errors.TaskError: HTTPStatus.CONFLICT,
     errors.TaskNotFound: HTTPStatus.NOT_FOUND,
 }
-"""HTTP status for each error class; a subclass that is not listed inherits its base class's status."""
+"""HTTP status for each error class; subclasses that are not listed use the status of their base class."""
 
 
 class JSONData(JSONResponse):
@@ -93,7 +93,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """Reason why a request was rejected or failed, as in RFC 9457."""
+    """Description of why a request was rejected or failed, as defined by RFC 9457."""
 
     type: str = Field(
         description="`urn:flowdebate:error:` followed by the class name in `flowdebate.errors`, or `about:blank`."
@@ -108,13 +108,13 @@ class Problem(BaseModel):
 
 
 class ProblemResponse(JSONData):
-    """Response with a problem."""
+    """Response whose body is a problem."""
 
     media_type = "application/problem+json"
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """List an endpoint's possible problems for the OpenAPI document."""
+    """Return the problems that an endpoint may respond with, for the OpenAPI document."""
     content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     fallback = {"description": "Any other refused request", "content": content}
     return {
@@ -124,13 +124,13 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
-    """Return the HTTP status for an error, found by its class or its nearest listed base class."""
+    """Return the HTTP status for an error's class or, if it is not listed, its nearest listed base class."""
     # A new error class gets the status of its base class by default.
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Make the application respond with a problem to all errors, unknown paths and wrong methods."""
+    """Make the application respond with a problem to errors, unknown paths and unsupported methods."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return refusal(request, error)
@@ -140,7 +140,7 @@ def handle_problems(app: FastAPI) -> None:
 
 
 def refusal(request: Request, error: Exception) -> Response:
-    """Respond to an error: with a page if a browser opened the URL, otherwise with a JSON problem."""
+    """Build the response to an error: a page if a browser opened the URL, otherwise a JSON problem."""
     response = problem_response(error)
     if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
         return response
@@ -152,7 +152,7 @@ def refusal(request: Request, error: Exception) -> Response:
 
 
 def problem_response(error: Exception) -> ProblemResponse:
-    """Build the response to an error."""
+    """Build the problem response to an error."""
     problem, headers = problem_of(error), dict[str, str]()
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})

@@ -1,4 +1,4 @@
-"""Request bodies and query parameters for the HTTP interface."""
+"""Request bodies and query parameters of the HTTP interface."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
 
 MAX_QUESTION_LENGTH = 20_000
-"""Maximum length of a question, or of its JSON if it is not a string, in characters."""
+"""Maximum length in characters of a question or, if it is not a string, of its JSON."""
 _DEEPEST = 50
-"""Maximum nesting depth of JSON: other libraries' code reaches Python's recursion limit at a few hundred levels."""
+"""Maximum nesting depth of JSON: code in other libraries exceeds Python's recursion limit at a depth of a
+few hundred.
+"""
 _MAX_ID_LENGTH = 200
-"""Maximum length of ids, names and labels in characters; 20 ids fit in the `Last-Event-ID` of a connection that follows
-several runs.
+"""Maximum length in characters of ids, names and labels; 20 ids of this length fit in the `Last-Event-ID` header of a
+connection that follows several runs.
 """
 _MAX_LABELS = 32
 _MAX_EDITS = 200
@@ -43,7 +45,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def _check_text(value: str) -> str:
-    """Reject unpaired surrogates: JSON can express them, but UTF-8 and stores cannot."""
+    """Reject unpaired surrogates, which JSON can express, but UTF-8 and stores cannot."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be valid Unicode")
     return value
@@ -52,7 +54,7 @@ def _check_text(value: str) -> str:
 def check_data(value: T) -> T:
     """Reject data that cannot be stored, shown or forwarded.
 
-    The check proceeds level by level: recursion into deeply nested data could exceed Python's recursion limit.
+    The data is checked level by level, because recursion into deeply nested data could exceed Python's recursion limit.
     """
     level: list[object] = [value]
     depth = 0
@@ -109,7 +111,7 @@ class _Body(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _suggest_fields(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Add suggestions for the intended name to errors about unknown fields."""
+        """Add the field names that may have been intended to errors about unknown fields."""
         try:
             return handler(data)
         except ValidationError as error:
@@ -126,7 +128,7 @@ class _Body(BaseModel):
 
 
 class LimitsBody(_Body):
-    """Limits of a run, which cannot exceed the server's own limits."""
+    """Limits on a run, which are capped at the server's own limits."""
 
     calls: _Count | None = None
     tokens: _Count | None = None
@@ -236,7 +238,7 @@ class VoteBody(_Body):
 
 
 class CorrectionBody(_Body):
-    """A new or corrected archive entry for a debate, which replaces the earlier one."""
+    """New or corrected archive entry for a debate, replacing any earlier entry."""
 
     right: _Name | None = Field(None, description="The agent whose proposal turned out right.")
     wrong: _Name | None = Field(None, description="The agent whose proposal turned out wrong, if only that is known.")
@@ -283,7 +285,7 @@ class AuditQuery(BaseModel):
 
 
 class RunsQuery(AuditQuery):
-    """Filters for a list of runs."""
+    """Filters for listing runs."""
 
     status: Annotated[State | None, _EMPTY] = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50

@@ -1,4 +1,4 @@
-"""Endpoints for runs: start, list, inspect, answer, cancel, resume, fork and delete."""
+"""Endpoints for runs: start, list, inspect, answer, cancel, resume, fork and delete them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 _READY_WITHIN = 1.0
 _MAX_WAIT = 60
 """Maximum value of `?wait=` in seconds, shorter than the time for which `serve` keeps idle connections open, so that
-clients can wait again on the same connection.
+clients can reuse the connection for the next wait.
 """
 
 router: APIRouter = APIRouter(tags=["runs"])
@@ -65,7 +65,7 @@ class _CamelCaseModel(BaseModel):
 
 
 class ProposedSides(_CamelCaseModel):
-    """Sides proposed for a question."""
+    """Sides proposed for a debate on a question."""
 
     sides: list[Side] = Field(
         description="The sides, in the form of the `debaters` option of a request to start a run."
@@ -101,7 +101,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose sides for a debate: from its options or question if possible, otherwise with one model call."""
+    """Propose sides for a debate: from its options or question if possible, otherwise with a single model call."""
     sides = await service.propose_sides(
         body.pattern,
         body.question,
@@ -125,13 +125,13 @@ async def run(
     service: ServiceOf,
     wait: Annotated[float, Query(ge=0, le=_MAX_WAIT, description="Number of seconds to wait for the run to end.")] = 0,
 ) -> Response:
-    """Return a run: its state, its document so far, and its requests to humans."""
+    """Return a run with its state, its document so far, and its requests to humans."""
     return data(await service.wait(run_id, wait) if wait else await service.run(run_id))
 
 
 @changes.post("/runs/{run_id}/answers", response_model=RunState, responses=responses(404, 409))
 async def answer(run_id: str, body: AnswerBody, service: ServiceOf) -> Response:
-    """Answer a run's request to a human."""
+    """Answer a run's request for human input."""
     return data(await service.answer(run_id, body.answer, place=body.place, resume=body.resume, by=body.by))
 
 
@@ -151,7 +151,7 @@ async def resume_all(body: ResumeAllBody, service: ServiceOf) -> Response:
     "/runs/{run_id}/cancel", status_code=HTTPStatus.ACCEPTED, response_model=RunState, responses=responses(404, 409)
 )
 async def cancel(run_id: str, service: ServiceOf) -> Response:
-    """Cancel a run. Its contributions so far are kept, and it can be resumed."""
+    """Cancel a run. Existing contributions are kept, and the run can be resumed."""
     return data(await service.cancel(run_id), HTTPStatus.ACCEPTED)
 
 
@@ -187,7 +187,7 @@ async def fork(
     request: Request,
     body: Annotated[ForkBody | None, Body()] = None,
 ) -> Response:
-    """Start a run from the journal of another. Models are called again only for steps that differ."""
+    """Start a new run from another run's journal. Models are called only for steps that differ."""
     body = body or ForkBody()
     state = await service.fork(
         run_id,
@@ -216,7 +216,7 @@ async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/votes", response_model=Votes, responses=responses(404))
 async def votes(run_id: str, service: ServiceOf) -> Response:
-    """Count the votes cast by a debate's readers."""
+    """Count the votes cast by the readers of a debate."""
     return data(await service.votes(run_id))
 
 
@@ -243,7 +243,7 @@ async def write_note(run_id: str, body: NoteBody, service: ServiceOf) -> Respons
 
 @router.get("/budgets", response_model=list[BudgetState], responses=responses())
 async def budgets(service: ServiceOf) -> Response:
-    """Show how much of the server's budget has been used, and how much of your own daily budget."""
+    """Show how much of the server's budget, and of your own daily budget, has been used."""
     return data(await service.budgets())
 
 
@@ -255,14 +255,14 @@ async def archive(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=1_000
 
 @changes.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def correct(debate: str, body: CorrectionBody, service: ServiceOf) -> Response:
-    """Record the actual outcome of a debate, or correct the outcome or the debate's answer."""
+    """Record the actual outcome of a debate, or correct its outcome or its answer."""
     await service.archive().correct(debate, **body.model_dump())
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @changes.delete("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def forget(debate: str, service: ServiceOf) -> Response:
-    """Remove a debate from the archive. Its run is kept."""
+    """Remove a debate from the archive. The debate's run is kept."""
     await service.archive().forget(debate)
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -278,7 +278,7 @@ catalog: APIRouter = APIRouter(tags=["server"])
 
 
 class PatternDescription(_CamelCaseModel):
-    """A pattern available to runs."""
+    """A pattern that runs can use."""
 
     name: str
     registered: bool = Field(description="Whether the application registered the pattern; if so, it has no options.")
@@ -300,7 +300,7 @@ class ProviderState(_CamelCaseModel):
 
 
 class ModelsState(_CamelCaseModel):
-    """Models available to runs."""
+    """Models that runs can use."""
 
     default: str | None = Field(description="The model used by runs that specify none; null if none is set up.")
     allowed: list[str] = Field(description="Model names that options may contain, or patterns such as `openai/*`.")
@@ -309,7 +309,7 @@ class ModelsState(_CamelCaseModel):
 
 
 class WrittenRequest(_CamelCaseModel):
-    """A request to start a run, formatted as text for use elsewhere."""
+    """A request to start a run, written as a plan file, a Python program and a shell command."""
 
     toml: str | None = Field(
         description="The request as a plan file; null for a pattern registered by the application."
@@ -331,13 +331,13 @@ class Health(BaseModel):
 
 @catalog.get("/health", responses=responses())
 async def health() -> Health:
-    """Report that the server is up. Needs no token."""
+    """Report that the server is running. Needs no token."""
     return Health()
 
 
 @catalog.get("/ready", responses=responses(503))
 async def ready(front: FrontOf) -> Health:
-    """Report whether the server is ready, which means that its store responds within a second. Needs no token."""
+    """Report whether the server is ready: whether its store responds within a second. Needs no token."""
     try:
         await asyncio.wait_for(front.service.store.documents("ready"), _READY_WITHIN)
     except TimeoutError:
@@ -347,14 +347,14 @@ async def ready(front: FrontOf) -> Health:
 
 @catalog.get("/queue", response_model=list[QueueState], responses=responses())
 async def queue(front: FrontOf) -> Response:
-    """Show this server's work queue and its live workers; return [] if it has no workers."""
+    """Show this server's work queue with its live workers; return [] if the server has no workers."""
     workers = front.service.workers
     return data([] if workers is None else [await workers.overview()])
 
 
 @catalog.post("/logout", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def logout(front: FrontOf) -> Response:
-    """Sign out all browsers, which then need the token again; programs that always send it are not affected."""
+    """Sign out all browsers, which then need the token again; programs that send the token are not affected."""
     await front.sign_out()
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -374,7 +374,7 @@ async def patterns(front: FrontOf) -> list[PatternDescription]:
 
 @catalog.post("/plans", responses=responses())
 async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
-    """Return a request to start a run as a plan file, as Python and as curl. Nothing is started or checked."""
+    """Format a request to start a run as a plan file, as Python and as curl. Nothing is started or checked."""
     return written(body.model_dump(by_alias=True, exclude_unset=True), request)
 
 
@@ -389,7 +389,7 @@ def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
 
 
 def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add the run's default options to a request, as far as the request can be parsed."""
+    """Add the run's default options to a request if the request can be parsed."""
     info, options = find_pattern(body["pattern"]), body.get("options") or {}
     if info is None or not isinstance(body.get("question"), str):
         return body
@@ -402,7 +402,7 @@ def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
-    """Return the default speakers for a run that names none; empty if a model has to propose them."""
+    """Return the default speakers of a run that names none; return an empty list if a model has to propose them."""
     info = find_pattern(body["pattern"])
     if info is None or not isinstance(body.get("question"), str):
         return []
@@ -416,7 +416,7 @@ def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
 
 @catalog.get("/models", responses=responses())
 async def models(front: FrontOf) -> ModelsState:
-    """List the available models, and whether their keys are set. The keys themselves are never shown."""
+    """List the available models, and whether their API keys are set. The keys themselves are never shown."""
     state, choice = local_model_state(), await asyncio.to_thread(environment_choice)
     providers = [
         ProviderState(

@@ -1,4 +1,4 @@
-"""Server-sent events: runs' updates, and fragments of their pages, as frames for readers who come and go."""
+"""Server-sent events: frames with runs' updates and page fragments, for readers who may come and go."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ _PING = b": ping\n\n"
 # Browsers are told to reconnect after one second; their default is three or five seconds.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
-"""Maximum number of updates fetched before the reader has received the earlier ones."""
+"""Maximum number of updates to fetch before the reader has received the earlier ones."""
 _CHECKED = 5.0
-"""Seconds between checks that a public page's link is still valid."""
+"""Interval in seconds between checks that a public page's link is still valid."""
 _PACE = 0.05
-"""Seconds for which finished page fragments are collected in order to send them together."""
+"""Time in seconds for which page fragments are collected so that they can be sent together."""
 _AT_ONCE = 16
-"""Maximum number of page fragments created in one iteration of the event loop, for example when a run is
-opened late.
+"""Maximum number of page fragments to create in one iteration of the event loop, for example when a long
+run is opened.
 """
 _BEHIND = 32
-"""Maximum number of messages queued for a slow reader of a page; a reader further behind gets the whole
-page instead.
+"""Maximum number of messages queued for a slow reader of a page; a reader who falls further behind gets the whole page
+instead.
 """
 _GOES_ON = ("queued", "running", "left_behind")
-"""Statuses of runs that may continue; they include abandoned runs, because a server may recover its runs."""
+"""Statuses of runs that may continue; they include abandoned runs, because a server may recover them."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 # Otherwise, nginx holds back frames until its buffer is full.
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class EventStream(EventSourceResponse):
-    """Response that sends frames until none are left or the reader leaves."""
+    """Response that sends frames until there are no more or the reader leaves."""
 
     def __init__(self, frames: AsyncGenerator[bytes], *, ended: Callable[[], None]) -> None:
         super().__init__(frames, headers=_HEADERS)
@@ -76,7 +76,7 @@ class EventStream(EventSourceResponse):
 
 
 class Readers:
-    """A server's open streams, limited per run, and ended when the server stops."""
+    """Open streams of a server, limited in number per run, and ended when the server stops."""
 
     def __init__(self, *, ping: float = 15.0, maximum: int = 64) -> None:
         self._ping = ping
@@ -89,7 +89,7 @@ class Readers:
         self._closed = False
 
     def close(self) -> None:
-        """End all streams; readers may reconnect, even to another process, using the id of their last event."""
+        """End all streams; readers can reconnect, even to another process, with the id of their last event."""
         self._closed = True
         for queue in self._queues:
             # A full queue has no room for the end marker; readers receive the dropped updates again when they
@@ -101,7 +101,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of these runs, or raise 429 if there are too many; return a function to undo the count."""
+        """Count a reader of these runs; return a function that undoes this. Raise 429 if there are too many readers."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people are already watching this run. Try again later."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -117,11 +117,11 @@ class Readers:
         public: bool = False,
         is_valid: Callable[[], Awaitable[bool]] | None = None,
     ) -> EventStream:
-        """Return a stream of page fragments for a run in progress, beginning with all fragments so far.
+        """Return a stream of page fragments for a run in progress, starting with the fragments created so far.
 
-        The run is followed only once for all readers of its page, and once more for all readers using its `public`
-        links. Readers using links do not receive the record or the failures, and their streams end once `is_valid`
-        returns False. `root` is the path of all pages.
+        All readers of the run's page share one follower, and all readers who use its `public` links share another.
+        Readers who use links do not receive the record or the failures, and their streams end once `is_valid` returns
+        False. `root` is the path below which all pages are served.
         """
         leave = self._count([run_id])
         pages = self._public_pages if public else self._pages
@@ -169,7 +169,7 @@ class Readers:
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
     ) -> EventStream:
-        """Stream several runs, each starting after its mark; raise 429 if a run has too many readers."""
+        """Stream updates from several runs, each from its mark on; raise 429 if a run has too many readers."""
         leave = self._count(marks.keys())
         frames = _Frames(marks, texts=texts, several=several)
         return EventStream(self._chunks(service, frames), ended=leave)
@@ -200,7 +200,7 @@ class Readers:
 
 
 def _available_items(queue: _Queue) -> Iterator[_Item]:
-    """Return the items available now, leaving the end marker in the queue."""
+    """Return the items available in the queue now, leaving an end marker there."""
     while not queue.empty():
         item = queue.get_nowait()
         if item is None:
@@ -230,7 +230,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
 
 
 class _Frames:
-    """Frame builder for a stream; if it follows several runs, each frame id contains the marks of all runs."""
+    """Builder of a stream's frames; if the stream follows several runs, each frame's id contains all runs' marks."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)
@@ -238,7 +238,7 @@ class _Frames:
         self._several = several
 
     def of(self, item: _Item) -> bytes:
-        """Build the frame for an update, or for an error that ends a run; text is left out if it is turned off."""
+        """Build the frame for an update, or for an error that ends a run; omit streamed text if it is disabled."""
         run_id, update = item
         if isinstance(update, FlowDebateError):
             return self._frame(run_id, "problem", json_text(problem_of(update).model_dump(exclude_none=True)))
@@ -264,12 +264,12 @@ class _PageReader:
 
     frames: list[bytes] = field(default_factory=list)
     is_behind: bool = True
-    """True if the reader next gets the whole page instead of the latest fragments."""
+    """True if the reader will get the whole page next, instead of the latest fragments."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _Following:
-    """A run followed on behalf of all readers of its page; every fragment and frame is created only once."""
+    """A run followed on behalf of all readers of its page, so that each fragment and frame is created only once."""
 
     def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id
@@ -293,7 +293,7 @@ class _Following:
         return reader
 
     def leave(self, reader: _PageReader) -> None:
-        """Remove a reader; stop following when the last one leaves."""
+        """Remove a reader; stop following the run when the last reader leaves."""
         self.readers.discard(reader)
         if not self.readers:
             self._task.cancel()
@@ -309,7 +309,7 @@ class _Following:
         return b"".join([*frames, self._last])
 
     def end(self) -> None:
-        """End all streams."""
+        """End the streams of all readers."""
         if self._timer is not None:
             self._timer.cancel()
         self.is_over = True
@@ -362,7 +362,7 @@ class _Following:
                 self._timer = asyncio.get_running_loop().call_later(_PACE, self._flush)
 
     def _flush(self) -> None:
-        """Send the new fragments."""
+        """Send the new fragments to the readers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -391,7 +391,7 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split a frame's id into marks for `number` runs; if the numbers differ, every run gets an invalid mark."""
+    """Split a frame's id into marks for `number` runs; if their number differs, give every run an invalid mark."""
     if text is None:
         return [None] * number
     parts = text.split(",")

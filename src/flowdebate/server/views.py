@@ -32,9 +32,9 @@ from flowdebate.web.report import report_html, report_policy
 _MAX_RUNS = 20
 """Maximum number of runs on one connection."""
 _MAX_NAME_LENGTH = 60
-"""Maximum length of a file name in characters."""
+"""Maximum length of a file name, in characters."""
 _MAX_MARKS_LENGTH = 4_000
-"""Maximum total length, in characters, of all run ids on one connection, or of the marks in a frame's id."""
+"""Maximum total length, in characters, of all run ids on one connection, or of all marks in a frame's id."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
@@ -86,7 +86,7 @@ async def events_of_several(
     last_event_id: _LastEventId = None,
     texts: _Texts = True,  # noqa: FBT002 - a parameter of a query
 ) -> Response:
-    """Follow several runs on one connection; the data of each event contains the `runId`."""
+    """Follow several runs on one connection; the data of each event includes the `runId`."""
     run_ids = list(dict.fromkeys(filter(None, runs.split(","))))
     if not 1 <= len(run_ids) <= _MAX_RUNS:
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, f"`runs` must contain 1 to {_MAX_RUNS} run IDs.")
@@ -98,7 +98,7 @@ async def events_of_several(
 
 @router.get("/events.schema.json", responses=responses())
 async def schema_of_events() -> dict[str, Any]:
-    """Return the JSON Schema for the data of events."""
+    """Return the JSON Schema for the data of a run's events."""
     return event_schema()
 
 
@@ -111,7 +111,7 @@ async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/calls/{place:path}", response_model=CallDetails, responses=responses(404))
 async def call(run_id: str, place: str, service: ServiceOf) -> Response:
-    """Return a model call as it was sent; `place` is the path of its step."""
+    """Return a model call as it was sent; `place` is the path of the call's step."""
     call_found = await service.call(run_id, place)
     if call_found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no model call at this place.")
@@ -119,7 +119,7 @@ async def call(run_id: str, place: str, service: ServiceOf) -> Response:
 
 
 class TaskBoard(BaseModel):
-    """Tasks in a collection, in the order they were added."""
+    """Tasks in a collection, in the order in which they were added."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     collection_id: str
@@ -128,7 +128,7 @@ class TaskBoard(BaseModel):
 
 @router.get("/runs/{run_id}/tasks", response_model=list[TaskBoard], responses=responses(404))
 async def tasks(run_id: str, service: ServiceOf) -> Response:
-    """List a run's current tasks, by collection."""
+    """List a run's current tasks, grouped by collection."""
     boards: dict[str, dict[str, Any]] = {}
     for event in await service.events(run_id):
         if isinstance(event, TaskChanged):
@@ -152,7 +152,7 @@ async def requests(run_id: str, service: ServiceOf) -> Response:
     },
 )
 async def source(run_id: str, name: str, service: ServiceOf) -> Response:
-    """Return a source listed by an open request: its text, or its image."""
+    """Return the text or image of a source listed in a pending request."""
     listed = (candidate for request in (await service.run(run_id)).pending for candidate in request.sources)
     source_found = next((item for item in listed if item.name == name), None)
     if source_found is None:
@@ -165,7 +165,7 @@ async def source(run_id: str, name: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
 async def document_json(run_id: str, service: ServiceOf) -> Response:
-    """Return a run's document: its result so far, with all contributions."""
+    """Return a run's document, with its contributions and, if available, its result."""
     details = await service.run(run_id)
     return JSONData(document_in(details).to_data(), headers=_saved_as(details, "json"))
 
@@ -188,7 +188,7 @@ async def report_md(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_page(run_id: str, service: ServiceOf) -> Response:
-    """Return a run's report as a single script-free HTML file, with the journal included."""
+    """Return a run's report as a single HTML file that contains the journal and no scripts."""
     try:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:
@@ -205,7 +205,7 @@ async def report_page(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def export_jsonl(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
-    """Export a run, for `flowdebate import`."""
+    """Export a run in the format read by `flowdebate import`."""
     details = await service.run(run_id)
     lines = (f"{line}\n".encode() async for line in export_run(front.service.store, run_id))
     return StreamingResponse(lines, media_type="text/plain", headers=_saved_as(details, "jsonl"))
@@ -219,7 +219,7 @@ def document_in(details: RunDetails) -> Document:
 
 
 def _saved_as(details: RunDetails, suffix: str) -> dict[str, str]:
-    """Return the header that names a saved file after the run's question (RFC 6266)."""
+    """Return the header that names a downloaded file after the run's question (RFC 6266)."""
     name = _file_name(details.question) or _UNSAFE.sub("_", details.run_id)
     plain = name if name.isascii() else _UNSAFE.sub("_", details.run_id)
     encoded = f"; filename*=UTF-8''{quote(name, safe='')}.{suffix}" if plain != name else ""

@@ -1,4 +1,4 @@
-"""Active runs as seen by one process: the runs it is executing, and the runs it follows in other processes."""
+"""Runs active in one process: those that it is executing, and those in other processes that it is following."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 _LINGER = 60.0
-"""Time in seconds for which a finished run stays in memory, so that reconnecting readers need no replay."""
+"""Time in seconds for which a finished run stays in memory, so that readers can reconnect without a replay."""
 _LOGGER = logging.getLogger("flowdebate")
 
 
 @dataclass(slots=True)
 class _Executed:
-    """A run that this process is executing, or has just finished."""
+    """A run that this process is executing or has just finished."""
 
     handle: RunHandle[Any]
     channel: Channel
@@ -36,13 +36,13 @@ class _Executed:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A run waiting for its turn."""
+    """A run waiting for its turn to start."""
 
     run_id: str
     begin: Callable[[], Awaitable[object]]
     owner: str
     turn: tuple[int, int]
-    """Priority of the run, and its position among runs with the same priority."""
+    """Priority of the run, followed by its position among runs with the same priority."""
 
 
 @dataclass(slots=True)
@@ -59,8 +59,8 @@ class ActiveRuns:
     """Handles of the runs executed by this process, and a channel for each followed run.
 
     At most `max_concurrency` runs are executed at once, and at most `owner_concurrency` per owner. Up to `max_queued`
-    more wait for their turn: runs with the lowest priority value come first, and owners take turns within the same
-    priority. For each run in another process, a `follower` reads the journal every `poll` seconds, as long as
+    more wait for their turn: those with the lowest priority value come first, and within a priority, owners take turns.
+    For each followed run in another process, a `follower` reads the journal every `poll` seconds, as long as
     `continuation` returns True.
     """
 
@@ -92,15 +92,15 @@ class ActiveRuns:
         self.closing: bool = False
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run that this process is executing or recently finished; None otherwise.
+        """Return the handle of a run that this process is executing or recently finished; return None for others.
 
-        Finished runs are kept for a minute.
+        A finished run's handle is kept for a minute.
         """
         executed = self._executed.get(run_id)
         return None if executed is None else executed.handle
 
     def in_progress(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run in progress in this process; None if there is none."""
+        """Return the handle of a run in progress in this process; return None if no such run is in progress."""
         handle = self.handle(run_id)
         return None if handle is None or handle.done() else handle
 
@@ -114,7 +114,7 @@ class ActiveRuns:
         self._changed = asyncio.Event()
 
     def events(self, run_id: str) -> list[object] | None:
-        """Return a run's events so far; None if they are only in the journal."""
+        """Return a run's events so far; return None if they are only in the journal."""
         executed = self._executed.get(run_id)
         return None if executed is None else executed.channel.events
 
@@ -129,7 +129,7 @@ class ActiveRuns:
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """Return the next queued run; None if no queued run may start now."""
+        """Return the next waiting run; return None if none of the waiting runs may start now."""
         waiting = (queued for queued in self._queue if self._has_room(queued.owner))
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
@@ -160,7 +160,7 @@ class ActiveRuns:
         self._queue = [queued_run for queued_run in self._queue if queued_run.run_id != run_id]
 
     def close_queue(self) -> list[str]:
-        """Stop starting runs, and return the waiting ones."""
+        """Stop starting runs, and return the waiting runs."""
         self.closing, waiting = True, self.queued
         self._queue.clear()
         return waiting
@@ -184,10 +184,10 @@ class ActiveRuns:
     async def start(
         self, starting: Coroutine[Any, Any, RunHandle[Any]], *, owner: str, in_turn: bool = False
     ) -> StoredRun:
-        """Start a run, with a channel that is open from its first event.
+        """Start a run and open its channel, which receives all events from the first one on.
 
-        Raises TooManyRuns if the maximum number of runs is in progress or, unless `in_turn` is set, if other runs are
-        waiting.
+        Raises TooManyRuns if the maximum number of runs is in progress, or if other runs are waiting and `in_turn` is
+        not set.
         """
         if not self._has_room(owner) or (not in_turn and self._next() is not None):
             starting.close()  # otherwise, asyncio would warn that the coroutine was never awaited
@@ -224,7 +224,7 @@ class ActiveRuns:
         asyncio.get_running_loop().call_later(_LINGER, forget)
 
     def forget(self, run_id: str) -> None:
-        """Forget a run, so that its events are read from its journal from now on."""
+        """Drop a run from memory, so that its events are read from its journal from now on."""
         self._executed.pop(run_id, None)
 
     async def follow(self, run_id: str, after: str | None) -> AsyncGenerator[Update]:
@@ -262,7 +262,7 @@ class ActiveRuns:
             watched.task.cancel()
 
     async def _watch(self, run_id: str, channel: Channel, read: asyncio.Event) -> None:
-        """Read a run's journal until the run ends, and put new events into its channel."""
+        """Read a run's journal until the run ends, putting new events into its channel."""
         seen: object = None
         follower: Follower | None = None
         try:
@@ -292,7 +292,7 @@ class ActiveRuns:
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task in the background; `close` cancels it."""
+        """Start a task in the background, to be cancelled by `close`."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)  # otherwise, the task could be garbage-collected before it ends
         task.add_done_callback(self._tasks.discard)

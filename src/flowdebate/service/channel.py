@@ -1,4 +1,4 @@
-"""Channel for following a run: the log of the run's events, with a cursor for each reader."""
+"""Channel for following a run: a log of the run's events, with a position for each reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flowdebate.runs.result import RunHandle
 
 # At most 25 updates per second, as documented in docs/service.md, so that pages are not rendered anew for every token.
 _PACE = 0.04
-"""Minimum interval in seconds between updates with streamed text, for all readers."""
+"""Minimum interval in seconds between updates that contain streamed text, shared by all readers."""
 _START = b""
 
 
@@ -31,22 +31,22 @@ class Update:
     """An update from a followed run."""
 
     kind: Literal["event", "text", "reset", "end"]
-    """Kind of the update. "event": something happened. "text": a model wrote a piece of text. "reset": all events are
-    sent again from the first one, because the mark does not belong to this run or the order of events has changed.
-    "end": the run is over or suspended.
+    """Kind of the update. "event": an event was recorded. "text": a model wrote a piece of text. "reset": all events
+    follow again, beginning with the first, because the mark does not belong to this run or the order of the events has
+    changed. "end": the run is over or suspended.
     """
     event: Any = None
-    """Event of the update; for "text", a `TextDelta`; for "reset" and "end", None."""
+    """Event that the update reports: for "text", a `TextDelta`; for "reset" and "end", None."""
     mark: str | None = None
-    """Position of a recorded event; `follow(after=mark)` continues there. None for live text, because it is not
-    recorded.
+    """Mark of a recorded event, with which `follow(after=mark)` continues after the event. None for live text, which is
+    not recorded.
     """
     start: int = 0
-    """Offset of a "text" update: the number of characters that precede it in the call's text."""
+    """Offset of the piece in a "text" update: the number of characters that precede it in the call's text."""
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def to_json(self) -> str:
-        """Convert the event to JSON text, once for all readers; the `start` of a "text" update becomes `from`."""
+        """Convert the event to JSON text, once for all readers; a "text" update also includes its `start` as `from`."""
         if self._json is None:
             from flowdebate.events import wire_of
 
@@ -58,7 +58,7 @@ class Update:
 
 
 class _Text:
-    """The growing text of a call's answer."""
+    """Text of a call's answer, which grows as the model writes it."""
 
     __slots__ = ("_last", "length", "pieces", "started")
 
@@ -92,8 +92,8 @@ class _Text:
 class Channel:
     """Events of one run for any number of readers: a single log, with a position for each reader.
 
-    A slow reader does not delay the others, and additional readers require no copies. The log contains a call's text
-    only while the model is writing it; later readers find the text in the answer's event.
+    Slow readers do not delay the others, and the log is not copied for additional readers. The log contains a call's
+    text only while the model is writing it; later readers find the text in the answer's event.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Channel:
 
     @classmethod
     def of(cls, handle: RunHandle[Any]) -> Self:
-        """Create the channel for a run executed by this process; it is open from the run's first event to its last."""
+        """Create a channel for a run executed by this process; it stays open from the run's first event to its last."""
         channel = cls()
         handle.listen(channel.publish)
         handle.on_end(channel.end)
@@ -127,7 +127,7 @@ class Channel:
     # Writing
 
     def publish(self, event: object) -> None:
-        """Add one of the run's events as it happens."""
+        """Add one of the run's events to the channel as it happens."""
         match event:
             # Not logged: replaying the journal does not produce this event, so marks would no longer match.
             case CallStarted():
@@ -159,15 +159,16 @@ class Channel:
         self._notify()
 
     def end(self) -> None:
-        """Close the channel: readers leave once they have read everything."""
+        """Close the channel; readers leave once they have read all events."""
         self.ended = True
         self.calls.clear()
         self._notify()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Add all events of a run executed by another process, and its calls in progress.
+        """Set the events of a run executed by another process to all of `events`, and update its calls in progress.
 
-        Readers receive only the new events, but start over if the order of the earlier ones has changed.
+        Readers receive only the new events, unless the order of the earlier events has changed, in which case they
+        start over.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -178,7 +179,7 @@ class Channel:
         self.extend([*_marked(events)[len(recorded) :], *finished], calls)
 
     def extend(self, events: Iterable[object], calls: Iterable[CallStarted]) -> None:
-        """Add the next events of a run executed by another process, and its calls in progress."""
+        """Append the next events of a run executed by another process, and update its calls in progress."""
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}
@@ -221,7 +222,7 @@ class Channel:
         return [item.event for item in self.log if isinstance(item, Update)]
 
     async def read(self, after: str | None = None) -> AsyncGenerator[Update]:
-        """Yield the run's updates from its beginning, or after the mark `after`, until the run ends."""
+        """Yield the run's updates, from the beginning or after the mark `after`, until the run ends."""
         self.readers += 1
         try:
             while self._may_be_replayed(after):
@@ -245,7 +246,7 @@ class Channel:
                 self.on_deserted()
 
     def _may_be_replayed(self, mark: str | None) -> bool:
-        """Check whether a resumed run may still replay the event at `mark`."""
+        """Return whether a resumed run may still replay the event at `mark`."""
         # calls in progress come after everything that has been recorded
         if self.ended or self._numbers or mark is None:
             return False
@@ -274,7 +275,7 @@ class _Reader:
         return self._cursor >= len(self._channel.log) and self._generation == self._channel.generation
 
     def news(self) -> Iterable[Update]:
-        """Return the reader's unread items: recorded events first, then calls in progress, then text."""
+        """Return the items that the reader has not read: recorded events first, then calls in progress, then text."""
         channel = self._channel
         if self._generation != channel.generation:
             self._generation, self._cursor, self._joined = channel.generation, 0, 0
@@ -296,7 +297,7 @@ class _Reader:
             yield from self._piece(text)
 
     def _piece(self, text: _Text) -> Iterable[Update]:
-        """Return the unread part of a call's text."""
+        """Return the part of a call's text that the reader has not read."""
         path = text.started.path
         known_text, sent = self._sent.get(path, (text, 0))
         if known_text is not text:

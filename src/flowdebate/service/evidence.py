@@ -1,4 +1,4 @@
-"""Evidence from a run: its exported journal, and the results of replaying the run without a model."""
+"""Evidence from a run: its exported journal, and the result of replaying it without a model."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ from flowdebate.ui.document import Document
 from flowdebate.ui.plan import pattern_of_run, plan_of
 
 Outcome: TypeAlias = Literal["verified", "differs", "unknown"]
-"""Outcome of checking whether part of a run follows from its journal; "unknown" if it could not be checked."""
+"""Outcome of checking whether a part of a run follows from its journal; "unknown" if the part could not be checked."""
 
 UNCHECKED = ("votes of readers", "dates and durations", "the id and the seed", "tokens and costs", "words of errors")
-"""Parts of an export that are not derived from the journal, so the export's author may have put anything there."""
+"""Parts of an export that are not derived from the journal, and could therefore have been invented by the export's
+author.
+"""
 _NAMED = 3
 _AROUND = 40
-"""Number of characters to show on each side of a difference."""
+"""Number of characters shown on each side of a difference."""
 
 
 class Finding(WireModel):
-    """Result of checking a run against its journal."""
+    """Result of checking part of a run against its journal."""
 
     run_id: str
     question: str
     outcome: Outcome
     problems: tuple[str, ...] = ()
-    """Descriptions of the problems: differences, or reasons why nothing was checked."""
+    """Descriptions of the problems found: differences, or reasons why nothing was checked."""
     answers: int = 0
-    """Number of recorded answers given by models and humans."""
+    """Number of recorded answers from models and humans."""
     unchecked: tuple[str, ...] = UNCHECKED
-    """Parts of the run that no check covers, such as readers' votes."""
+    """Parts of the run that are not covered by any check, such as readers' votes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +54,14 @@ class Evidence:
     """An exported run, and its replay."""
 
     run: StoredRun
-    """The run, marked as imported so that no file or server named in its plan is accessed."""
+    """The exported run, marked as imported so that no files or servers named in its plan are accessed."""
     steps: Sequence[StepRow]
     votes: Votes
     """Votes cast by readers before they saw the verdict."""
     replay: Replay | None
     """Replay of the run; None if the run's pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the requests in the replay, keyed by call path."""
+    """Hashes of the requests in the replay, keyed by the paths of the calls."""
     problem: str = ""
 
     async def document(self) -> Document:
@@ -70,8 +72,8 @@ class Evidence:
     async def check(self, *, same_version: bool) -> Finding:
         """Check whether the transcript, ballots and verdict follow from the recorded answers.
 
-        Other versions of flowdebate may word prompts differently, so a difference in prompts proves nothing unless the
-        export is known to come from the `same_version`.
+        Other versions of flowdebate may word prompts differently, so differing prompts prove nothing unless
+        `same_version` says that the export was made by this version.
         """
         header = self.run.header
         answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)
@@ -93,7 +95,7 @@ class Evidence:
         return Finding(run_id=header.run_id, question=question, outcome=outcome, problems=problems, answers=answers)
 
     async def _different_result(self) -> str | None:
-        """Find the first difference between the stored result and the one derived from the journal."""
+        """Return the first difference between the stored result and the result derived from the journal."""
         outcome = outcome_of(self.run)
         if outcome is None:
             return None  # there is no stored result to compare, only the journal
@@ -112,7 +114,7 @@ class Evidence:
         return f"`{place}`: the result has {one}, but the journal gives {other}."
 
     def changed_requests(self) -> list[str]:
-        """List the paths of recorded answers whose requests differ from the replay's, in journal order."""
+        """List the paths of recorded answers whose requests differ from those in the replay, in journal order."""
         recorded = [step for step in self.steps if step.kind == "call" and step.body is not None]
         return [step.key for step in recorded if self.digests.get(step.key) != step.request]
 
@@ -120,7 +122,7 @@ class Evidence:
 async def evidence_in(
     store: Store, run_id: str, *, block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> tuple[list[str], Evidence]:
-    """Return the lines of a run's export and the evidence in them; for the arguments, see `evidence_of`."""
+    """Return the lines of a run's export, and the evidence in them; for the arguments, see `evidence_of`."""
     lines = [line async for line in export_run(store, run_id)]
     [stored_run] = read_runs(lines, f"run {run_id}")
     return lines, await evidence_of(*stored_run, block=block, model=model)
@@ -134,9 +136,9 @@ async def evidence_of(
     block: Runnable[Any] | None = None,
     model: ModelChoice = None,
 ) -> Evidence:
-    """Replay an exported run. Unless a plan describes its pattern and model, pass them as `block` and `model`.
+    """Replay an exported run. Pass `block` and `model` unless the run has a plan that describes them.
 
-    Whatever the export contains, no models are called, no files are read, and no connections are made.
+    Regardless of the export's content, no models are called, no files are read, and no connections are made.
     """
     run = replace(run, header=replace(run.header, foreign=True))
     votes = Votes.of(list(votes_of(run, documents).values()), sides_of(run))
@@ -195,7 +197,7 @@ def difference(one: object, other: object, *, besides: Collection[str] = ()) -> 
 
 
 def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
-    """Return the strings, numbers and empty lists in a value, with their positions."""
+    """Return the strings, numbers and empty lists within a value, each with its position."""
     if isinstance(value, dict) and value:
         for key, item in cast("dict[str, object]", value).items():
             yield from _leaves(item, f"{place}.{key}" if place else key)

@@ -1,4 +1,4 @@
-"""Lifetime of a service: its socket, its warm-up before the first run, and recovery of an earlier process's runs."""
+"""Lifetime of a service: its socket, its warm-up before the first run, and recovery of runs from an earlier process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import in a thread the modules that a first run needs, and keep model connections open inside this context."""
+    """Import the modules that a first run needs, in a thread, and keep model connections open in this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -56,7 +56,7 @@ async def keep_warm() -> AsyncIterator[None]:
 
 
 def import_ahead() -> None:
-    """Import the modules for a debate and its first call ahead of time, because this takes half a second."""
+    """Import the modules for a debate and its first call in advance, because the imports take half a second."""
     import flowdebate.models.wrapper
     import flowdebate.patterns.debate.factory  # noqa: F401
 
@@ -68,7 +68,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Background recovery of runs, within the limit on concurrent runs; it retries every `poll` seconds."""
+    """Recovery of runs in the background, within the limit on concurrent runs; it retries every `poll` seconds."""
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class Recovery:
             self._active.in_background(self._delete_old(keep_days * _DAY))
 
     def awaits(self, stored: StoredRun) -> bool:
-        """Check whether the recovery will resume an abandoned run."""
+        """Return whether the recovery will resume an abandoned run."""
         return self._task is not None and not self._task.done() and self._concerns(stored)
 
     def _concerns(self, stored: StoredRun) -> bool:

@@ -1,4 +1,4 @@
-"""Service restricted to one of several users: it shows only the runs labeled with the user's name."""
+"""Service restricted to one of several users, who can access only runs labeled with their name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _of_owner(
 
 
 class OwnedService:
-    """View of `service` limited to `owner`'s runs; no operation finds other owners' runs.
+    """View of `service` limited to `owner`'s runs; its operations never find other owners' runs.
 
     The class has the same methods as `Service`. Callers cannot set the label `owner`, which always names this owner.
     """
@@ -76,7 +76,7 @@ class OwnedService:
         run_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Start a run for this owner; raise RunExists if the id belongs to another owner's run."""
+        """Start a run for this owner; raise RunExists if its id is taken by another owner's run."""
         await self._check_free(run_id)
         begun = await self._service.begin(pattern, question, labels=self._labels(labels), run_id=run_id, **options)
         return self._check_begun(begun)
@@ -89,7 +89,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> Sequence[Any]:
-        """Propose the speakers for this owner's new run."""
+        """Propose the speakers for a new run by this owner."""
         return await self._service.propose_sides(pattern, question, labels=self._labels(labels), **options)
 
     async def ask_model(
@@ -100,7 +100,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunResult[Any]:
-        """Request one plain answer from a pattern's model, counting it towards this owner's budget."""
+        """Request one plain answer from a pattern's model; the call counts towards this owner's budget."""
         return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(
@@ -135,7 +135,7 @@ class OwnedService:
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def budgets(self) -> list[BudgetState]:
-        """Return the usage of the budget for all runs, and of this owner's budget."""
+        """Return the usage of the shared budget for all runs, and of this owner's budget."""
         return await self._service.budgets(self.owner)
 
     def archive(self) -> StoredArchive:
@@ -165,7 +165,7 @@ class OwnedService:
         return await self._service.vote_of(run_id, self.owner)
 
     async def record(self, run_id: str) -> RunRecord:
-        """Read everything shown on the page of one of this owner's runs."""
+        """Read everything shown on a run's page, for one of this owner's runs."""
         return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:
@@ -182,7 +182,7 @@ class OwnedService:
         return {**(labels or {}), OWNER: self.owner}
 
     async def _check_free(self, run_id: str | None) -> None:
-        """Raise RunExists if the id belongs to another owner's run, without revealing anything about that run."""
+        """Raise RunExists if the id is taken by another owner's run, without revealing anything about that run."""
         if run_id is not None:
             try:
                 await self.stored(run_id)
@@ -192,7 +192,7 @@ class OwnedService:
                     raise RunExists(self._service.store.name, run_id) from None
 
     def _check_begun(self, state: RunState) -> RunState:
-        """Return `state`; raise RunExists if someone else has started a run with the same id in the meantime."""
+        """Return `state`; raise RunExists if a different user has started a run with the same id in the meantime."""
         if state.labels.get(OWNER) != self.owner:
             raise RunExists(self._service.store.name, state.run_id)
         return state

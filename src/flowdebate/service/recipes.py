@@ -1,4 +1,4 @@
-"""Recipes for runs: how a service builds the block for a new run, a stored run, or a fork."""
+"""Recipes for runs: how a service builds the block for a new run, a stored run or a fork."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowdebate.ui.models import AllowedModels, Policies, with_policies
 from flowdebate.ui.plan import Plan, make_plan, pattern_of_run, plan_of, plan_of_fork, stored_plan, with_sides
 
 CheckOptions: TypeAlias = "Callable[[Any], None]"
-"""Function to check a plan's options; it raises ConfigurationError for options that the caller may not use."""
+"""Function that checks a plan's options, and raises ConfigurationError for options not available to the caller."""
 
 _BEGIN = "Service.begin()"
 _OPTIONS = "options"
@@ -45,7 +45,7 @@ class Recipe:
     queued: bool = False
     """True if the run is executed by workers."""
     plan: Plan | None = None
-    """Plan that the run is built from; None for a registered pattern."""
+    """Plan from which the run is built; None for a registered pattern."""
 
     @property
     def proposes(self) -> bool:
@@ -54,9 +54,9 @@ class Recipe:
 
 
 async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) -> Recipe:
-    """Build a recipe, in a separate thread if its `options` name files, so that other tasks can continue.
+    """Build a recipe, in a separate thread if its `options` name files, so that other tasks are not blocked.
 
-    Reading a document takes up to 15 seconds, or longer if others are queued before it. The process does not wait for
+    Reading a document takes up to 15 seconds, or longer if others are queued ahead of it. The process does not wait for
     the thread when it exits.
     """
     sources = options.get("sources")
@@ -90,7 +90,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
 
 
 class Recipes:
-    """A service's patterns by name: registered ones, and the built-in ones described by plans."""
+    """A service's patterns, by name: registered patterns, and built-in patterns described by plans."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Recipes:
     def with_sides(
         self, recipe: Recipe, sides: Sequence[Any], limits: Limits | None, labels: Mapping[str, str] | None
     ) -> Recipe:
-        """Build the recipe for a run with proposed `sides`; raise ConfigurationError if they do not fit its plan."""
+        """Build the recipe for a run with the proposed `sides`; raise ConfigurationError if its plan rejects them."""
         assert recipe.plan is not None  # noqa: S101 - only a plan waits for proposed sides
         return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
 
@@ -204,7 +204,7 @@ class Recipes:
     def of_run(
         self, run: StoredRun, *, to_ask: bool = True, limits: Limits | None = None, plan: Plan | None = None
     ) -> Recipe:
-        """Build the recipe for resuming a stored run or, if `to_ask` is False, for replaying it without calling models.
+        """Build the recipe for resuming a stored run or, if `to_ask` is False, for replaying it without models.
 
         `plan` replaces the stored plan. Raises ConfigurationError if this service lacks the run's pattern.
         """
@@ -230,7 +230,7 @@ class Recipes:
         return self._of_plan(plan, limits, labels, recording=False)
 
     def registered(self, run: StoredRun, *, limits: Limits | None = None) -> Recipe | None:
-        """Build the recipe for a stored run of a registered pattern; None for other runs."""
+        """Build the recipe for a stored run of a registered pattern; return None for any other run."""
         name = self._registered(run)
         if name is None:
             return None
@@ -273,7 +273,7 @@ class Recipes:
         return self._of_plan(plan, limits, labels or {}, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
-        """Return the name of a stored run's pattern; None if it is unknown here."""
+        """Return the name of a stored run's pattern; return None if this service does not have the pattern."""
         info = pattern_of_run(run)
         return self._registered(run) or (None if info is None else info.name)
 
@@ -285,7 +285,7 @@ class Recipes:
         return pattern if info is None else info.name
 
     def is_to_recover(self, run: StoredRun) -> bool:
-        """Check whether a run was started by a service that recovers its runs, and can be resumed here."""
+        """Return whether a run was started by a service that recovers its runs, and can be resumed by this one."""
         return bool((run.header.plan or {}).get(_RECOVER)) and self.name_of(run) is not None
 
     def _registered(self, run: StoredRun) -> str | None:
@@ -346,7 +346,7 @@ class Recipes:
         )
 
     def _with_service_model(self, plan: Plan) -> Plan:
-        """Return `plan`, adding the service's model if the plan names none."""
+        """Return `plan`, with the service's model added if the plan names none."""
         if plan.models is not None or self._model in (None, EACH):
             return plan
         model = self._model
@@ -359,5 +359,5 @@ class Recipes:
 
 
 def _find_continuation(run: StoredRun) -> Continuation | None:
-    """Return how a run of a registered pattern continues an earlier run; None if it does not."""
+    """Return the continuation described by the plan of a registered pattern's run; return None if there is none."""
     return Continuation.of_plan((run.header.plan or {}).get("continuation"))

@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive for runs with these labels: their owner's or, if they name no owner, the shared one."""
+    """Return the archive for runs with these labels: their owner's archive, or the shared one if they name no owner."""
     if OWNER not in labels:
         return stored_archive(store)
     # Names in a store must be short and printable, but user names may be neither.
@@ -46,22 +46,22 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """State of a run without an outcome, whether in progress in this process or replayed."""
+    """State of a run without an outcome: either it is in progress in this process, or it was replayed."""
 
     view: RunView
     output: object = None
 
     @classmethod
     def of(cls, replay: Replay) -> Self:
-        """Read the run up to the end of its journal."""
+        """Create the state from a replay up to the end of the run's journal."""
         return cls(replay.handle, result_of(None, replay.output)["output"])
 
 
 async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: UnfinishedRun | None = None) -> Document:
     """Build the current document of a stored run, without calling a model or changing anything.
 
-    If the run has a plan but no outcome, and `so_far` is not passed, the run is replayed. `steps` are needed only for
-    that, and for forks. Raises BadFile if there is nothing to show.
+    If the run has a plan but no outcome, it is replayed unless `so_far` is passed. `steps` are needed only for replays
+    and forks. Raises BadFile if there is nothing to show.
     """
     if not outcome_of(run) and so_far is None and pattern_of_run(run) is not None:
         so_far = UnfinishedRun.of(await replayed(plan_of(run, {}, to_ask=False), run, steps))
@@ -69,7 +69,7 @@ async def document_of_run(run: StoredRun, steps: Sequence[StepRow], *, so_far: U
 
 
 def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: UnfinishedRun | None) -> Document:
-    """Read a stored run's document from its outcome, or from `so_far` if it has none.
+    """Read a stored run's document from its outcome or, if it has none, from `so_far`.
 
     Raises BadFile if there is nothing to show.
     """
@@ -97,7 +97,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: Unfinishe
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """Return a run's pending requests to humans; if the run has a plan, they include the plan's sources."""
+    """Return a run's pending requests to humans; if the run has a plan, the plan's sources are included."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # an unreadable plan is reported elsewhere
@@ -107,7 +107,7 @@ def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
-    """Return the run's outcome; None while the run is in progress, even if it was resumed."""
+    """Return the run's outcome; return None while the run is in progress, even if it was resumed."""
     return None if run.status in ("running", "queued") else run.outcome
 
 
@@ -140,7 +140,7 @@ async def replayed(
     profile: Profile = "full",
     on_request: OnRequest | None = None,
 ) -> Replay:
-    """Replay the stored run of `plan` up to the end of its journal, without calling a model or changing anything.
+    """Replay the stored run of `plan` up to the end of its journal, without calling a model or changing data.
 
     `profile` is the prompt profile of a model object.
     """
@@ -162,7 +162,7 @@ class OpenStore:
     is_explicit: bool
     """True if the user named the store."""
     option: str = ""
-    """Command-line option that selects this store in other commands: "", or " --store WHERE"."""
+    """Command-line option with which other commands select this store: "", or " --store WHERE"."""
 
 
 @contextmanager
@@ -170,7 +170,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[OpenStore]:
     """Open the store at `location`, a file or a URL; None means FLOWDEBATE_STORE, or the user's data directory.
 
     Raises ConfigurationError for an invalid location, and for a missing file unless the store may be `new`. Nothing is
-    read or created at this point.
+    read or created yet.
     """
     from flowdebate.store.address import parse_address
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
@@ -211,7 +211,7 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 
 def state_of(run: StoredRun) -> str:
-    """Return the status of `run`; a run in progress counts as abandoned if its process is gone."""
+    """Return the status of `run`; a run in progress is considered abandoned if its process is gone."""
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 
@@ -236,7 +236,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """Return the run with this name, or the `last` one; raise ConfigurationError unless exactly one is given."""
+    """Return the run with this id, or the `last` one; raise ConfigurationError unless exactly one of them is given."""
     if last == (name is not None):
         which = (
             "A run ID cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
@@ -291,7 +291,7 @@ async def each_run(
     before: tuple[float, str] | None = None,
     brief: bool = False,
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs listed by `list_runs`, reading the store page by page as needed."""
+    """Yield the runs listed by `list_runs`, reading pages from the store as needed."""
     status = next((arg for arg in get_args(StoredStatus) if arg == state), None)
     if state == "left_behind":  # no store uses this status, which denotes a run in progress whose owner is gone
         status = "running"
@@ -328,7 +328,7 @@ async def delete_run(store: Store, run_id: str) -> None:
 
 
 async def delete_old_runs(store: Store, before: float) -> int:
-    """Delete runs that are not in progress and have not changed since `before`; return how many were deleted."""
+    """Delete runs that are not in progress and have not changed since `before`; return the number deleted."""
     number = 0
     # A run cannot have changed before it was created, so this finds every old run.
     async for run in each_run(store, before=(before, ""), brief=True):
@@ -350,7 +350,7 @@ def short_id(run_id: str) -> str:
 
 
 def ago(seconds: float) -> str | None:
-    """Describe how long ago something happened; None if a date is more informative.
+    """Describe how long ago something happened; return None if the date would be more informative.
 
     >>> ago(3), ago(150), ago(7300), ago(200_000), ago(1e8)
     ('just now', '2 min ago', '2 h ago', '2 days ago', None)
@@ -368,7 +368,7 @@ def ago(seconds: float) -> str | None:
 
 
 def to_datetime(seconds: float) -> datetime:
-    """Convert seconds since the epoch to a datetime; times beyond the calendar become its first or last moment.
+    """Convert seconds since the epoch to a datetime; times outside the calendar become its first or last moment.
 
     >>> to_datetime(0).isoformat(), to_datetime(1e18).year, to_datetime(-1e18).year
     ('1970-01-01T00:00:00+00:00', 9999, 1)

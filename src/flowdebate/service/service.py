@@ -1,4 +1,4 @@
-"""Service: operations on runs for all front ends, regardless of the process executing them."""
+"""Service: operations on runs for all front ends, regardless of which process executes the runs."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Service(Readership):
         return self._recipes.model_name
 
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
-        """Allow only configured models unless `allow_models` lists others; for front ends that serve other users.
+        """Allow only configured models unless `allow_models` lists others; used by front ends that serve other users.
 
         With `providers`, requests not forwarded by a proxy may name any model from a configured provider.
         """
@@ -213,7 +213,7 @@ class Service(Readership):
 
     @property
     def plans(self) -> bool:
-        """Return whether the built-in patterns can be started."""
+        """Return whether the service can start the built-in patterns."""
         return self._recipes.plans
 
     async def __aenter__(self) -> Self:
@@ -242,9 +242,9 @@ class Service(Readership):
         `pattern` is a registered pattern, a built-in one with `options` as in a plan file, or a Plan. If runs have to
         wait, those with the lowest priority value (0 to 100) start first, and owners take turns within the same
         priority. Raises ConfigurationError for invalid options, RunExists or RunChanged if the run `run_id` was started
-        by a different request, TooManyRuns if no more runs may wait, and BudgetReached. `check` receives the options
-        before any file or URL in them is accessed, and may raise ConfigurationError for options not available to this
-        caller.
+        by a different request, TooManyRuns if no more runs may wait, and BudgetReached if a budget is used up. `check`
+        receives the options before any file or URL in them is accessed, and may raise ConfigurationError for options
+        not available to this caller.
         """
         check_count("Service.begin()", minimum=0, maximum=LOWEST, priority=priority)
         options = options or {}
@@ -300,11 +300,11 @@ class Service(Readership):
         limits: Limits | None = None,
         check: CheckOptions | None = None,
     ) -> Sequence[Any]:
-        """Return the speakers for a new run: those in its options or question, or else a model's proposal.
+        """Return the speakers for a new run: those in its options or question, or else those proposed by a model.
 
-        A proposal takes one call to the debaters' model, and counts towards budgets. `begin` requests a proposal itself
-        when needed; this method is for front ends that show the sides before the debate. It raises the same errors as
-        `begin`.
+        A proposal takes one call to the debaters' model, and counts towards budgets. `begin` itself requests a proposal
+        when needed; this method is for front ends that show the sides before the debate starts. It raises the same
+        errors as `begin`.
         """
         new = partial(
             self._recipes.new, pattern, question, options or {}, seed=None, labels=labels, limits=limits, check=check
@@ -329,7 +329,7 @@ class Service(Readership):
         options: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunResult[Any]:
-        """Request one plain answer to `messages` from the model at a pattern's first seat, without storing the call.
+        """Request one plain answer to `messages` from the model in a pattern's first seat; the call is not stored.
 
         The call counts towards budgets, and raises the same errors as `begin`.
         """
@@ -362,7 +362,7 @@ class Service(Readership):
         return await start_block(block, value, run)
 
     async def _stored_sides(self, run_id: str | None) -> Sequence[Any]:
-        """Return the sides in the existing run `run_id`, so that a repeated request does not pay for new ones."""
+        """Return the sides of the existing run `run_id`, so that a repeated request does not pay for new ones."""
         if run_id is None:
             return ()
         with suppress(RunNotFound):
@@ -371,7 +371,7 @@ class Service(Readership):
         return ()
 
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
-        """Store a run, to be started in its turn."""
+        """Store a new run, and queue it to be started in its turn."""
         await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
         return await self._queue(header, partial(self._resume, header.run_id, recipe=recipe))
 
@@ -393,7 +393,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run returned by `make`, with its input; raise TooManyRuns, or an error raised by `make`."""
+        """Start the run and input returned by `make`; raise TooManyRuns, or any error raised by `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -405,7 +405,7 @@ class Service(Readership):
         return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up, unless a repeated request's run has already started."""
+        """Raise BudgetReached if the budget is used up, unless the request repeats one that has started a run."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -415,7 +415,7 @@ class Service(Readership):
             await account.check()
 
     async def _find_existing(self, run: Run, recipe: Recipe) -> RunState | None:
-        """Return the stored run with the same id as `run`; None if there is none.
+        """Return the stored run with the same id as `run`; return None if there is none.
 
         Raises RunChanged if it was started by a different request.
         """
@@ -442,7 +442,7 @@ class Service(Readership):
         return await self._details(stored, steps)
 
     async def record(self, run_id: str, *, stored: StoredRun | None = None) -> RunRecord:
-        """Read everything shown on a run's page; pass the run's row as `stored` if it has already been read."""
+        """Read everything shown on a run's page; if the run's row has already been read, pass it as `stored`."""
         stored = await self.store.run(run_id) if stored is None else stored
         steps, events = await self.store.steps(run_id), self._active.events(run_id)
         replayed: Replay | FlowDebateError | None = None
@@ -463,7 +463,7 @@ class Service(Readership):
     async def _details(
         self, stored: StoredRun, steps: Sequence[StepRow], *, replayed: Replay | FlowDebateError | None = None
     ) -> RunDetails:
-        """Return a run's details, replaying the run unless the caller passes `replayed`."""
+        """Return a run's details; the run is replayed unless `replayed` is passed."""
         run_id = stored.header.run_id
         handle = self._active.in_progress(run_id)
         document: Document | None = None
@@ -498,12 +498,12 @@ class Service(Readership):
     async def _replayed(
         self, stored: StoredRun, steps: Sequence[StepRow], *, on_request: OnRequest | None = None
     ) -> Replay:
-        """Replay the run; raise ConfigurationError if its pattern is unknown here."""
+        """Replay the run; raise ConfigurationError if this service does not have the run's pattern."""
         recipe, limits = self._to_replay(stored)
         return await replay(recipe.block, stored, steps, model=recipe.model, limits=limits, on_request=on_request)
 
     def _follower(self, stored: StoredRun) -> Follower:
-        """Return a follower of a run executed by another process; raise ConfigurationError for an unknown pattern."""
+        """Return a follower for a run in another process; raise ConfigurationError if its pattern is unknown."""
         recipe, limits = self._to_replay(stored)
         return Follower(recipe.block, model=recipe.model, limits=limits)
 
@@ -545,14 +545,14 @@ class Service(Readership):
         labels: Mapping[str, str] | None = None,
         limit: int = 1_000,
     ) -> Items:
-        """Return ballots and readers' votes from the newest runs that match all filters, for a judge audit."""
+        """Return the ballots and readers' votes of the newest runs that match all filters, for auditing judges."""
         check_count("Service.audited()", limit=limit)
         block = None if pattern is None else self._recipes.block_name(pattern)
         runs = each_run(self.store, state=status, block=block, search=text, labels=labels, limit=limit)
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return the usage of each budget limit, for all runs together and for the current day of `owner`.
+        """Return the usage of each budget limit, for all runs together and for the runs of `owner` on the current day.
 
         The result is empty if there are no limits.
         """
@@ -564,7 +564,7 @@ class Service(Readership):
         ]
 
     def archive(self) -> StoredArchive:
-        """Return the shared archive: the debates that have no owner."""
+        """Return the shared archive, which contains the debates that have no owner."""
         return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:
@@ -575,7 +575,7 @@ class Service(Readership):
         return RunState.of(stored, pattern=self._recipes.name_of(stored), is_here=is_here)
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run executed by this service, now or within the last minute; None for other runs."""
+        """Return the handle of a run executed by this service now or in the last minute; return None for others."""
         return self._active.handle(run_id)
 
     # Following
@@ -583,21 +583,21 @@ class Service(Readership):
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
         """Follow a run to its end, starting at its first event or after the mark `after`.
 
-        The run may be in progress here or in another process, or may already be over. If another process is executing
-        it, its journal is read, and text arrives only once it is complete.
+        The run may be in progress in this process or another one, or be over already. If another process is executing
+        it, the run is followed through its journal, and an answer's text arrives only once the answer is complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
             async for update in updates:
                 yield update
 
     async def events(self, run_id: str) -> Sequence[object]:
-        """Return a run's recorded events so far; raise ConfigurationError for an unknown pattern."""
+        """Return the events recorded so far in a run; raise ConfigurationError if its pattern is unknown."""
         if (events := self._active.events(run_id)) is not None:
             return events
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """Return the names of the blocks played by humans in a run, based on its pattern and its earlier requests."""
+        """Return the names of the blocks played by humans in a run, according to its pattern and past requests."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:
@@ -608,10 +608,10 @@ class Service(Readership):
         return list(dict.fromkeys(people))
 
     async def call(self, run_id: str, place: str, *, record: RunRecord | None = None) -> CallDetails | None:
-        """Return a model call as it was sent, by replaying the run; None if the run made no call at this path.
+        """Return a model call as it was sent, by replaying the run; return None if no call was made at this path.
 
-        The run is read from the store unless `record` is passed. Raises ConfigurationError if the run's pattern is
-        unknown here.
+        The run is read from the store unless it is passed as `record`. Raises ConfigurationError if the run's pattern
+        is unknown here.
         """
         stored = await self.store.run(run_id) if record is None else record.stored
         steps = await self.store.steps(run_id) if record is None else record.steps
@@ -625,14 +625,14 @@ class Service(Readership):
         return details[-1] if details else None
 
     async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
-        """Return the current lines of a run's export and the result of replaying them, for the run's report."""
+        """Return the current export of a run as lines, and the result of replaying it, for the run's report."""
         recipe = self._recipes.registered(await self.store.run(run_id))
         if recipe is None:
             return await evidence_in(self.store, run_id)
         return await evidence_in(self.store, run_id, block=recipe.block, model=recipe.model)
 
     async def wait(self, run_id: str, seconds: float | None = None) -> RunDetails:
-        """Wait until the run is over, suspended or abandoned, or until `seconds` have passed."""
+        """Wait until the run is over, suspended or abandoned, or until `seconds` have elapsed."""
         ends = None if seconds is None else time.monotonic() + seconds
         while self._is_executing(await self.store.run(run_id)):
             remaining = None if ends is None else ends - time.monotonic()
@@ -645,7 +645,7 @@ class Service(Readership):
         return await self.run(run_id)
 
     def _is_executing(self, stored: StoredRun) -> bool:
-        """Check whether a run is in progress or waiting, or will be resumed by a worker or by recovery."""
+        """Return whether a run is in progress or waiting, or will be resumed by a worker or by recovery."""
         if state_of(stored) != "left_behind":
             return stored.status in _UNFINISHED
         return self._workers_of(stored) is not None or self._recovery.awaits(stored)
@@ -655,11 +655,11 @@ class Service(Readership):
     async def answer(
         self, run_id: str, answer: object, *, place: str | None = None, resume: bool = True, by: str | None = None
     ) -> RunState:
-        """Record a human's answer, and resume the run unless it is waiting for further answers.
+        """Record a human's answer, and resume the run unless other answers are still missing.
 
-        `by` is recorded as the author if the answer comes from, say, a program or a link rather than from the user of
-        this service. If the budget is used up, the run waits until it is resumed. Raises NotAwaited, OutputError for an
-        invalid answer, RunConflict, and the errors raised by `resume`.
+        Pass the author as `by` if the answer does not come from the user of this service but, for example, from a
+        program or through a link. If the budget is used up, the run waits until it is resumed. Raises NotAwaited,
+        OutputError for an invalid answer, RunConflict, and the errors raised by `resume`.
         """
         if place is None:
             check_not_repeated(await self.store.steps(run_id), run_id, answer, store=self.store.name)
@@ -672,8 +672,8 @@ class Service(Readership):
     async def cancel(self, run_id: str) -> RunState:
         """Cancel a run, which then ends as "interrupted" and can be resumed.
 
-        A finished run stays unchanged. Raises RunConflict if another process is executing the run, unless that process
-        is a worker: workers stop within seconds.
+        A finished run is left unchanged. Raises RunConflict if another process is executing the run, unless that
+        process is a worker: workers stop within seconds.
         """
         self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
@@ -704,9 +704,10 @@ class Service(Readership):
     ) -> RunState:
         """Resume a run, however it ended.
 
-        Raises BudgetReached and the errors raised by `Block.resume`. A complete run stays unchanged unless its judge,
-        chair or synthesizer failed; in that case, the role is called again. `plan` replaces the stored one, for example
-        to add a URL missing from the store. If the maximum number of runs is in progress, the run waits for its turn.
+        Raises BudgetReached and the errors raised by `Block.resume`. A complete run is left unchanged unless its judge,
+        chair or synthesizer failed; in that case, the failed role is called again. `plan` replaces the stored one, for
+        example to add a URL missing from the store. If the maximum number of runs is in progress, the run waits for its
+        turn.
         """
         resume = partial(
             self._resume,
@@ -739,7 +740,7 @@ class Service(Readership):
         recipe: Recipe | None = None,
         in_turn: bool = False,
     ) -> RunState:
-        """Resume a run immediately, from `recipe` if passed; raise TooManyRuns if that is impossible now."""
+        """Resume a run immediately, using `recipe` if passed; raise TooManyRuns if it would have to wait."""
         stored = await self.store.run(run_id)
         if stored.status in COMPLETE and not has_unanswered(await self.store.steps(run_id)):
             return self._state_of(stored)
@@ -776,7 +777,7 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the runs listed on a page, keyed by run id; "" for a run without notes."""
+        """Return the notes on the runs listed on a page, keyed by run id; the note is "" for a run without one."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(
@@ -789,19 +790,19 @@ class Service(Readership):
         """Resume the runs that match all filters accepted by `runs`; the default `limit` is 200.
 
         Without `status`, all runs that stopped early are resumed; dead letters require `retry_dead_letter`. If this
-        service executes the runs itself, it starts only as many as its limits allow.
+        service executes the runs itself, it resumes only as many as its limits allow.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
         return await change_all(self.runs, states, change, **filters)
 
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
-        """Cancel the runs that match all filters, as in `resume_all`; without `status`, cancel all unfinished ones."""
+        """Cancel the runs that match all filters, as in `resume_all`; without `status`, cancel all unfinished runs."""
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
         return await change_all(self.runs, states, self.cancel, **filters)
 
     def _workers_of(self, stored: StoredRun) -> Workers | None:
-        """Return the workers responsible for a run; None if the run is not in their queue."""
+        """Return the workers responsible for a run; return None if the run is not on their queue."""
         return self.workers if self.workers is not None and self.workers.owns_run(stored.header) else None
 
     async def fork(  # noqa: PLR0913 - keyword-only options with defaults
@@ -820,11 +821,11 @@ class Service(Readership):
     ) -> RunState:
         """Start a new run from the steps of an earlier one; models are called only for steps that differ.
 
-        `edits` replaces answers, keyed by path; all calls from the path `at` on are repeated. `options` changes options
-        of the run's plan; `pattern`, a registered pattern or a Plan, replaces the run's pattern. Workers execute the
-        fork if they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and RunExists if
-        `fork_id` is taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if the pattern
-        is changed as well.
+        `edits` replaces answers, keyed by path; the call at the path `at` and all later calls are repeated. `options`
+        changes options of the run's plan; `pattern`, a registered pattern or a Plan, replaces the run's pattern.
+        Workers execute the fork if they have its pattern. Raises ConfigurationError, TooManyRuns and BudgetReached, and
+        RunExists if `fork_id` is taken. An edit that is not a valid answer raises OutputError, or ConfigurationError if
+        the pattern is changed as well.
         """
         stored = await self.store.run(run_id)
         options = options or {}
@@ -872,18 +873,19 @@ class Service(Readership):
             return await self._queue_new(header, recipe)
 
     async def delete(self, run_id: str) -> None:
-        """Delete a run that is not in progress; otherwise raise RunConflict."""
+        """Delete a run; raise RunConflict if the run is in progress."""
         await delete_run(self.store, run_id)
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume runs left behind by an earlier process, in the background; with `keep_days`, also delete old runs."""
+        """Resume runs left unfinished by an earlier process in the background; with `keep_days`, delete old runs."""
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
-        """Stop starting runs, give calls in flight `patience` seconds to finish, and interrupt the remaining runs.
+        """Stop starting runs, give in-flight calls `patience` seconds to finish, and interrupt the remaining runs.
 
-        Readers' streams end. With `recover`, the runs are stored as "queued" for the next process.
+        Readers' streams end. With `recover`, the interrupted runs are stored as "queued", to be resumed by the next
+        process.
         """
         for run_id in self._active.close_queue():
             if not self._recovers:

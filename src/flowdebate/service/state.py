@@ -23,24 +23,26 @@ from flowdebate.ui.steps import Fork
 
 
 class PendingInput(WireModel):
-    """A suspended run's request to a human."""
+    """Request from a suspended run to a human."""
 
     block: str
     """Name of the block that made the request."""
     role: str | None = None
     """Role of the block in its pattern, such as "judge"; None if it has no role."""
     place: str
-    """Path of the request in the run, to be passed as `place=` with the answer."""
+    """Path of the request in the run, to be passed as `place=` when submitting the answer."""
     shown: str
-    """Text to show to the human, with fences around text from models."""
+    """Text to show to the human, in which text from models is inside fences."""
     expects: str
     """Description of the expected answer."""
     answer_schema: dict[str, Any] | None = None
     """JSON Schema for the answer; None if the answer is text."""
     problem: str | None = None
-    """Problem with the previous answer, if any."""
+    """Problem with the previous answer; None if there was none."""
     sources: tuple[Source, ...] = ()
-    """Sources to quote from. JSON omits their text, which is available at `/runs/{run_id}/sources/{name}`."""
+    """Sources that the answer may quote. JSON omits their text, which is available at
+    `/runs/{run_id}/sources/{name}`.
+    """
 
     @field_serializer("sources")
     def _listed(self, sources: tuple[Source, ...]) -> list[SourceInfo]:
@@ -48,12 +50,12 @@ class PendingInput(WireModel):
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short sources in full, the others by name and length."""
+        """Render `shown` and the sources as plain text: short sources in full, long ones as name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @classmethod
     def of(cls, request: HumanRequest) -> Self:
-        """Convert the request to the form shown to humans."""
+        """Convert a stored request to the form shown to humans."""
         return cls(
             block=request.block,
             role=request.role,
@@ -67,18 +69,18 @@ class PendingInput(WireModel):
 
 
 class RunSummary(WireModel):
-    """One-line summary of a run's result."""
+    """Summary of a run's result, short enough for a single line."""
 
     speakers: tuple[str, ...] = ()
     """Speakers, in the order of their first turns."""
     decision: str | None = None
-    """The winner and the winning stance, or another decision, on one line; None if there is none."""
+    """Decision on one line: the winner with the winning stance, or another decision; None if there is none."""
     models: tuple[str, ...] = ()
-    """Models called in this run."""
+    """Names of the models called in this run."""
     cost: float | None = None
     """Cost based on the prices in the run's limits or on built-in prices; None if the prices are unknown."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the price list with its date; None if unknown."""
+    """Unit of `cost`: the currency, and the price list with its date; None if the unit is unknown."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:
@@ -90,16 +92,16 @@ class RunSummary(WireModel):
 
 
 class RunState(WireModel):
-    """A run as shown in lists."""
+    """State of a run as shown in lists."""
 
     run_id: str
     pattern: str | None
-    """Name of the pattern; None if neither a plan nor this service describes the run."""
+    """Name of the pattern; None if neither a plan nor this service can identify it."""
     block: str
     """Name of the run's block."""
     question: str
     status: str
-    """Stored status, or "left_behind" for a run in progress whose process is gone."""
+    """Status as stored, or "left_behind" for a run in progress whose process is gone."""
     created_at: float
     """Time at which the run was created, in seconds since the epoch."""
     updated_at: float
@@ -110,13 +112,13 @@ class RunState(WireModel):
     parent: str | None
     """Id of the run that this one was forked from; None if it is not a fork."""
     models: dict[str, list[str]] | None
-    """Models that gave the recorded answers, keyed by seat; None until the run ends."""
+    """Models that gave the recorded answers, keyed by seat; None until the run has ended."""
     usage: Tokens | None
-    """Tokens used by the run; None until it ends."""
+    """Tokens used by the run; None until the run has ended."""
     seconds: float | None
     error: str | None
     summary: RunSummary | None
-    """Summary of speakers, decision and models; None until the run ends."""
+    """Summary of the run's speakers, decision and models; None until the run has ended."""
     owned: bool
     """True if a live process is executing the run."""
     here: bool
@@ -155,22 +157,22 @@ class RunState(WireModel):
 
 
 class RunPage(WireModel):
-    """A page in a list of runs, newest first."""
+    """A page of a list of runs, newest first."""
 
     runs: tuple[RunState, ...]
     next: str | None
-    """Value to pass as `before=` for the next page; None on the last page."""
+    """Value to pass as `before=` to get the next page; None on the last page."""
 
     @classmethod
     def of(cls, runs: Iterable[RunState], *, more: bool) -> Self:
-        """Build a page of a list, with a link to the next page if there are `more` runs."""
+        """Build a page of a list of runs; the page has a `next` value if there are `more` runs."""
         run_list = tuple(runs)
         # !r: every digit, as the store compares
         return cls(runs=run_list, next=f"{run_list[-1].created_at!r}:{run_list[-1].run_id}" if more else None)
 
     @staticmethod
     def cursor(text: str) -> tuple[float, str]:
-        """Parse the `next` value of a page; raise ConfigurationError for any other string."""
+        """Parse a page's `next` value; raise ConfigurationError for any other string."""
         created_at, _, run_id = text.partition(":")
         try:
             return float(created_at), run_id
@@ -182,13 +184,13 @@ class RunDetails(RunState):
     """A run with its document so far and its requests to humans."""
 
     document: Document | None
-    """Current document, with all contributions so far; None if there is none. Its JSON form is identical to the output
-    of `--json`.
+    """Current document of the run, with all contributions so far; None if there is none. Its JSON form is identical to
+    the output of `--json`.
     """
     problem: str | None
     """Reason why there is no document, or why workers rejected the run."""
     pending: tuple[PendingInput, ...]
-    """A suspended run's pending requests, by path."""
+    """Requests that a suspended run is waiting on, sorted by path."""
     fork: Fork | None
     """Relation of a fork to its parent run; None if the run is not a fork."""
 
@@ -212,36 +214,36 @@ class RunRecord:
     events: Sequence[object]
     """Recorded events so far; empty if the run's pattern is unknown here."""
     people: Sequence[str]
-    """Names of the blocks played by humans: blocks in the pattern, and all blocks with requests so far."""
+    """Names of the blocks played by humans: those in the pattern, and any with requests so far."""
     readers: RunReaders
 
 
 class Changed(WireModel):
-    """Outcome of resuming or cancelling all runs that match a filter."""
+    """Outcome of resuming or cancelling all runs that match the given filters."""
 
     runs: tuple[RunState, ...]
     """The runs that were changed."""
     refused: dict[str, str]
     """Reasons why other runs were not changed, keyed by run id."""
     more: bool
-    """True if more runs match; the request should then be repeated."""
+    """True if more runs match, in which case the request should be repeated."""
 
 
 class BudgetState(WireModel):
-    """Usage of one budget limit by all processes sharing the budget."""
+    """Usage of one limit in a budget, by all processes that share the budget."""
 
     budget: str
-    """Scope of the budget: "all runs", or the quoted name of an owner, whose budget applies per day."""
+    """Scope of the budget: "all runs", or the quoted name of an owner, whose budget is per day."""
     kind: str
     """Kind of limit: "calls", "tokens" or "cost"."""
     used: int | float
     limit: int | float
     until: float | None = None
-    """Time of the next reset, in seconds since the epoch; None if the budget is never reset."""
+    """Time at which the budget is next reset, in seconds since the epoch; None if it is never reset."""
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
-    """Return a suspended run's requests."""
+    """Return a suspended run's requests to humans."""
     return tuple(map(PendingInput.of, requests_in(run, steps, store=store)))
 
 
@@ -255,7 +257,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs that match all filters, as found by `find`: at most `limit` for each of `statuses`."""
+    """Change the runs that match all filters, as found by `find`: at most `limit` runs per status in `statuses`."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TO_BEGIN = 5.0
-"""Time limit in seconds for a server to begin shutting down; the longest validation takes two seconds."""
+"""Time limit in seconds for a server to begin its shutdown; the longest validation of an answer takes two seconds."""
 _TO_END = 15.0
-"""Time limit in seconds for a server's shutdown, excluding waits, which have limits of their own."""
+"""Time limit in seconds for a server's shutdown, not counting waits, which have their own limits."""
 
 
 class EndingServer(uvicorn.Server):
-    """Uvicorn server that exits on a signal even if the event loop is stuck; its runs can be resumed from the store.
+    """Uvicorn server that exits on a signal even if its event loop is stuck; the runs can be resumed from the store.
 
-    `patience` is the time in seconds that the server may spend waiting during its shutdown.
+    `patience` is the maximum time in seconds that the server may spend on waits during its shutdown.
     """
 
     def __init__(self, config: uvicorn.Config, *, patience: float) -> None:
@@ -31,12 +31,12 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Start to shut down as uvicorn does, but within five seconds."""
+        """Begin the shutdown as uvicorn does, and force the process to exit if the shutdown does not begin in time."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, but within a time limit."""
+        """Shut down as uvicorn does, and force the process to exit if the shutdown takes too long."""
         if self._deadline is not None:
             self._end_after(self._patience + _TO_END, signal.SIGTERM)
         try:

@@ -1,1 +1,1 @@
-"""Additional protocols of the server: OpenAI-compatible chat completions, and AG-UI."""
+"""Additional server protocols: OpenAI-compatible chat completions, and AG-UI."""

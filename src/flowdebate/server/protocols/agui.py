@@ -1,4 +1,4 @@
-"""AG-UI: a POST starts a run of a pattern, or answers a waiting run, and streams it as AG-UI 1.0 events."""
+"""AG-UI endpoint: a POST starts a run of a pattern, or answers a waiting one, and streams it as AG-UI 1.0 events."""
 
 from __future__ import annotations
 
@@ -47,18 +47,23 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
-"""Prefix of this library's names, and the key for its data in metadata and state, next to the application's keys."""
+"""Prefix of this library's names, also used as the key for its data in metadata and state, alongside the application's
+keys.
+"""
 _TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
-"""Events that are not translated individually, because messages or the first and last events already cover them."""
+"""Events that need no translation of their own, because AG-UI messages or the run's first and last events
+cover them.
+"""
 _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 
 
 class AgUi:
     """Translator from a run's updates to the events of an AG-UI run.
 
-    Call `start`, then `translate` for every update from the first one on, then `finish`; the resulting events always
-    form a valid sequence. `thread_id` and `run_id` identify the AG-UI run. `state` is the application's state, whose
-    keys are left unchanged. `messages` are the messages that the client already has; they are not sent again.
+    Call `start`, then `translate` for every update, beginning with the run's first, and then `finish`; the resulting
+    events always form a valid sequence. `thread_id` and `run_id` identify the AG-UI run. `state` is the application's
+    state, whose keys are left unchanged. `messages` are the messages that the client already has; they are not sent
+    again.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class AgUi:
         self._usage: defaultdict[str, Usage] = defaultdict(Usage.zero)
 
     def start(self, run: RunState) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the first events: the run's start and its state."""
+        """Emit the first events: the start of the run, and its state."""
         self._run, ids = run.run_id, {"runId": run.run_id}
         self._state |= {OWN: {**ids, "pattern": run.pattern, "question": run.question, "tasks": {}}}
         yield ag_ui.RunStartedEvent(**self._ids, protocol_version=ag_ui.PROTOCOL_VERSION, metadata={OWN: ids})
@@ -101,10 +106,10 @@ class AgUi:
         yield from self.first
 
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the last events of a finished or suspended run, closing open items and reporting the outcome.
+        """Emit the last events of a finished or suspended run, which close open items and report the outcome.
 
-        Runs ended by limits or cancellation have the outcome "cancelled"; a failure is reported as a RUN_ERROR with the
-        error class as its code.
+        The outcome of a run that was cancelled or reached a limit is "cancelled"; a failed run ends with a RUN_ERROR
+        event whose code is the error class.
         """
         yield from self._close_all()
         match details.status:
@@ -148,7 +153,7 @@ class AgUi:
         return ag_ui.RunErrorEvent(message=message, code=code, usage=self._used())
 
     def _used(self) -> list[ag_ui.TokenUsage] | None:
-        """Return each model's token counts, splitting names of the form provider/model at the slash."""
+        """Return each model's token counts; a name of the form provider/model is split at the slash."""
         return [
             ag_ui.TokenUsage(
                 provider=model.partition("/")[0] if "/" in model else None,
@@ -229,7 +234,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern enclosing `path`, or of the pattern below `path` if there is none."""
+        """End the step of the innermost pattern enclosing `path`; if none, end that of the pattern below `path`."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
@@ -271,7 +276,7 @@ class AgUi:
 
 
 def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
-    """Build a custom event for something not defined by AG-UI."""
+    """Build a custom event for something that AG-UI does not define."""
     return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
 
 
@@ -281,14 +286,14 @@ def _milliseconds(at: float) -> int:
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
-"""Label that stores a run's thread."""
+"""Label in which a run's AG-UI thread id is stored."""
 _MAX_ID_LENGTH = 200
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)
 
 
 class _Props(BaseModel):
-    """Contents of `forwardedProps.flowdebate`: plan file options, and what to do if the client disconnects."""
+    """Contents of `forwardedProps.flowdebate`: plan file options, and whether to continue after a disconnect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     options: dict[str, Any] = {}
@@ -338,7 +343,7 @@ async def ag_ui_run(
 
 
 def _read_props(body: ag_ui.RunAgentInput) -> _Props:
-    """Read the input meant for this library; raise ConfigurationError for invalid values and ids."""
+    """Read the part of the input meant for this library; raise ConfigurationError for invalid values and ids."""
     try:
         check_data(body.model_dump(mode="json", by_alias=True))
     except ValueError as error:
@@ -358,7 +363,7 @@ def _read_props(body: ag_ui.RunAgentInput) -> _Props:
 
 
 def _text_of(message: ag_ui.Message) -> str:
-    """Return a message's text, without images; empty for tool, reasoning and activity messages."""
+    """Return a message's text without its images; return "" for tool, reasoning and activity messages."""
     if isinstance(message, (ag_ui.ToolMessage, ag_ui.ActivityMessage, ag_ui.ReasoningMessage)):
         return ""
     if isinstance(message.content, list):
@@ -367,7 +372,7 @@ def _text_of(message: ag_ui.Message) -> str:
 
 
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
-    """Submit the answers and resume the run, which repeats its requests if answers are missing or invalid."""
+    """Submit the answers and resume the run; if answers are missing or invalid, the run requests them again."""
     ui.earlier_calls = 0 if waiting.usage is None else waiting.usage.calls
     open_places, answered = {request.place for request in waiting.pending}, False
     for entry in body.resume or ():
@@ -387,7 +392,7 @@ async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Servi
 
 
 async def _frames(ui: AgUi, run_id: str, service: Service | OwnedService, reader: Reader) -> AsyncGenerator[bytes]:
-    """Yield the stream, from RUN_STARTED to the last event."""
+    """Yield the frames of the stream, from RUN_STARTED to the last event."""
 
     def frames(events: Iterator[ag_ui.BaseEvent]) -> bytes:
         return b"".join(data_frame(event.model_dump(mode="json", by_alias=True)) for event in events)

@@ -1,4 +1,4 @@
-"""Requests from OpenAI clients: the supported parameters, and the question in a chat."""
+"""Requests from OpenAI clients: supported parameters, and how the question is taken from a chat."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 WHERE = "chat completion"
-"""Location named in errors about parameters."""
+"""Location stated in errors about a request's parameters."""
 DISCONNECT = "flowdebate_on_disconnect"
-"""Key in a request's `metadata`; with the value "continue", the run continues after the client disconnects."""
+"""Key in a request's `metadata`; if its value is "continue", the run continues after the client disconnects."""
 
 _SAMPLING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
@@ -45,7 +45,7 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
 }
 """Parameters that clients send by default, with their neutral values.
 
-They are ignored, because models use their pattern's settings; a response header lists the ignored ones.
+These parameters are ignored, because models use their pattern's settings; a response header lists those ignored.
 """
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
@@ -61,7 +61,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "background": (False,),
     "include": ([],),
 }
-"""Values of other parameters that merely request the default behavior."""
+"""Values with which other parameters merely request the default behavior."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
 """Parameters accepted because they do not affect the answer."""
 _TOOLS = "Client tools are not called: debaters use the tools of their pattern."
@@ -79,7 +79,7 @@ _WHY: Mapping[str, str] = {
     "background": "Start a run with POST /runs instead, and poll it.",
     "include": "Responses include only the answer's text.",
 }
-"""Reasons why known parameters are not supported; any other parameter without a field is unknown."""
+"""Reasons why known parameters are not supported; a parameter that is neither listed here nor a field is unknown."""
 
 
 class _Part(BaseModel):
@@ -97,7 +97,7 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """The message's text, with each part on a separate line."""
+        """Text of the message, with each part on a separate line."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content)
         return self.content or ""
@@ -112,7 +112,7 @@ class StreamOptions(BaseModel):
 
 
 class ForcedTool(BaseModel):
-    """A tool that the model must call; its arguments serve as the structured answer."""
+    """A tool that the model is forced to call; its arguments serve as the structured answer."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     name: str = Field(max_length=200)
@@ -149,7 +149,7 @@ class _ResponseFormat(BaseModel):
 
 
 class _Request(BaseModel):
-    """Base class for chat completion and response requests."""
+    """Base class for requests for chat completions and for responses."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     model: str
@@ -158,7 +158,7 @@ class _Request(BaseModel):
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
     models: str | list[str] | dict[str, str] | None = None
-    """The pattern's models, as in its `models` option: one model for all, models by name and role, or a list with one
+    """Models for the pattern, as in its `models` option: one model for all, models by name and role, or a list with one
     model per member.
     """
 
@@ -168,7 +168,7 @@ class _Request(BaseModel):
         return check_data(value)
 
     def check(self) -> list[str]:
-        """Return the ignored parameters; raise ConfigurationError for an unsupported one."""
+        """Return the ignored parameters; raise ConfigurationError for any unsupported parameter."""
         ignored = []
         for name, value in (self.model_extra or {}).items():
             if value is None or name in _HINTS or value in _NEUTRAL.get(name, _SAMPLING.get(name, ())):
@@ -193,14 +193,14 @@ class _Request(BaseModel):
 
     @property
     def forced_tool(self) -> ForcedTool | None:
-        """The only tool that the model is forced to call; None if there is none."""
+        """The single tool that the model is forced to call; None if there is none."""
         return None
 
 
 class ChatRequest(_Request):
     """Body of a request for a chat completion.
 
-    Unsupported parameters are rejected, except for those that clients send by default.
+    Unsupported parameters are rejected unless clients send them by default.
     """
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -209,7 +209,7 @@ class ChatRequest(_Request):
 
     @property
     def answer_schema(self) -> dict[str, Any] | None:
-        """JSON Schema for the answer; None for text."""
+        """JSON Schema for the answer; None if the answer is text."""
         if (tool := self.forced_tool) is not None:
             return tool.parameters
         response_format = self.response_format
@@ -234,7 +234,7 @@ class ChatRequest(_Request):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels for this request's run; raise ConfigurationError for an unknown disconnect policy."""
+        """Labels for the run that this request starts; raises ConfigurationError for an unknown disconnect policy."""
         labels = dict(self.metadata or {})
         if labels.pop(DISCONNECT, "continue") != "continue":
             raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, 'must be "continue", or omitted')
@@ -243,7 +243,7 @@ class ChatRequest(_Request):
     def chat(self) -> list[tuple[str, str]]:
         """Return the messages as pairs of role and text, with the question last.
 
-        Tool results after the question are moved before it.
+        Tool results that follow the question are moved in front of it.
         """
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
@@ -253,7 +253,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Return the JSON Schema for an object if a message's text contains one, as in some clients' JSON mode.
+    """Find the JSON Schema for an object in a message's text, where some clients' JSON mode puts it.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}
@@ -272,7 +272,7 @@ def find_schema(text: str) -> dict[str, Any] | None:
 
 
 _MAX_BRACES = 50
-"""Maximum number of positions to search for a schema in a message."""
+"""Maximum number of positions in a message at which to look for a schema."""
 
 
 class _InputPart(BaseModel):
@@ -300,14 +300,14 @@ class _TextOptions(BaseModel):
 
 
 class ResponseRequest(_Request):
-    """Body of a request for a response; its parameters are treated as in `ChatRequest`."""
+    """Body of a request to the Responses API, whose parameters are treated as in `ChatRequest`."""
 
     input: str | Annotated[list[_InputMessage], Field(min_length=1)]
     instructions: str | None = None
     text: _TextOptions | None = None
 
     def chat(self) -> ChatRequest:
-        """Convert the request to one for a chat completion, with the instructions as its first message."""
+        """Convert the request to a chat completion request, with the instructions as its first message."""
         input_messages = [_InputMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         lead = [] if self.instructions is None else [_InputMessage(role="system", content=self.instructions)]
         messages = [
@@ -326,7 +326,7 @@ class ResponseRequest(_Request):
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
-    r"""Render a chat's names and texts as data that cannot imitate a line of a prompt; return "" if the chat is empty.
+    r"""Render a chat's names and texts so that they cannot imitate a line of a prompt; return "" for an empty chat.
 
     >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
     The chat before this question, for reference:
@@ -361,9 +361,9 @@ def read_chat(
 ) -> tuple[dict[str, Any], str]:
     """Build a run's options and question from a chat's last message, sent by `role`, and the messages before it.
 
-    Built-in patterns that take their speakers from the subject take them only from this message, unless the client's
-    `options` name them. Raises ConfigurationError if the last message is not a user's question, or if the chat is too
-    long.
+    Built-in patterns that derive their speakers from the subject use only this last message, unless the client's
+    `options` name the speakers. Raises ConfigurationError if the last message is not a user's question, or if the chat
+    is too long.
     """
     question = chat[-1][1] if chat else ""
     if role != "user" or not question.strip():
@@ -382,9 +382,9 @@ def read_chat(
 
 _LEAD = "The chat before this question, for reference:"
 _MAX_CONTEXT_LENGTH = 8_000
-"""Maximum length of the chat included with a question, in characters."""
+"""Maximum length, in characters, of the chat that accompanies a question."""
 _LONG = 2_000
-"""Maximum length of a message, in characters."""
+"""Maximum length, in characters, of each message included in the chat."""
 
 
 _ANSWER = ":answer"
@@ -395,12 +395,12 @@ _PLAIN = "Should rents be capped?"
 class ChatModel:
     """A pattern offered as a model: `debate/NAME` for a registered one, `flowdebate/NAME` for a built-in one.
 
-    If the name is followed by `:answer`, the completion contains only the output.
+    If `:answer` is appended to the name, the completion contains only the output.
     """
 
     pattern: str
     info: PatternInfo | None
-    """The built-in pattern's registry entry; None for a registered pattern."""
+    """Registry entry of a built-in pattern; None for a registered pattern."""
     answer_only: bool
 
     @property
@@ -425,7 +425,7 @@ class ChatModel:
 
 
 def chat_models(service: Service) -> Iterator[ChatModel]:
-    """List all models, each followed by its `:answer` variant if its runs end with an answer."""
+    """List all models; a model whose runs end with an answer is followed by its `:answer` variant."""
     for name in service.patterns:
         yield ChatModel(pattern=name, info=None, answer_only=False)
         yield ChatModel(pattern=name, info=None, answer_only=True)
@@ -457,7 +457,7 @@ def _writes_output(info: PatternInfo) -> bool:
 
 @cache
 def _has_answer(info: PatternInfo) -> bool:
-    """Return whether the pattern's runs end with an output or an answer; a handoff has neither."""
+    """Return whether the pattern's runs end with an output or an answer; a handoff's runs have neither."""
     output = info.load_output()
     answer = vars(output).get("answer")
     says = "answer" in output.model_fields or (

@@ -1,4 +1,4 @@
-"""Sources of answers at the OpenAI-compatible endpoint: a run, or a single model call for a task such as a title."""
+"""Sources of answers for the OpenAI-compatible endpoint: a run, or a single model call for a task such as a title."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from flowdebate.ui.document import Tokens
 from flowdebate.ui.text import as_json, printable
 
 ONLY_ONCE = {"x-should-retry": "false"}
-"""Header that keeps OpenAI's clients from retrying a failed run, and thus from paying for it again."""
+"""Header that prevents OpenAI's clients from retrying a failed run, and thus from paying for it twice."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _MAX_MESSAGE_LENGTH = 16_000
-"""Maximum length, in characters, of a message sent to the model for a hidden task: a title does not need a whole
-debate.
+"""Maximum length, in characters, of a message sent to the model for a hidden task: a title can be chosen without
+reading the whole debate.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Closing information about an answer."""
+    """Closing information sent with an answer."""
 
     finish_reason: str
-    """"stop", or "length" for an interrupted run."""
+    """Reason why the answer ended: "stop", or "length" for an interrupted run."""
     run_info: dict[str, Any]
-    """Description of the run, for clients written specifically for this server."""
+    """Description of the run, for clients written for this server."""
     counted: bool
-    """True if the token counts are complete."""
+    """True if all token counts are known."""
 
 
 class Source(ABC):
-    """Source of an answer's text, and of its token counts."""
+    """Source from which an answer's text and token counts are obtained."""
 
     def __init__(self, answer_id: str, created_at: float) -> None:
         self.id: str = answer_id
@@ -65,7 +65,7 @@ class Source(ABC):
         """Return the closing information about the answer."""
 
     def usage(self) -> dict[str, Any]:
-        """Return the sum of all calls' known token counts."""
+        """Return the sum of the known token counts of all calls."""
         prompt_tokens, answered = self._counts["prompt_tokens"], self._counts["completion_tokens"]
         return {
             "prompt_tokens": prompt_tokens,
@@ -83,7 +83,7 @@ class Source(ABC):
 
 
 class RunSource(Source):
-    """A run as the source: its contributions and its result or, with `answer_only`, only its output."""
+    """Run as a source: its contributions and result or, with `answer_only`, only its output."""
 
     def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
         super().__init__(run.run_id, run.created_at)
@@ -133,7 +133,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """Answer to a chat application's hidden task: a single call to the model in the run's first seat, never stored."""
+    """Answer to a chat application's hidden task: a single call, never stored, to the model in the run's first seat."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())

@@ -1,7 +1,7 @@
 """Chat applications' hidden tasks, such as titles, tags and follow-up questions, which no user requested.
 
-Chat applications send these tasks to the chat's model, after an answer or before it. The tasks are recognized by their
-wording, and answered with a single model call instead of a debate on "Generate a title".
+Chat applications send these tasks to the chat's model before or after an answer. They are recognized by their wording
+and answered with a single model call, rather than with a debate on "Generate a title".
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from itertools import islice
 from typing import Any
 
 _MAX_SENTENCE_LENGTH = 400
-"""Maximum number of characters to examine in a sentence."""
+"""Maximum number of characters to examine in each sentence."""
 _TURNS = 12
-"""Maximum number of positions per sentence to check for a request that follows other words."""
+"""Maximum number of positions in a sentence, after a comma, a colon or a word such as "and", at which to look for a
+request.
+"""
 _MAX_LENGTH = 8_000
-"""Maximum number of characters to search for a task: half at the message's beginning, half at its end."""
+"""Maximum number of characters of a message to search for a task, half of them at its beginning and half at its end."""
 
 # The chat that a task is about, included as data in the task's prompt
 
 _BOXES = ("chat_history", "chathistory", "conversation", "messages", "transcript", "text")
-"""XML elements used in prompts to enclose the chat, or the text of a task."""
+"""XML elements with which prompts enclose the chat or the text of a task."""
 _HISTORIES = _BOXES[:2]
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _SPEAKER = re.compile(r"^\W{0,3}(user|human|assistant|ai|model|query)\W{0,3}:", re.IGNORECASE | re.MULTILINE)
@@ -59,8 +61,8 @@ _LEAD = re.compile(
     r"look at|examine|consider)\s",
     re.IGNORECASE,
 )
-"""Regular expression for words that may precede a request; the request begins after them, or after a match
-of `_TURN`.
+"""Regular expression for words that may precede a request; the request begins after them or after a later match of
+`_TURN`.
 """
 _TURN = re.compile(r"[,:]\s+|\b(?:and|please)\s", re.IGNORECASE)
 _TOOLS = re.compile(r"\W*available tools:", re.IGNORECASE)
@@ -97,7 +99,9 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""Pattern matching tasks found in chat applications' system messages, but never set by a user for a whole chat."""
+"""Pattern matching tasks that occur in chat applications' system messages, but that no user would set for a
+whole chat.
+"""
 
 _CHINESE = re.compile(
     r"(?:总结|概括|生成|提炼|归纳|返回|给出|起|取|写|撰写|建议|提供|总結|產生)[^。？！\n]{0,40}"
@@ -109,7 +113,7 @@ _CHINESE_CHAT = re.compile(r"对话|會話|会话|對話|聊天|这句话|這句
 
 
 def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None) -> bool:
-    """Return whether a chat, given as pairs of role and text, ends with one of the application's own tasks.
+    """Return whether a chat, given as pairs of role and text, ends with a task set by the chat application.
 
     The task is either in the last message, or in a system message followed by the text to process. `schema` is the
     answer's schema.
@@ -139,7 +143,7 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task; if it is `alone`, it must include the chat or mention it in the request."""
+    """Return whether a message is a task; a message sent `alone` must also include the chat or refer to it."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
     # Code and the chat are ignored, because they are not part of the task's own text.
@@ -162,7 +166,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find a sentence at a message's beginning that asks for a title or similar text; None if there is none."""
+    """Find a sentence at the beginning of a message that requests a title or similar text; return None if none does."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence
@@ -181,7 +185,7 @@ def _orders(sentence: str) -> bool:
 
 
 def _is_about_task(text: str) -> bool:
-    """Return whether the last lines are a user's question about the preceding task."""
+    """Return whether the last lines are a question from a user about the task that precedes them."""
     *before, last = [*filter(None, map(str.strip, text.split("\n\n")))] or [""]
     if not before or not last.endswith("?") or _SPEAKER.match(last) or before[-1].endswith(":"):
         return False
@@ -199,7 +203,7 @@ def _is_of_task(fields: Collection[str] | None) -> bool:
 
 
 def _without(text: str, names: Sequence[str]) -> str:
-    """Remove the elements with these names and their content."""
+    """Remove the elements with the given names, including their content."""
     for name in names:
         opened, closed = f"<{name}>", f"</{name}>"
         end = 0
@@ -217,7 +221,7 @@ def _excerpt(text: str) -> str:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Split text into sentences and lines; a numbered list belongs to the line above it."""
+    """Split text into sentences and lines, keeping a numbered list together with the line above it."""
     listed = re.sub(r"\n(?=\s{0,4}\d\.)", " ", text)
     for sentence in re.split(r"(?<=[^\d][.!?。！？])\s+|(?<=[。！？])|\n+", listed):
         if sentence.strip(" #*-_>\t"):

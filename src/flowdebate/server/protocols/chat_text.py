@@ -1,4 +1,4 @@
-"""A run as Markdown text for chat clients, streamed in chunks."""
+"""Runs as Markdown text for chat clients, streamed in chunks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class ChatText:
-    """Translator from a run's updates to Markdown; it must receive all updates from the first one on.
+    """Translator from a run's updates to Markdown; it must receive all updates, beginning with the first.
 
-    Contributions are quoted so that their text cannot end the quote; the client renders their Markdown. If turns
-    overlap, the first is shown while it is being written, and each later one once the previous one has ended.
+    Contributions are quoted in such a way that their text cannot end the quote; the client renders their Markdown. If
+    turns overlap, the first is shown while it is being written, and each of the others once the one before it has
+    ended.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class ChatText:
         """Empty part marking the end of each turn in progress, keyed by the turn's path."""
 
     def translate(self, update: Update) -> str:
-        """Return the next chunk of text, or "" if there is none."""
+        """Translate an update; return the next chunk of text, or "" if there is none."""
         if update.kind == "reset":
             self._begin()
             return sections_text([Remark(text="The order of events has changed; the run from its beginning:")])
@@ -57,7 +58,7 @@ class ChatText:
         return self._visible_text()
 
     def finish(self, details: RunDetails, output: object = None) -> str:
-        """Return the last chunk: the run's result, or its pending request.
+        """Return the last chunk: the run's result, or the request that it is waiting on.
 
         `output` is used if the run has no document.
         """
@@ -87,7 +88,7 @@ class ChatText:
                     pass
 
     def _visible_text(self) -> str:
-        """Return the text to show now: everything up to the first unfinished contribution."""
+        """Return the text that can be shown now: everything up to the first unfinished contribution."""
         parts = []
         while self._parts:
             parts += self._parts[0].take()
@@ -99,7 +100,7 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """An utterance, or text added by `ChatText` itself."""
+    """An utterance, or text that `ChatText` adds."""
 
     texts: list[str]
     """Chunks of text not yet shown."""
@@ -110,7 +111,7 @@ class _Part:
         self.texts.append(_in_quote(self._stream.feed(text)))
 
     def end(self, void: str | None) -> None:
-        """End the part; `void` is the reason if the part does not count."""
+        """End the part; `void` is the reason why the part does not count, or None if it does."""
         remark = "" if void is None else sections_text([Remark(text=f"that does not count: {void}")])
         self.texts.append(f"{_in_quote(self._stream.end())}\n\n{remark}")
         self.done = True
@@ -126,7 +127,7 @@ def _in_quote(text: str) -> str:
 
 
 def _sections(event: object) -> Iterable[Section]:
-    """Convert an event other than speech to sections."""
+    """Convert an event that is not an utterance to document sections."""
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
@@ -137,7 +138,7 @@ def _sections(event: object) -> Iterable[Section]:
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the run's result. Text output is left unchanged, because a chat client requested it."""
+    """Render the run's result. Output that is text is left unchanged, because a chat client requested it."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]
@@ -148,7 +149,7 @@ def _outcome(document: Document | None, output: object) -> str:
 
 
 def _ending(details: RunDetails) -> Iterator[Section]:
-    """Explain why the run has no result, or none yet."""
+    """Explain why the run has no result, or why it has none yet."""
     match details.status:
         case "awaiting":
             for request in details.pending:
@@ -161,7 +162,7 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 
 
 def answer_of(details: RunDetails, output: object = None) -> str | None:
-    """Return only the output: text, or JSON if it has fields; without a synthesizer, the pattern's answer.
+    """Return only the run's output: text, or JSON if it has fields; without a synthesizer, the pattern's answer.
 
     `output` is used if the run has no document.
     """

@@ -63,7 +63,7 @@ _UNKNOWN, _INVALID, _OURS = 404, 422, 500
 
 
 def error_response(error: Exception) -> Response:
-    """Respond to an error with its problem in OpenAI's format; invalid requests get status 400."""
+    """Respond to an error with its problem in OpenAI's format; invalid requests get the status 400."""
     problem_headers = problem_response(error).headers
     headers = {
         name: problem_headers[name]
@@ -94,13 +94,13 @@ router: APIRouter = APIRouter(prefix="/v1", route_class=_Route, include_in_schem
 
 @router.get("/models")
 async def list_chat_models(front: FrontOf) -> Response:
-    """List the models: the registered patterns, and the built-in ones whose only required input is a question."""
+    """List the available models: registered patterns, and built-in patterns that require only a question."""
     return JSONData({"object": "list", "data": [_listed(model) for model in chat_models(front.service)]})
 
 
 @router.get("/models/{model:path}")
 async def chat_model(model: str, front: FrontOf) -> Response:
-    """Return a model by its id."""
+    """Return the model with this id."""
     return JSONData(_listed(_known(front.service, model)))
 
 
@@ -111,7 +111,7 @@ _Key: TypeAlias = Annotated[str | None, Header(max_length=200)]
 async def chat_completion(
     body: ChatRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """Run a pattern on the last message of a chat; the answer contains its contributions and its result."""
+    """Run a pattern on the last message of a chat; the answer contains the run's contributions and result."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Completion, body, ignored, request, front, service, idempotency_key)
@@ -121,7 +121,7 @@ async def chat_completion(
 async def response(
     body: ResponseRequest, request: Request, front: FrontOf, service: ServiceOf, idempotency_key: _Key = None
 ) -> Response:
-    """Respond in OpenAI's newer format, used by the Responses API."""
+    """Run a pattern, and respond in the newer format of OpenAI's Responses API."""
     front.check_writable()
     ignored = body.check()
     return await _answer(_Response, body.chat(), ignored, request, front, service, idempotency_key)
@@ -144,7 +144,7 @@ async def _answer(
     service: Service | OwnedService,
     key: str | None,
 ) -> Response:
-    """Answer a request, either in one piece or as a stream; cancel its run if the client disconnects."""
+    """Answer a request in one piece or as a stream; cancel the request's run if the client disconnects."""
     model = _known(front.service, body.model)
     if is_hidden_task(body.chat(), body.answer_schema):
         return await _respond(kind(source=TaskSource(body, model, service), model=model, body=body), request, ignored)
@@ -162,7 +162,7 @@ async def _answer(
 async def _respond(
     answer: _Answer, request: Request, ignored: Sequence[str], *, leave: Callable[[], None] = lambda: None
 ) -> Response:
-    """Send an answer, either in one piece or as a stream; call `leave` once its reader has left."""
+    """Send an answer in one piece or as a stream; call `leave` once the answer's reader has left."""
     if answer.body.stream:
         response: Response = EventStream(answer.frames(), ended=leave)
     else:
@@ -190,7 +190,7 @@ def _known(service: Service, name: str) -> ChatModel:
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """Start a request's run; if its key was used before, return the existing run, resuming it if it was cancelled."""
+    """Start a request's run or, if its idempotency key was used before, return that run, resuming it if cancelled."""
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -206,7 +206,7 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Answer made from a source's text, either in one piece or in chunks."""
+    """Answer built from a source's text, either in one piece or in chunks."""
 
     source: Source
     model: ChatModel
@@ -218,10 +218,10 @@ class _Answer(ABC):
 
     @abstractmethod
     def frames(self) -> AsyncGenerator[bytes]:
-        """Yield the stream's frames; if the run fails, the last one reports the failure."""
+        """Yield the frames of the stream; if the run fails, the last frame reports the failure."""
 
     async def _full_text(self) -> tuple[str, End]:
-        """Return the complete text, and the closing information about it."""
+        """Return the complete text of the answer, and the closing information about it."""
         async with aclosing(self.source.texts()) as texts:
             text = "".join([text async for text in texts if text is not None])
         return text, await self.source.end()
@@ -241,7 +241,7 @@ class _Completion(_Answer):
         return JSONData(answer, headers=_incomplete(end))
 
     def _reason(self, end: End) -> str:
-        """Return the finish reason; it is "tool_calls" if the answer consists of a forced tool's arguments."""
+        """Return the finish reason, which is "tool_calls" if the answer consists of a forced tool's arguments."""
         reason = end.finish_reason
         return reason if reason != "stop" or self.body.forced_tool is None else "tool_calls"
 
@@ -251,7 +251,7 @@ class _Completion(_Answer):
         return {"id": f"call_{self.source.id}", "type": "function", "function": function}
 
     def _text_delta(self, text: str) -> dict[str, Any]:
-        """Build the delta for a chunk of the answer; a structured answer is a single chunk."""
+        """Build the delta for a chunk of the answer; a structured answer has only one chunk."""
         if self.body.forced_tool is None:
             return {"content": text}
         return {"tool_calls": [{"index": 0, **self._tool_call(text)}]}
@@ -290,7 +290,7 @@ class _Completion(_Answer):
 
 
 class _Response(_Answer):
-    """A response with a single message from the assistant, in one piece or as events."""
+    """A response with a single assistant message, in one piece or as events."""
 
     async def whole(self) -> Response:
         text, end = await self._full_text()
@@ -338,7 +338,7 @@ class _Response(_Answer):
         return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
 
     def _object(self, end: End | None = None, text: str | None = None) -> dict[str, Any]:
-        """Build the response object; its status is "in_progress" unless there is an `end`."""
+        """Build the response object, with the status "in_progress" unless `end` is passed."""
         status, extension = "in_progress", {}
         if end is not None:
             status = "completed" if end.finish_reason == "stop" else "incomplete"
@@ -362,7 +362,7 @@ class _Response(_Answer):
         }
 
     def _response_usage(self) -> dict[str, Any]:
-        """Convert the token counts to the field names used in responses."""
+        """Convert the token counts to the format used in responses."""
         counts = self.source.usage()
         return {
             "input_tokens": counts["prompt_tokens"],
@@ -374,7 +374,7 @@ class _Response(_Answer):
 
 
 def _incomplete(end: End) -> dict[str, str]:
-    """Build the header that marks an answer's usage as incomplete because a server did not report its token counts."""
+    """Build the header stating that an answer's usage is incomplete because a server reported no token counts."""
     return {} if end.counted else {"x-flowdebate-usage": "incomplete"}
 
 

@@ -1,4 +1,4 @@
-"""Streams for readers on whose behalf a run was started, and cancellation once the last one leaves."""
+"""Streams for readers on whose behalf a run was started, and cancellation of the run once the last one leaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 PING = b": ping\n\n"
-"""Frame that keeps an idle stream alive."""
+"""Frame sent to keep an idle stream alive."""
 T = TypeVar("T")
 
 
@@ -46,7 +46,7 @@ class Audience:
         self.closed.set()
 
     def join(self, service: Service | OwnedService, run_id: str, *, cancel: bool = True) -> Reader:
-        """Add a reader to the run; `leave` must be called when the reader leaves."""
+        """Add a reader to the run; the caller must call `leave` when the reader leaves."""
         return Reader(self, service, run_id, cancel=cancel)
 
     def cancel(self, service: Service | OwnedService, run_id: str) -> None:
@@ -63,9 +63,10 @@ class Audience:
 
 
 class Reader:
-    """A reader for whom a run was started; if the last reader leaves before the end, the run is cancelled.
+    """Reader on whose behalf a run was started; if the last reader leaves before the run ends, it is cancelled.
 
-    Chat clients have no other way to stop an answer. The run stays in the store and can be resumed.
+    Leaving is the only way in which chat clients can stop an answer. The cancelled run stays in the store and can be
+    resumed.
     """
 
     def __init__(self, audience: Audience, service: Service | OwnedService, run_id: str, *, cancel: bool) -> None:
@@ -131,7 +132,7 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T | None
 
 
 def data_frame(data: object) -> bytes:
-    r"""Encode JSON data as a frame, replacing any Unicode that some readers would reject.
+    r"""Encode JSON data as a frame, replacing Unicode characters that some clients would reject.
 
     >>> data_frame({"text": "no \ud83d end"})
     b'data: {"text":"no \xef\xbf\xbd end"}\n\n'
