@@ -1,4 +1,4 @@
-"""All errors and warnings that the library raises.
+"""All errors and warnings raised by the library.
 
     FlowDebateError
     ├── ConfigurationError (ValueError)      invalid options: the block or run cannot be built
@@ -159,7 +159,7 @@ class ConfigurationError(FlowDebateError, ValueError):
         super().__init__(f"{message}. {hint}" if hint else message)
 
     def moved(self, location: str, field: str) -> ConfigurationError:
-        """Return a copy of the error that names a different location and field."""
+        """Return a copy of the error for a different location and field."""
         return ConfigurationError(location, field, self.got, self.problem, hint=self.hint)
 
     @property

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Command-line flags whose names differ from those of the `compare_all` options that they set."""
+"""Command-line flags named differently from the corresponding options of `compare_all`."""
 
 
 @opt.command("base_url")

@@ -13,7 +13,7 @@ from flowdebate.evaluation.statistics import two_sided_z
 
 
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
-    """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 what chance would produce.
+    """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 the level expected by chance.
 
     Return None if there are no items, or if both raters give the same rating to every item, because chance alone would
     explain such agreement.

@@ -121,7 +121,7 @@ class LastWord(WireModel):
     """Number of verdicts in favor of a side."""
     rate: float
     even: float
-    """Expected rate for a judge unaffected by who speaks last; one half if there are two sides."""
+    """Expected rate for a judge unaffected by the speaking order; one half if there are two sides."""
     low: float | None = None
     high: float | None = None
     items: int
@@ -148,7 +148,7 @@ class JudgeFigures(WireModel):
     """Number of items judged."""
     ballots: int
     unparsed: int
-    """Number of ballots whose answer could not be parsed (`problem`)."""
+    """Number of ballots with an unparsable answer (`problem`)."""
     unusable: int
     """Number of contradictory ballots: fewer than two sides, a repeated side, or a winner or score for an
     unknown side.
@@ -188,7 +188,7 @@ class JudgeFigures(WireModel):
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """Places for which the p-value is meaningful; with two sides, the test of turns also covers the last word."""
+        """Places with a meaningful p-value; with two sides, the test of turns also covers the last word."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -303,7 +303,7 @@ class VoteCounts:
     """Running totals of reader votes over several debates."""
 
     debates: int = 0
-    """Number of debates on which readers voted."""
+    """Number of debates with reader votes."""
     decided: int = 0
     """Number of debates in which the judge and the readers each favored a side."""
     agreeing: int = 0
@@ -351,7 +351,7 @@ class RunAudit(InNotebooks):
     leaks: LeakReport | None = None
     """Report on the names that aliases replaced in arguments; None if nothing was replaced."""
     same_family: tuple[tuple[str, str], ...] = ()
-    """Pairs of a judge model and a debater model that belong to the same model family."""
+    """Pairs of a judge model and a debater model from the same model family."""
 
     @property
     def findings(self) -> list[str]:

@@ -55,7 +55,7 @@ class MethodResult(WireModel):
 class PairedComparison(WireModel):
     """Comparison of the debate with one baseline.
 
-    It covers the questions that both answered, and those whose debate failed.
+    It covers all questions answered by both, and those whose debate failed.
     """
 
     baseline: BaselineName

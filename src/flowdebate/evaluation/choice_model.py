@@ -1,4 +1,4 @@
-"""Conditional logit model of choices, with a test for separation and with intervals that are valid for few clusters."""
+"""Conditional logit model of choices, with a test for separation and with intervals valid for few clusters."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 """Name of the block and its runs."""
 NOBODY = "(none)"
-"""Placeholder for a verdict that favors none of the texts, used to compute the agreement between judges."""
+"""Placeholder for a verdict in favor of no text, used to compute the agreement between judges."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -71,7 +71,7 @@ class ComparedTexts(ArguedDebate):
     """Texts to compare; whoever wrote them, their stances are "Text 1", "Text 2" and so on."""
 
     reference: str | None = None
-    """Reference answer that is known to be correct."""
+    """Reference answer known to be correct."""
     criteria: dict[str, float] | None = None
     """Rubric to use instead of the block's rubric."""
 

@@ -55,7 +55,7 @@ class ComparedSystem(WireModel):
     rate: Figure
     """Wins as a share of rows, with Wilson's interval."""
     share: float
-    """Mean share of the scores that the system's texts won."""
+    """Mean share of the scores won by the system's texts."""
     characters: float
     """Mean length of the system's texts in characters."""
     criteria: dict[str, float] | None = None
@@ -77,7 +77,7 @@ class OrdersAgainstTruth(WireModel):
     decided: Figure
     """Coverage: the share of rows with the same winner in all orders."""
     right: Figure | None
-    """Among rows with the same winner in all orders, the share in which the correct text won; None if there are no such
+    """Share of rows won by the correct text, among rows with the same winner in all orders; None if there are no such
     rows.
     """
 
@@ -113,7 +113,7 @@ class ComparingJudge(WireModel):
     excluded.
     """
     favours: Literal["first", "last"] | None
-    """Place that the judge favored more often than chance would explain (exact sign test, adjusted for the number of
+    """Place favored by the judge more often than chance would explain (exact sign test, adjusted for the number of
     judges).
     """
     truth: OrdersAgainstTruth | None = None
@@ -133,7 +133,7 @@ class ComparisonTable(InNotebooks, WireModel):
     alpha: float | None
     """Krippendorff's alpha for the same ratings; None if there is only one judge."""
     longer: Figure | None
-    """Share of rows with a winner in which the longest text won."""
+    """Share of rows won by the longest text, among rows with a winner."""
     ranking: Ranking | None
     """Ranking of three or more systems; None for two systems or if scipy is not installed."""
     p: float | None = None

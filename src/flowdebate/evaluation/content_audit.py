@@ -52,7 +52,7 @@ class ControlledSystem(WireModel):
     system: str
     ballots: int
     share: float
-    """Mean share of the points that the system won on its ballots."""
+    """Mean share of the points won by the system on its ballots."""
     controlled: Figure
     """Win rate against the average opponent at equal length, style, order and model family."""
 

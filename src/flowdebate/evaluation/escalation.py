@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results over all questions for either the escalation or the alternative that always runs."""
+    """Results over all questions for either the escalation or the unconditional alternative."""
 
     accuracy: Figure
     """Share of correct answers, with Wilson's interval."""
@@ -49,7 +49,7 @@ class DecidedStep(WireModel):
 
 
 class EscalationReport(WireModel):
-    """Comparison of an escalation with an alternative that always runs, on the same questions."""
+    """Comparison of an escalation with an unconditional alternative, on the same questions."""
 
     n: int
     """Number of questions; a failed run counts as wrong."""
@@ -62,7 +62,9 @@ class EscalationReport(WireModel):
     """The escalation's accuracy minus the alternative's, with Newcombe's interval for paired proportions."""
     better: int
     worse: int
-    """Number of questions that only the escalation answered correctly (`better`), or only the alternative (`worse`)."""
+    """Numbers of questions answered correctly by the escalation only (`better`) or by the alternative only
+    (`worse`).
+    """
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure

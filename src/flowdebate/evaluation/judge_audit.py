@@ -1,4 +1,4 @@
-"""Judge audits, which compute judges' bias and consistency from their stored ballots.
+"""Judge audits: bias and consistency of judges, computed from their stored ballots.
 
 The figures follow Shi et al. 2024 (arXiv 2406.07791): repetition stability, position consistency and preference
 fairness, plus the win rates of slots and labels. They need no extra library; `full_audit()` adds p-values and
@@ -52,7 +52,7 @@ FIGURES = (
     "slot_log_odds",
 )
 MAX_ARRANGEMENTS = 1_000
-"""Number of arrangements at which counting stops; the tests only need to know whether there are two."""
+"""Number of arrangements at which counting stops; the tests only need two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -63,7 +63,7 @@ class PlaceWins:
 
     wins: list[int]
     arrangements: frozenset[tuple[str, ...]] = frozenset()
-    """Arrangements that occurred: orders of the sides, or assignments of labels to sides."""
+    """Arrangements shown to the judge: orders of the sides, or assignments of labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
     """True if the item was judged in an order and its reverse; the only valid permutation is then a reversal."""
@@ -161,7 +161,7 @@ class CountedItems:
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums (n, x, y, xx, yy, xy) over the data points (x, y) of two models, for each item that both judged."""
+    """Sums (n, x, y, xx, yy, xy) over the data points (x, y) of two models, for each item judged by both."""
 
     items: array[int] = field(default_factory=lambda: array("q"))
     sums: array[float] = field(default_factory=lambda: array("d"))
@@ -188,7 +188,7 @@ class CountedJudges:
 
     all: CountedItems
     models: dict[str, CountedItems] = field(default_factory=dict)
-    """Counts keyed by model; the key "" collects ballots whose model is unknown."""
+    """Counts keyed by model; the key "" collects ballots by unknown models."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
     """Sums over each side's share of the points minus an even share, keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
@@ -303,7 +303,7 @@ def _count_win(places: dict[Names, PlaceWins], names: Names, place: int, arrange
 
 
 def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
-    """Add the terms for the figures that compare one model's verdicts on different views of the same sides."""
+    """Add the terms for figures comparing one model's verdicts on different views of the same sides."""
     for choices in views.values():
         if len(choices) > 1:
             terms.setdefault("repetition_stability", []).append(max(Counter(choices).values()) / len(choices))

@@ -25,7 +25,7 @@ from flowdebate.evaluation.statistics import effective_size, share_interval
 from flowdebate.patterns.debate.judging.ballots import DecidedBy, decide
 
 _MIN_PROBABILITY = 1e-6
-"""Share that replaces zero, so that its logarithm is finite."""
+"""Share used instead of zero to keep the logarithm finite."""
 _FOLDS = 5
 _RESAMPLES = 1_000
 _STEEPEST = 100.0
@@ -71,7 +71,7 @@ class ReliabilityBin(WireModel):
 
 
 class Calibration(WireModel):
-    """Slope by which to multiply the judge's log-odds, and its effect on held-out items."""
+    """Calibration factor (slope) for the judge's log-odds, and its effect on held-out items."""
 
     slope: float
     """Slope of the calibration: below 1 if the judge is overconfident, above 1 if it is underconfident."""
@@ -109,8 +109,8 @@ class JudgeQuality(InNotebooks, WireModel):
     alpha: Figure | None
     """Krippendorff's alpha between the judge and humans; None unless both are known."""
     brier: Figure
-    """Mean squared error of the shares: 0 for a judge that is always certain and right, .25 for two sides that always
-    get even shares.
+    """Mean squared error of the shares: 0 for a judge who is always certain and right, .25 for one always giving two
+    sides even shares.
     """
     ece: Figure
     """Expected calibration error, the mean difference between the judge's confidence and accuracy.
@@ -133,7 +133,7 @@ class JudgeQuality(InNotebooks, WireModel):
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """Extract the items of an audit whose truth is known, each with a single decision that combines all its ballots.
+    """Extract the items of an audit whose truth is known, each with a single decision combining all its ballots.
 
     `by` is the decision rule; None means log-odds for letter ballots and the mean for all others.
     """
@@ -339,7 +339,7 @@ def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """Find the slope with the smallest loss by ternary search, which works because the loss is convex."""
+    """Find the slope with the smallest loss by ternary search, relying on the loss being convex."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3

@@ -61,7 +61,7 @@ class AnsweringModel(WireModel):
     repaired: int
     """Number of repaired answers."""
     repairs: dict[str, int]
-    """Number of answers that needed each kind of repair, most frequent first."""
+    """Number of repaired answers, keyed by kind of repair, most frequent first."""
     thought_aloud: int
     """Number of answers in which the model's thinking appears in the text."""
     thought_unannounced: int

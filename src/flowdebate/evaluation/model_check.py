@@ -56,7 +56,7 @@ from flowdebate.runs.limits import Limits
 MAX_REQUESTS = 60
 """Maximum number of requests in a check, including rejected requests and retries."""
 USUAL_CALLS = 22
-"""Number of calls that a check makes if the model supports everything."""
+"""Number of calls in a check if the model supports everything."""
 
 Group: TypeAlias = Literal["request", "structured answers", "answers", "roles"]
 Outcome: TypeAlias = Literal["works", "differs", "refused", "fails"]
@@ -78,7 +78,7 @@ class CheckRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """Call that the check made, with its answer or error."""
+    """Call made by the check, with its answer or error."""
 
     place: str
     """Name of the probe, or of the pattern and the role."""
@@ -124,7 +124,7 @@ _FILE = {"mean.py": "def mean(total, count):\n    return total / count\n\n\nprin
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Part of a request that can be left out."""
+    """Optional part of a request."""
 
     title: str
     key: str
@@ -172,7 +172,7 @@ _FLIPPED = "another winner in the other order"
 
 @dataclass(frozen=True, slots=True)
 class _Role:
-    """Role that the model plays during the check."""
+    """Role played by the model during the check."""
 
     title: str
     pattern: str
@@ -263,7 +263,7 @@ class ModelCheck:
 
     model: Model
     record: str | None = None
-    """Path of the file in which to record all calls with their HTTP exchanges; None to record nothing."""
+    """Path of the file for recording all calls with their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
     """Reason why the check ended early; None if it completed."""

@@ -33,7 +33,7 @@ class Paired:
     has one question.
     """
     answered: float
-    """Sum of the differences over the questions that both methods answered."""
+    """Sum of the differences over the questions answered by both methods."""
     leads: tuple[int, int]
     """Number of clusters in which the first method was right more often than the second, and the number in which it was
     right less often.

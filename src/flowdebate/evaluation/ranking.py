@@ -83,7 +83,7 @@ class GameTable(NamedTuple):
 
 
 class GameCollector:
-    """Collector that stores each game in sixteen bytes."""
+    """Collector of games, each of which takes up sixteen bytes."""
 
     def __init__(self) -> None:
         self._matchups: dict[Matchup, int] = {}
@@ -134,20 +134,20 @@ class Ranking(InNotebooks, WireModel):
     systems: list[RankedSystem]
     """Ranked systems, strongest first; empty if there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems that are stronger by an unknown amount: they beat ranked systems or others in this list, and never lost
-    to them.
+    """Systems of unknown but greater strength: they beat ranked systems or others in this list, and never
+    lost to them.
     """
     below: list[str] = Field(default_factory=list)
-    """Systems that are weaker by an unknown amount: they lost to ranked systems or others in this list, and never beat
-    them.
+    """Systems of unknown but lesser strength: they lost to ranked systems or others in this list, and never
+    beat them.
     """
     apart: list[str] = Field(default_factory=list)
     """Systems that are not connected to the ranked systems by any chain of games."""
     order: Figure | None = None
     """Advantage of being in the first position, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
-    """Logarithm of the tie parameter (Davidson 1970), which is 0 if equally strong systems tie in a third of their
-    games; None if it was not fitted.
+    """Logarithm of the tie parameter (Davidson 1970); 0 if equally strong systems tie in a third of their games, None
+    if it was not fitted.
     """
     problem: str | None = None
     """Reason why there is no ranking."""

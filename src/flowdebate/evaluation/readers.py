@@ -143,7 +143,7 @@ Shown: TypeAlias = Literal["run", "vote"]
 """What a public link shows: all arguments and the outcome, or the arguments without names until the reader votes."""
 
 _MAX_SHARES = 20
-"""Maximum number of public links to a run that can be valid at the same time."""
+"""Maximum number of public links to a run at any one time."""
 
 
 class Share(WireModel):
@@ -158,7 +158,7 @@ class Share(WireModel):
 
 
 def shares_in(run_id: str) -> str:
-    """Return the name of the collection that stores a run's public links, which exports leave out.
+    """Return the name of the collection for a run's public links; exports leave this collection out.
 
     >>> shares_in("rents")
     'shares/rents'
@@ -267,7 +267,7 @@ class Readership:
         return {run_id: _read_note(documents.get(documents_of(run_id), {}).get(_NOTE, GONE)) for run_id in run_ids}
 
     async def write_note(self, run_id: str, note: str) -> None:
-        """Write the note on a run, which exports include; an empty string deletes the note.
+        """Write the note on a run, to be included in exports; an empty string deletes the note.
 
         Raise ConfigurationError if the note is too long.
         """
@@ -281,7 +281,7 @@ class Readership:
             pass  # another writer came first; the last write wins
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
-        """Create a public, read-only link that shows all of a run's content ("run") or asks for a blind vote ("vote").
+        """Create a public, read-only link, either to all of a run's content ("run") or to a blind vote ("vote").
 
         The link is valid for `seconds` on the server that signs it. Raise NotAwaited if a blind vote is requested for
         anything but a finished debate.

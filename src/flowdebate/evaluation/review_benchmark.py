@@ -165,7 +165,7 @@ Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
 
 
 class ReviewRates(InNotebooks, WireModel):
-    """Share of planted faults that reviews found, and number of findings that match no planted fault."""
+    """Share of planted faults found by reviews, and number of findings without a matching fault."""
 
     recall: Figure | None
     """Share of planted faults found, with Wilson's interval; None if there are no faults."""
@@ -179,7 +179,7 @@ class ReviewBenchmark(InNotebooks, WireModel):
     """Benchmark rates with and without cross-examination, computed from the same reviews."""
 
     changes: int
-    """Number of changes whose review was completed."""
+    """Number of changes with a complete review."""
     faults: int
     left_out: int = 0
     """Number of changes without a complete review; they are not counted."""

@@ -26,7 +26,7 @@ NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate that an audit should detect: that of a place favored by 7 to 3 over each of the other places.
+    """Return the win rate an audit should be able to detect: a place favored by 7 to 3 over each other place.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -37,7 +37,7 @@ def sought(sides: int) -> float:
 
 
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
-    """Compute the probability of detecting, in `n` items, that a place has the win rate `rate`.
+    """Compute the probability of detecting a bias in `n` items if a place's win rate is `rate`.
 
     For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
     of the test against equal wins if all other places win equally often: the place's wins follow a binomial

@@ -25,7 +25,7 @@ _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which the confidence interval of a ratio is based on the normal approximation."""
 _DIRECT = 500
-"""Maximum length of the shorter factor for which a convolution is computed as a plain sum of products."""
+"""Maximum length of the shorter factor for computing a convolution directly, as a sum of products."""
 _GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
 
 

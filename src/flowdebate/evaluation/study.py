@@ -1,4 +1,4 @@
-"""Studies, which register their designs, questions and comparisons before they obtain the first answer."""
+"""Studies: their designs, questions and comparisons are registered before the first answer is obtained."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ NOISE = "noise"
 positions.
 """
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge given a text that decides the question, and the same judge without that text.
+"""Positive control: the judge with a text that decides the question, and the same judge without the text.
 
 The judge does not read a debate in either case.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the first design's judge reads something other than the debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
-"""Method names that are reserved, so that designs cannot use them."""
+"""Method names reserved for the study itself; designs cannot use them."""
 _MAX_REPEATS = 1_000
 """Maximum number of repeats. Cases are held in memory, and additional answers from the same model soon add no
 information.
 """
 _NOTHING = ("nan", "NaT", "<NA>")
-"""Text to which the value of an empty cell in a data frame is converted."""
+"""String forms of an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern matching a hash, of which messages show only the first 12 digits."""
+"""Pattern matching a hash; messages show only its first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -91,7 +91,7 @@ class Case:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Key that identifies this case's answer."""
+        """Unique key for this case's answer."""
         return self.design, self.item, self.repeat
 
 
@@ -286,7 +286,7 @@ class Study:
         return baseline if design == self.first else f"{design}:{baseline}"
 
     def block(self, case: Case) -> Block[Any, Any]:
-        """Build the debate for a case; on failure, raise a ConfigurationError that names the row."""
+        """Build the debate for a case; on failure, raise ConfigurationError with the row's index."""
         index = self._index_of[case.item]
         try:
             return self._build_debate(case.design, self.rows[index], case.positions)
@@ -299,7 +299,7 @@ class Study:
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
-        """Collect everything that is fixed before the first answer; `register` writes it to a file."""
+        """Collect everything fixed before the first answer; `register` writes the result to a file."""
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}

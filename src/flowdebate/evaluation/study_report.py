@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers whose amount must be known for a mean to be reported."""
+"""Minimum share of known amounts for reporting their mean."""
 
 
 class StudyMethod(WireModel):
@@ -52,7 +52,7 @@ class StudyMethod(WireModel):
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Means over the answers whose amount is known; None if it is known for fewer than nine in ten."""
+    """Mean amounts per answer, over the answers with known amounts; None if fewer than nine in ten are known."""
 
 
 class StudyComparison(WireModel):
@@ -101,7 +101,7 @@ class StudyControl(WireModel):
     alone: float
     """Accuracy with and without the text."""
     gain: float
-    """Gain in accuracy that the study requires."""
+    """Gain in accuracy required by the study."""
     passed: bool | None
     """True if the control reaches the required gain; None while answers are missing."""
 
@@ -137,7 +137,7 @@ class StudyReport(InNotebooks, WireModel):
     comparisons: list[StudyComparison]
     """All comparisons, with the primary one first."""
     control: StudyControl | None = None
-    """Result of the positive control; None if the study has none or no question of it has been answered."""
+    """Result of the positive control; None if the study has no control, or no answers for it yet."""
     registered: str | None
     """Hash of the registration; None if there is none."""
     differences: list[str]

@@ -152,7 +152,7 @@ class StudyProgress:
     """Number of answers, including those from earlier calls."""
     total: int
     failed: int
-    """Number of attempts that ended in an error."""
+    """Number of failed answers."""
     new_answers: int
     """Number of answers from this call."""
     seconds: float

@@ -1,4 +1,4 @@
-"""Tournaments in which each pair of systems debates each question twice, with swapped seats, to rank the systems."""
+"""Tournaments for ranking systems: each pair of systems debates each question twice, with swapped seats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool schemas that every host accepts, without the JSON Schema keywords rejected by Gemini or OpenAI."""
+"""Tool schemas for every host, without any JSON Schema keywords rejected by Gemini or OpenAI."""
 
 from __future__ import annotations
 

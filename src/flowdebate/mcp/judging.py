@@ -54,7 +54,7 @@ class Ballot(BaseModel):
 
 
 class TextVerdict(BaseModel):
-    """Verdict on which of the texts is best."""
+    """Verdict on the best of several texts."""
 
     run_id: str
     status: State

@@ -91,12 +91,12 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the expected number of calls, or None once `value` exceeds it, so that no progress bar passes 100%."""
+        """Return the expected number of calls, or None once `value` exceeds it: no progress bar should pass 100%."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property
     def message(self) -> str:
-        """Message that says who is speaking, and in which round.
+        """Message with the names of the current speakers, and their round.
 
         >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)

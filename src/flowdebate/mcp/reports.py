@@ -2,7 +2,7 @@
 
 Text written by models or people is fenced as in this library's prompts: a contribution follows a tag, other text
 follows a label, and each continuation line begins with a bar. No line of a tool's result therefore begins with a
-debater's text, so none of that text can be mistaken for the tool's own words.
+debater's text, so no such text can be mistaken for the tool's own words.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ _HOST_ENV = (
     "Tell the user: many hosts do not pass the environment on, so the key has to be in `env` of this server in the "
     "host's configuration."
 )
-"""Advice for users whose host has started the server without an API key."""
+"""Advice for a host that has started the server without an API key."""
 _MAX_LENGTH = 2_000
 """Maximum length of a message in characters; messages stay in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")

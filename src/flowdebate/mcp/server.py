@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names by which a request's Host header can refer to this machine."""
+"""Names for this machine, as used in a request's Host header."""
 
 _INSTRUCTIONS = (
     "Debates and other discussions of language models, which are stored and survive restarts. They take minutes: call "
@@ -72,7 +72,7 @@ def create_server(
     service_of: Callable[[Request | None], Service] | None = None,
     allow_sources: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
-    """Create an SDK server for `service` that works with any transport and with either generation of the protocol.
+    """Create an SDK server for `service`, usable with any transport and with either generation of the protocol.
 
     Over HTTP, `service_of` may return a different service for each request, such as one limited to a single user's
     runs; over stdio, it receives None. Files below `allow_sources` may be used as a debate's sources. The service must

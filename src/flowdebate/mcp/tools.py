@@ -171,7 +171,7 @@ def make_options(
 
 @contextmanager
 def _naming_models(pattern: str, models: Sequence[str] | None) -> Iterator[None]:
-    """Attribute errors about the roster to `models`, if that is the argument the caller set."""
+    """Report errors about the roster as errors about `models`, if the caller set that argument."""
     try:
         yield
     except ConfigurationError as error:

@@ -17,7 +17,7 @@ class AnswerCourse(WireModel):
     voices: dict[str, list[str | None]]
     """Each voice's answers, in order; None marks a missing answer."""
     outcome: str | None = None
-    """Outcome that the voices reached jointly; None if there is none."""
+    """Joint outcome reached by the voices; None if there is none."""
     truth: str | None = None
     """Correct answer; None if unknown."""
     cluster: str | None = None
@@ -25,7 +25,7 @@ class AnswerCourse(WireModel):
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count the voices that answered several times, changed their answer, and adopted another voice's answer.
+    """Count how many voices answered several times, changed their answer, or adopted another voice's answer.
 
     An adopted answer is one that another voice gave first. Answers are compared by their words.
 

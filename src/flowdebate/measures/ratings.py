@@ -9,7 +9,7 @@ from flowdebate._util.validation import check_number
 from flowdebate.errors import ConfigurationError
 
 INITIAL_RATING = 1500.0
-"""Rating of an agent that has no history."""
+"""Rating of an agent with no history."""
 K_FACTOR = 32.0
 """Elo K-factor: the number of points at stake in a game."""
 _SCALE = 400.0  # a lead of this many points means odds of 10 to 1
@@ -66,9 +66,9 @@ def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
     Return None if there are no pairs.
 
     The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is always certain and right, and 0.25
-    for one whose confidence is always 0.5. It is converted to max(0, 1 - 2 * Brier): 1 is perfect, 0.5 neutral. The
-    result is mixed with ten neutral forecasts, so after only a few outcomes the calibration is near 0.5, for which
-    `vote_weight` uses the factor 1.
+    for a constant confidence of 0.5. It is converted to max(0, 1 - 2 * Brier): 1 is perfect, 0.5 neutral. The result is
+    mixed with ten neutral forecasts, so after only a few outcomes the calibration is near 0.5, for which `vote_weight`
+    uses the factor 1.
 
     >>> [round(calibration(told) or 0, 4) for told in ([(0.9, True)], [(0.9, False)] * 90)]
     [0.5436, 0.05]

@@ -216,7 +216,7 @@ ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
 
 
 class Convergence(WireModel):
-    """Degree to which the proposals in a round have converged."""
+    """Degree of convergence of the proposals in a round."""
 
     similarity: float
     """Mean similarity over all pairs of proposals, from 0 to 1; 1 for a single proposal."""

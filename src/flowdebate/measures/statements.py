@@ -172,5 +172,5 @@ def _is_empty_answer(answer: str) -> bool:
 
 
 def _unqualified(words: Sequence[str]) -> Sequence[str]:
-    """Return the `words` that come before the first qualifier."""
+    """Return the `words` before the first qualifier."""
     return next((words[:place] for place, word in enumerate(words) if place and word in _QUALIFIERS), words)

@@ -1,4 +1,4 @@
-"""Exact counting of votes and scores, which does not depend on the order of the ballots.
+"""Exact counting of votes and scores, whatever the order of the ballots.
 
 Numbers are added as fractions; a float is read as the simplest fraction that rounds to it.
 """
@@ -270,7 +270,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the quorum that was missed, or None if it was met."""
+    """Describe the reason for the outcome; `quorum` is the required number of valid votes if missed, otherwise None."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:

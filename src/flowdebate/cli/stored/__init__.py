@@ -1,1 +1,1 @@
-"""Commands that work on stored runs: list, show, watch, resume, fork, report and verify."""
+"""Commands for working with stored runs: list, show, watch, resume, fork, report and verify."""

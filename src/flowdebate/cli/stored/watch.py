@@ -172,7 +172,7 @@ async def _follow_steps(place: OpenStore, run_id: str) -> AsyncGenerator[Update,
 
 
 class _Steps(View):
-    """View that lists a run's steps, as `flowdebate show` does."""
+    """View of a run's steps, formatted as in `flowdebate show`."""
 
     def __init__(self, stored: StoredRun, *, quiet: bool) -> None:
         from flowdebate.cli.stored.run_view import show_head

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
-"""Maximum length in characters of a fact that counts as short: about three lines on a wide terminal."""
+"""Maximum length of a short fact, in characters: about three lines on a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
 _RESET = "starting over: turns that came at the same time are now in a different order"
 
@@ -55,7 +55,7 @@ class Page:
     """Writer that prints the parts of a debate to `stream`, in the order in which its methods are called.
 
     No escape codes are written if `stream` is not a terminal or if NO_COLOR is set. Text from models and users is
-    indented or framed, so it cannot be mistaken for text that the page itself writes.
+    indented or framed, so it cannot be mistaken for text from the page itself.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -274,7 +274,7 @@ class Page:
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """Write text that comes from the page itself, on one or more lines."""
+        """Write text from the page itself, rather than from a speaker, on one or more lines."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 

@@ -120,7 +120,7 @@ def print_message(message: str) -> None:
 
 @contextmanager
 def report_warnings() -> Iterator[None]:
-    """Print the library's warnings as lines on stderr."""
+    """Print the library's warnings on stderr, one per line."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         print_message(f"Warning: {message}")
@@ -259,7 +259,7 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""Numbers of the signals, for systems that do not define their names."""
+"""Signal numbers, because some systems do not define the signals' names."""
 _CHANGED_LINES = 6
 """Maximum number of lines shown for a changed prompt. Hundreds of lines may differ, but a few are enough to recognize
 which option changed, and they fit on a small terminal.
@@ -322,7 +322,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph that calls options by their flags and adds advice on the input."""
+    """Render `error` as one paragraph, calling options by their flags and adding advice on the input."""
     from flowdebate.ui.options import COMMAND
 
     match error:
