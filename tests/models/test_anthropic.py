@@ -103,7 +103,10 @@ async def send_request(handler: Handler, request: ModelRequest | None = None, **
 
 
 async def test_the_anthropic_prefix_selects_the_native_api(anthropic: Vendor) -> None:
-    """Both streamed and complete answers work, including their cached tokens. The listener receives the whole text."""
+    """Both streamed and complete answers are supported and report cached tokens.
+
+    The listener receives the whole text.
+    """
     pieces: list[str] = []
     response = await ask(resolve_model(SONNET), make_request())
     streamed = await ask(resolve_model(SONNET), make_request(on_text=pieces.append))
@@ -130,7 +133,7 @@ def test_the_compatible_endpoint_is_used_without_the_sdk(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 async def test_a_structured_answer_becomes_an_application_object(mode: Any, anthropic: Vendor) -> None:
-    """The API supports few JSON Schema keywords, so the library validates the others."""
+    """The API supports only a few JSON Schema keywords, so the library itself checks the others."""
     anthropic.say = lambda request: (
         {"reasoning": "r", "score": 7} if request.schema else '{"reasoning": "r", "score": 7}'
     )
@@ -141,7 +144,7 @@ async def test_a_structured_answer_becomes_an_application_object(mode: Any, anth
 
 
 async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
-    """Older models do not support structured answers."""
+    """For example, older models do not support structured answers."""
 
     async def old(exchange: Exchange) -> None:
         if "output_config" in exchange.body:
@@ -167,7 +170,7 @@ async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
 async def test_effort_is_sent_in_the_format_the_model_expects(
     model: str, effort: Effort, config: Any, thinking: Any, anthropic: Vendor
 ) -> None:
-    """For older models, the effort becomes a number of tokens that is added to the limit for the answer."""
+    """For older models, the effort becomes a number of thinking tokens that is added to the answer's token limit."""
     anthropic.models = (model,)
     response = await ask(resolve_model(f"anthropic/{model}"), make_request(settings=ModelSettings(effort=effort)))
     body = anthropic.asked[-1].body
@@ -255,7 +258,6 @@ async def test_vendor_errors_become_library_errors(
 
 
 async def test_a_cancelled_call_closes_its_stream() -> None:
-    """No connection is left open, and no further text is paid for."""
     received = asyncio.Event()
 
     async def endless(exchange: Exchange) -> None:
@@ -281,7 +283,10 @@ async def test_anthropic_works_alongside_other_models(anthropic: Vendor) -> None
 
 
 def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None:
-    """Each turn pays in full only for new text. The judge reads the cache once and writes nothing to it."""
+    """Each turn pays the full price only for new text.
+
+    The judge reads the cached transcript once and writes nothing to the cache.
+    """
     anthropic.say = lambda request: None if request.schema else "A reason that takes some room to be told. " * 40
     sides = [Debater(name, f"{name} is right") for name in ("ann", "ben", "cleo")]
     pattern = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
@@ -302,7 +307,7 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
 
 
 def test_prompts_with_the_same_prefix_share_an_openai_cache_key() -> None:
-    """All turns of a debate send the same key, and a debate on another question sends a different one."""
+    """All turns of a debate send the same cache key, whereas a debate on another question sends a different one."""
     with vendors() as servers:
         sides = [Debater(name, f"{name} is right") for name in ("ann", "ben")]
         pattern = debate(name="rent", debaters=sides, max_rounds=2, synthesizer=False)

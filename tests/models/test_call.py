@@ -108,7 +108,7 @@ async def test_an_unusable_answer_raises_an_error_naming_model_and_block(case: C
     ids=str,
 )
 async def test_invalid_log_probabilities_count_as_malformed(logprobs: Any) -> None:
-    """Each choice needs a finite log-probability, and other keys are not allowed."""
+    """Each choice needs a finite log-probability, and no other keys are allowed."""
     request = replace(question(), choices=("A", "B"))
     with pytest.raises(MalformedResponse, match="log-probability for each of"):
         await ask(Returning(ModelResponse(text="A", logprobs=logprobs)), request)
@@ -118,13 +118,13 @@ async def test_invalid_log_probabilities_count_as_malformed(logprobs: Any) -> No
 
 
 async def test_a_clean_answer_is_returned_unchanged() -> None:
-    """In the common case, nothing is copied."""
+    """Nothing is copied if an answer needs no cleaning, which is the common case."""
     response = ModelResponse(text="fine")
     assert await ask(Returning(response), question()) is response
 
 
 async def test_an_answer_is_cleaned_in_a_copy() -> None:
-    """A model may return the same object twice, so the answer itself must not be changed."""
+    """A model may return the same object twice, so the original answer must not be modified."""
     response = ModelResponse(text="a\ud800\x00b", usage=Usage.zero(), model="m")
     answered = await ask(Returning(response), question())
     assert answered.text == "a\ufffdb"
@@ -133,7 +133,7 @@ async def test_an_answer_is_cleaned_in_a_copy() -> None:
 
 
 async def test_a_str_subclass_becomes_plain_text() -> None:
-    """Methods that the subclass overrides could otherwise affect prompts and transcripts."""
+    """A subclass may override methods in ways that could otherwise affect prompts and transcripts."""
 
     class Sly(str):
         __slots__ = ()
@@ -147,7 +147,10 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_to_unknown_tools_are_preserved() -> None:
-    """The caller has to respond to such calls. The answer need not contain text, and nothing is validated."""
+    """The caller has to respond to such calls.
+
+    Neither text nor a valid structured answer is required alongside them.
+    """
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -226,7 +229,10 @@ async def test_a_model_error_preserves_its_model_and_block() -> None:
     "error", [ZeroDivisionError("mine"), TimeoutError("mine"), ConfigurationError("a", "b", 1, "c")]
 )
 async def test_application_exceptions_pass_through(error: Exception) -> None:
-    """A custom model can raise anything. A TimeoutError from the model is not mistaken for the call's deadline."""
+    """A custom model can raise anything.
+
+    A `TimeoutError` from the model must not be mistaken for the deadline of the call.
+    """
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())
     assert caught.value is error
@@ -255,7 +261,7 @@ class Stubborn:
 
 @pytest.mark.parametrize("reaction", [None, RuntimeError("closing")], ids=["cancelled", "with an error of its own"])
 async def test_the_deadline_ends_the_call_whatever_the_model_does(reaction: Exception | None) -> None:
-    """ModelTimeout states the seconds, and the model's call is cancelled."""
+    """`ModelTimeout` states the deadline in seconds, and the call to the model is cancelled."""
     model = Stubborn(reaction)
     with pytest.raises(ModelTimeout) as caught:
         await ask(model, question(timeout=0.01))
@@ -290,7 +296,7 @@ class OneSlot:
 
 
 async def test_queue_time_does_not_count_towards_the_deadline() -> None:
-    """Calls queued behind one that misses its deadline are still answered, and so are their retries."""
+    """Calls that queue behind a call that misses its deadline are still answered, and so are their retries."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
     start = asyncio.get_running_loop().time()
@@ -301,7 +307,7 @@ async def test_queue_time_does_not_count_towards_the_deadline() -> None:
 
 
 async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
-    """A call that takes too long misses its deadline, however long it was queued."""
+    """A call that takes too long misses its deadline, no matter how long it was queued before."""
     model = OneSlot()
     calls = [replace(question(timeout=0.05), block="long") for _ in range(3)]
     durations = []
@@ -318,7 +324,7 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
 
 
 async def test_a_queue_wait_ends_at_the_deadline_or_on_cancellation() -> None:
-    """The deadline may also be that of the round. A cancelled call does not hold up the next one."""
+    """The deadline can also be the deadline of a round. A cancelled call does not delay the next one."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)

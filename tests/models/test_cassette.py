@@ -81,7 +81,7 @@ def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
 
 
 async def test_an_unwritable_recording_is_reported(path: Path) -> None:
-    """The recording disappears during the test. No file without a header is created in its place."""
+    """The recording is moved away during the test. No new file without a header must be created in its place."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):
@@ -91,7 +91,7 @@ async def test_an_unwritable_recording_is_reported(path: Path) -> None:
 
 
 async def test_an_answer_with_wrong_types_counts_as_malformed(path: Path) -> None:
-    """An answer that could not be read back is not written."""
+    """An answer is not written if it could not be read back."""
     odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
     with pytest.raises(MalformedResponse, match="cannot be recorded"):
         await ask(RecordingModel(Leaf([ModelResponse(text="x", usage=odd)]), path), make_request())
@@ -99,7 +99,7 @@ async def test_an_answer_with_wrong_types_counts_as_malformed(path: Path) -> Non
 
 
 async def test_each_answer_is_written_at_once(path: Path) -> None:
-    """After a crash, everything written before the crash is complete and readable."""
+    """Everything that was written before a crash is complete and readable afterwards."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, make_request())
@@ -248,7 +248,7 @@ def test_an_unreadable_cassette_is_reported(path: Path) -> None:
 
 
 async def test_a_cassette_may_end_without_a_newline(path: Path) -> None:
-    """Editors may remove the last newline."""
+    """An editor may have removed the last newline."""
     path.write_bytes(CASSETTE.rstrip(b"\n"))  # noqa: ASYNC240 - a moment
     assert (await ask(ReplayModel(path), make_request())).text == "fine"
 
@@ -336,7 +336,7 @@ async def echo(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("kind", ["refuse", "break", "call", "answer", "stream", "structure"])
 async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
-    """A server may echo the key in answers, tool calls, errors, pages or even retry notices."""
+    """A server may echo the key in answers, tool calls, errors, web pages or even Retry-After headers."""
     async with ChatServer({"m": echo}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=Retry(attempts=2, sleep=Naps()))
         request = make_request(
@@ -356,7 +356,7 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
 
 
 async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
-    """This includes errors from custom models, and every field of an error."""
+    """Errors from custom models are redacted too, in every field."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
     model = RecordingModel(Leaf([error, refusal, endpoint_error()], retry=Retry(attempts=2, sleep=Naps())), path)
@@ -367,7 +367,7 @@ async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
 
 
 def test_only_model_errors_can_be_restored() -> None:
-    """A cassette may name only classes in `flowdebate.errors` that inherit from ModelError."""
+    """A cassette may refer only to classes in `flowdebate.errors` that inherit from `ModelError`."""
     assert all(issubclass(kind, ModelError) and kind.__module__ == errors.__name__ for kind in CLASSES.values())
     assert "BadFile" not in CLASSES
 
@@ -441,7 +441,7 @@ async def test_a_cassette_with_exchanges_contains_no_host_or_user_names(text: st
 
 @pytest.mark.parametrize("piece", slow_but_first(["[a:", "a", "a-", "a.", "a:", "/", "a@", "1-", "org-"]))
 async def test_a_long_answer_without_spaces_is_recorded_in_linear_time(piece: str, path: Path) -> None:
-    """The search for addresses must not take quadratic time."""
+    """The search for addresses in the answer must not take quadratic time."""
     text = piece * (150_000 // len(piece))
     async with ChatServer({}, otherwise=lambda exchange: exchange.json(completion(text))) as server:
         inner = OpenAIModel("m", base_url=server.base_url, api_key=KEY, retry=None)

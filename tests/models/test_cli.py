@@ -130,7 +130,10 @@ async def spied(model: CliModel, **options: Any) -> Any:
 async def test_a_program_can_only_answer(
     install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The program runs in an empty temporary folder. It gets the prompt on stdin and no keys for other providers."""
+    """The program runs in an empty temporary folder.
+
+    It receives the prompt on stdin, and no API keys for other providers.
+    """
     install_fake("claude", SPY)
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, f"value of {name}")
@@ -199,7 +202,7 @@ async def test_a_program_receives_only_the_named_variables(
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
 def test_environment_variables_must_be_named_individually(env: Any) -> None:
-    """Values and patterns are rejected, and the error does not reveal the value."""
+    """Values and patterns in place of a name are rejected, and the error does not reveal the value."""
     with pytest.raises(ConfigurationError, match="list of environment variable names") as refused:
         CliModel(command=["cat"], env=env)
     assert "secret" not in str(refused.value)
@@ -212,9 +215,9 @@ def test_environment_variables_must_be_named_individually(env: Any) -> None:
 async def test_a_missing_sign_in_is_reported_before_the_first_call(
     program: str, status: str, install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If there is no key, the program's status command is used, unless it would call a model.
+    """If no key is set, the program's status command is used, provided that it calls no model.
 
-    Codex receives its key in CODEX_API_KEY, and never the one in OPENAI_API_KEY.
+    Codex receives a key only from CODEX_API_KEY, never from OPENAI_API_KEY.
     """
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(name, raising=False)
@@ -255,7 +258,7 @@ async def test_gemini_without_a_sign_in_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The program itself takes eight seconds to report the problem, so the library checks its files and variables."""
+    """The program itself needs eight seconds to report this, so the library checks its files and variables."""
     install_fake("gemini", f"open({str(tmp_path / 'called')!r}, 'w')")
     set_home(tmp_path, monkeypatch, {f".gemini/{name}": content for name, content in files.items()}, variables)
     await check_sign_in(CliModel("gemini"), is_ready=is_ready)
@@ -286,7 +289,7 @@ async def test_opencode_without_a_provider_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The program would otherwise choose a free model on its own, or wait up to a minute for its list of models."""
+    """The program would otherwise choose a free model on its own or wait up to a minute for its model list."""
     install_fake("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
     set_home(tmp_path, monkeypatch, files, variables)
     await check_sign_in(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)
@@ -318,7 +321,7 @@ async def check_sign_in(model: CliModel, *, is_ready: bool) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_permanent_settings_are_reported_and_documented(name: str) -> None:
-    """Users can search the documentation for the wording of the warning."""
+    """The wording of the warning must appear in the documentation, so that users can search for it."""
     program, page = PROGRAMS[name], read_page("models") or ""
     row = re.search(rf"^\| `{name}` \| `{name} .*$", page, re.MULTILINE)
     assert row is not None
@@ -329,7 +332,7 @@ def test_permanent_settings_are_reported_and_documented(name: str) -> None:
 
 
 def test_administrator_settings_are_reported_with_their_path(tmp_path: Path) -> None:
-    """An empty folder does not count as a setting."""
+    """An empty settings folder is not reported."""
     program = replace(PROGRAMS["claude"], managed=(str(tmp_path),))
     assert str(tmp_path) not in program.describe_limits("cli/claude")
     (tmp_path / "managed-settings.json").write_text("{}")
@@ -343,7 +346,7 @@ class Verdict(BaseModel):
 
 
 async def test_structured_answers_are_requested_in_the_prompt_and_validated(install_fake: Callable[..., None]) -> None:
-    """An invalid answer is requested again, and the prompt states the reason."""
+    """An invalid answer is requested again with a prompt that states the problem."""
     install_fake(
         "codex",
         "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'could not be used' in prompt else '{\"who\": 1}'\n"
@@ -480,7 +483,7 @@ FAILURES: list[tuple[str, Any, Any, str]] = [
 async def test_a_failure_quotes_the_message_from_the_program(
     name: str, says: Any, error: Any, message: str, install_fake: Callable[..., None]
 ) -> None:
-    """Color codes are removed. If the program asks the user to sign in, the error says so and explains how."""
+    """Color codes are removed. If the program asks the user to sign in, the error explains how to do so."""
     install_fake(name, says)
     with pytest.raises(error, match=re.escape(message)) as caught:
         await ask(CliModel(name, retry=None), question())
@@ -497,7 +500,7 @@ async def test_a_failure_quotes_the_message_from_the_program(
     ],
 )
 async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callable[..., None]) -> None:
-    """Programs report an exhausted plan in prose, without a status code."""
+    """Programs report an exhausted plan in prose rather than with a status code."""
     install_fake("claude", {"type": "result", "is_error": True, "result": words})
     with pytest.raises(RateLimited, match=re.escape(words)) as limited:
         await ask(CliModel("claude"), question())
@@ -506,7 +509,7 @@ async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callab
 
 
 async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callable[..., None], tmp_path: Path) -> None:
-    """The same happens when the call is cancelled."""
+    """Cancelling the call kills the same processes."""
     pids = tmp_path / "pids"
     install_fake(
         "claude",
@@ -559,7 +562,7 @@ async def test_an_overdue_program_is_terminated_and_then_killed(
     install_fake: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    """SIGTERM is sent first, and SIGKILL follows half a second later."""
+    """SIGTERM is sent first, followed by SIGKILL half a second later."""
     install_fake(
         "claude",
         "import signal\n"
@@ -589,7 +592,7 @@ async def test_a_renewed_sign_in_is_written_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refresh token can be used only once, so the user would otherwise be signed out."""
+    """A refresh token can be used only once, so the user would be signed out if the new one were lost."""
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     sign_in = tmp_path / "codex" / "auth.json"
     sign_in.parent.mkdir()
@@ -613,7 +616,7 @@ async def test_a_renewed_sign_in_is_written_back(
 async def test_gemini_sign_in_is_copied_from_its_files(
     install_fake: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The library copies the account's files, the sign-in method and the keys in a `.env` file, and nothing else."""
+    """The library copies nothing but the account files, the sign-in method and the keys in a `.env` file."""
     folder = tmp_path / ".gemini"
     folder.mkdir()
     (folder / "settings.json").write_text(
@@ -679,6 +682,5 @@ def test_a_missing_program_is_reported_before_the_call(monkeypatch: pytest.Monke
 
 
 async def test_unreported_usage_is_unknown() -> None:
-    """The usage of a custom command is never known."""
     answered = await ask(CliModel(command=["cat"]), question())
     assert (answered.text, answered.usage) == ("Debate.\n\nWhy?", Usage.unknown())

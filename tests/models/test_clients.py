@@ -36,7 +36,7 @@ async def server() -> Any:
 
 
 async def test_a_debate_over_http_imports_no_sdk(server: ChatServer) -> None:
-    """Importing openai or httpx2 takes longer than the rest of a first debate."""
+    """Importing openai or httpx2 would take longer than everything else in a first debate."""
     script = (
         "import asyncio, sys\n"
         "from flowdebate import OpenAIModel, generator\n"
@@ -76,7 +76,7 @@ async def test_the_sdk_is_used_on_request_and_behind_proxies(
 
 
 async def test_both_transports_send_the_same_request(server: ChatServer) -> None:
-    """The bodies are equal, and so are the headers other than those that identify the client."""
+    """The request bodies are equal, and so are all headers except those that identify the client library."""
     headers: list[list[Any]] = []
     for transport in ("aiohttp", "openai"):
         model = OpenAIModel(

@@ -27,7 +27,7 @@ class Strict(BaseModel):
 
 
 def test_a_strictly_typed_answer_survives_storage() -> None:
-    """JSON has no tuples or dates, yet a run whose schema uses them can still be resumed."""
+    """JSON has no tuples or dates, yet a run whose schema uses such types can be resumed."""
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
@@ -38,7 +38,7 @@ def test_a_strictly_typed_answer_survives_storage() -> None:
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
 def test_log_probabilities_survive_storage_exactly(logprobs: dict[str, float]) -> None:
-    """A resumed run must base its decision on the same numbers."""
+    """A resumed run must base its decision on exactly the same numbers."""
     row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
     decoded = read_call(json_text(row))[0].response(None)
     assert decoded.logprobs == logprobs

@@ -98,7 +98,10 @@ async def test_the_connection_closes_with_the_last_block_that_opened_it() -> Non
 
 
 async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> None:
-    """Connections stay open until the last `open_connections` block ends. A different key uses a separate client."""
+    """Connections stay open until the outermost `open_connections` block ends.
+
+    A different key uses a separate connection.
+    """
     async with ChatServer() as server:
         async with keep_connections():
             async with keep_connections():
@@ -144,7 +147,7 @@ async def test_concurrent_calls_get_their_own_answers() -> None:
 
 @pytest.mark.parametrize("scenario", ["silent", "stalling"])
 async def test_the_deadline_ends_a_call_to_a_silent_server(scenario: str) -> None:
-    """ModelTimeout is raised, and the connection is closed rather than reused."""
+    """`ModelTimeout` is raised, and the connection is closed instead of being reused."""
     listener = (lambda _: None) if scenario == "stalling" else None
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         model = OpenAIModel(scenario, base_url=server.base_url, retry=None)
@@ -170,7 +173,7 @@ async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
 
 
 async def test_the_shorter_deadline_applies() -> None:
-    """The model's `settings.timeout` applies unless it has the default value."""
+    """The model's `settings.timeout` of 0.2 seconds is shorter than the 60 seconds of the request."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
         with pytest.raises(ModelTimeout, match=r"0\.2 s"):
@@ -206,7 +209,7 @@ async def test_a_model_deadline_covers_all_attempts(failures: int, wrap: Callabl
 
 
 async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections() -> None:
-    """Calls release their resources even if they are cancelled while connecting, waiting or reading."""
+    """Cancelled calls release their resources, whether they were connecting, waiting or reading."""
     async with ChatServer({"silent": silent, "stalling": stalling}) as server:
         async with OpenAIModel("warm", base_url=server.base_url, retry=None) as warm:
             await ask(warm, question())
@@ -231,7 +234,7 @@ async def test_mass_cancellation_leaves_a_working_model_and_no_open_connections(
 
 
 async def test_a_close_cancelled_twice_leaves_nothing_open() -> None:
-    """Sockets are closed before the first point at which a cancellation can arrive."""
+    """Sockets are closed before the first point at which another cancellation can arrive."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         inside = asyncio.Event()
@@ -253,7 +256,7 @@ async def test_a_close_cancelled_twice_leaves_nothing_open() -> None:
 
 
 def test_one_model_serves_several_event_loops_and_threads() -> None:
-    """Two successive loops and two concurrent ones all have separate connections."""
+    """Two successive event loops and two concurrent ones each use a separate connection."""
     ports: list[int] = []
     ready = threading.Event()
     stop: list[Callable[[], object]] = []
@@ -335,7 +338,7 @@ async def test_a_call_for_a_structured_answer_can_be_cancelled() -> None:
 
 
 async def test_the_error_names_an_unreachable_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is transient, and it also names the environment variables that set the proxy."""
+    """The error is transient, and it lists the environment variables that can set the proxy."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     model = OpenAIModel("gpt-5-mini", base_url="https://api.openai.example/v1", api_key="k", retry=None)

@@ -49,7 +49,7 @@ async def test_each_vendor_receives_the_effort_in_its_own_field(
 
 
 async def test_the_effort_field_can_be_nested() -> None:
-    """OpenRouter nests the effort. Fields that the application adds to the request come last."""
+    """OpenRouter expects the effort in a nested object. Fields added by the application come last."""
     async with ChatServer() as server:
         dotted = OpenAIModel("m", base_url=server.base_url, effort=PROVIDERS["openrouter"].effort)
         await ask(dotted, question(effort="low"))
@@ -58,7 +58,7 @@ async def test_the_effort_field_can_be_nested() -> None:
 
 
 async def test_the_model_effort_is_the_default() -> None:
-    """Like all of a model's settings, the effort can be overridden by a request."""
+    """A request can override the model's effort, like all of its settings."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, settings=ModelSettings(effort="low"))
         await ask(model, question())
@@ -67,7 +67,7 @@ async def test_the_model_effort_is_the_default() -> None:
 
 
 async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
-    """The local model and servers without such a field reject an effort. Settings reject an unknown level."""
+    """The local model and servers without an effort field reject any effort, and settings reject an unknown level."""
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="`effort` is not supported by this model"):
             await ask(OpenAIModel("m", base_url=server.base_url, effort=None), question(effort="low"))
@@ -78,7 +78,7 @@ async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
 
 
 async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Vendor]) -> None:
-    """Only the provider knows which of its models can think. The answer is marked, and a single warning is emitted."""
+    """Only the provider knows which of its models can think. The answer is flagged, and a single warning is emitted."""
     with pytest.warns(FlowDebateWarning, match="'gpt-4o' rejects effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
@@ -103,7 +103,10 @@ async def test_a_strict_model_raises_an_error_if_the_effort_is_rejected(
 async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
     on_text: Any, vendor_servers: dict[VendorName, Vendor]
 ) -> None:
-    """The call is retried once with twice the limit. The tokens spent on thinking were paid for, so they count."""
+    """The call is retried once with twice the limit.
+
+    Tokens spent on thinking still count, because they have been paid for.
+    """
     request = question(effort="high", max_tokens=100, on_text=on_text)
     with pytest.raises(LostToThinking, match=r"raise max_tokens \(200\), or lower effort") as caught:
         await ask(resolve_model("openai/gpt-5-mini"), request)
@@ -113,7 +116,7 @@ async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
 
 
 async def test_an_answer_lost_to_thinking_gets_a_higher_default_limit() -> None:
-    """If no limit is configured, the retry allows twice the tokens used, and at least several thousand."""
+    """If no limit is configured, the retry allows twice the number of tokens used, and at least several thousand."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought
@@ -128,7 +131,7 @@ async def test_an_answer_lost_to_thinking_gets_a_higher_default_limit() -> None:
 
 
 def test_reasoning_tokens_are_part_of_the_completion_or_unknown() -> None:
-    """A sum is unknown if any of its parts is unknown."""
+    """The total number of reasoning tokens is unknown if any part of it is unknown."""
     usage = Usage(calls=1, prompt_tokens=9, cached_tokens=0, completion_tokens=5, reasoning_tokens=3)
     assert (usage + usage).reasoning_tokens == 6
     assert (usage + Usage.unknown()).reasoning_tokens is None

@@ -59,7 +59,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
 def test_finish_reasons_of_all_vendors_are_read(ending: str, reason: str) -> None:
-    """Case makes no difference."""
+    """Upper and lower case make no difference."""
     assert ending_of(reason) == ending
     if reason == reason.lower():
         assert ending_of(reason.upper()) == ending
@@ -128,7 +128,7 @@ async def test_all_clients_agree_on_endings(client: str, *, streamed: bool) -> N
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
-    """The usage reports three tokens, which is exactly the limit. Complete JSON is not affected."""
+    """The usage reports exactly as many tokens as the limit allows. Complete JSON is never considered truncated."""
     for reason in ("sparkle", None):
         answered = await ask_server(client, body=text_ending_for(reason)["whole"], room=3)
         assert answered.finish == "length"
@@ -139,7 +139,7 @@ async def test_an_answer_at_its_token_limit_is_truncated(client: str) -> None:
 
 @pytest.mark.parametrize("client", slow_but_first(CLIENTS))
 async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> None:
-    """The same text would be an answer if the server had ended the stream properly."""
+    """The same text would count as a complete answer if the server had ended the stream properly."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.events([chunk("It was "), chunk("coun")], done=False)
@@ -150,7 +150,7 @@ async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> Non
 
 
 async def test_the_native_reason_of_a_router_is_used_as_a_fallback() -> None:
-    """A router's reason can also be an object."""
+    """A router such as OpenRouter may report its reason as an object instead of a string."""
     body = text_ending_for("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"
     assert (await ask_server("aiohttp", body=body)).finish == "length"
@@ -173,7 +173,7 @@ async def test_a_result_mentions_an_unknown_finish_reason() -> None:
 
 @pytest.mark.parametrize("reason", ["length", "MAX_TOKENS", "model_length", "contextLengthReached"])
 async def test_a_truncated_argument_is_marked_for_the_judge(reason: str) -> None:
-    """Both the transcript and the judge's prompt show the mark."""
+    """The transcript flags the argument, and the judge's prompt says that it was cut off."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -207,7 +207,7 @@ PARTS = {
 async def test_text_parts_are_joined_and_thinking_is_counted(
     content: Any, thought: int, transport: Any, *, streamed: bool
 ) -> None:
-    """Any other content alongside the text is ignored."""
+    """Content of any other kind is ignored if there is text."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
     answered = await ask_server(transport, body=completion(content), stream=stream if streamed else None)
@@ -217,7 +217,7 @@ async def test_text_parts_are_joined_and_thinking_is_counted(
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> None:
-    """The error names the unknown kind of content."""
+    """The error states the unknown kind of content."""
     stream = [chunk(content=[{"type": "hologram", "data": "x"}]), chunk(finish="stop")]
     with pytest.raises(MalformedResponse, match="a part of type 'hologram'"):
         await ask_server("aiohttp", body=completion([{"type": "hologram"}]), stream=stream if streamed else None)
@@ -229,7 +229,7 @@ async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> No
 async def test_an_answer_in_another_field_is_retried_at_most_once(
     field: str, transport: Any, *, streamed: bool
 ) -> None:
-    """For case a07, the error names the field that contains the text."""
+    """The error names the field that contains the text."""
 
     async def answer(exchange: Exchange) -> None:
         if streamed:
@@ -245,7 +245,7 @@ async def test_an_answer_in_another_field_is_retried_at_most_once(
 
 
 async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
-    """If the server does not count the thinking, it is estimated; here, half of the characters are thinking."""
+    """If the server does not report the number of thinking tokens, it is estimated from the share of characters."""
     answered = await ask_server("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
 
@@ -255,7 +255,7 @@ async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """For case a30, the first request already returns the argument."""
+    """Servers send such comments as keep-alives. The first request already returns the answer."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()
@@ -273,7 +273,7 @@ async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: A
 
 
 async def test_a_plain_text_error_inside_a_stream_is_not_a_comment() -> None:
-    """The text before the error does not count as an answer."""
+    """The text that precedes the error does not count as an answer."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()

@@ -118,7 +118,7 @@ async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, strea
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> None:
-    """The error is raised at once, without a request."""
+    """The error is raised at once, without sending a request."""
     async with serving(client, answer_any) as server:
         model = make_model(client, server)
         request = question(extra={"stop": object()})
@@ -130,7 +130,7 @@ async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> Non
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
 def test_the_error_names_an_argument_unknown_to_the_sdk() -> None:
-    """A change in a new SDK version must be reported as what it is, not as an unreadable answer."""
+    """An incompatible SDK version must be reported as such and not as an unreadable answer."""
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create
@@ -164,7 +164,7 @@ CALLED: dict[str, Any] = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_tool_messages_are_sent_back_unchanged(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Reasoning, signatures and unknown fields are sent back too. Empty arguments become an empty object."""
+    """Reasoning, signatures and unknown fields are sent back as well. Empty arguments become an empty object."""
 
     async def serve(exchange: Exchange) -> None:
         if len(exchange.body["messages"]) > 1:
@@ -226,7 +226,7 @@ async def test_tool_history_is_stored_with_the_run(client: str) -> None:
 
 
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
-    """The server may be a fallback that takes over in the middle of a tool exchange."""
+    """A fallback may take over in the middle of a tool exchange and send its server the fields of another vendor."""
 
     async def serve(exchange: Exchange) -> None:
         if "reasoning_content" in json.dumps(exchange.body):
@@ -254,7 +254,7 @@ LONG = "It was counted: commuting costs an hour a day. " * 1_000
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """The server counts far fewer tokens than were sent, so the call gets a flag and a single warning is emitted."""
+    """The server reports far fewer tokens than were sent, so the call gets a flag, and a single warning is emitted."""
     few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
 
     async def serve(exchange: Exchange) -> None:
@@ -287,7 +287,7 @@ async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None
     ids=["as many", "a tokenizer of long words", "cached, and counted apart", "unknown"],
 )
 async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> None:
-    """Estimates are rough, and servers count cached tokens differently."""
+    """Token estimates are rough, and some servers count cached tokens differently."""
     answered = await ask_model("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
     assert "prompt_cut" not in answered.flags
 
@@ -326,7 +326,7 @@ async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
 
 
 async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
-    """The token limit was high enough, so raising it would not help."""
+    """The token limit was not reached, so raising it would not help."""
     with pytest.raises(LostToThinking, match="stopped after thinking") as caught:
         await ask_model("aiohttp", completion("<think>I doubt it."))
     assert caught.value.stopped

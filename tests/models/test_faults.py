@@ -250,7 +250,7 @@ async def end_in_the_stream(exchange: Exchange) -> None:
     ],
 )
 async def test_a_broken_stream_raises_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
-    """The listener has already received the beginning of the text, but partial text does not count as an answer."""
+    """The listener has already received the beginning of the text, but a partial text does not count as an answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
@@ -269,7 +269,7 @@ async def test_an_unreachable_endpoint_is_reported_by_address() -> None:
 async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address passed in code is checked when the model is created.
 
-    One from the environment is checked when the model is called.
+    An address from the environment is checked when the model is called.
     """
     with pytest.raises(ConfigurationError, match="`base_url` must begin with http"):
         OpenAIModel("m", base_url=base_url)
@@ -304,7 +304,7 @@ async def test_a_server_without_tls_is_reported_as_unavailable() -> None:
 
 
 async def test_a_prompt_with_invalid_unicode_is_rejected() -> None:
-    """A lone surrogate cannot be sent. The error refers to the prompt, not to the answer."""
+    """A lone surrogate cannot be sent. The error refers to the prompt and not to an answer."""
     async with ChatServer() as server:
         with pytest.raises(RequestRejected, match="Unicode"):
             await ask(
@@ -360,7 +360,7 @@ async def echo_key_in_json(exchange: Exchange) -> None:
 async def test_the_key_does_not_leak_through_errors_or_logs(
     handler: Handler, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server may echo the key anywhere. Tracebacks, logs and `repr` are checked as well."""
+    """The server may echo the key anywhere. Tracebacks, logs and `repr` must not contain it either."""
     caplog.set_level(logging.DEBUG)
     async with ChatServer({"m": handler}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key=KEY)
@@ -393,7 +393,7 @@ async def test_the_key_is_read_when_a_call_is_made() -> None:
 
 
 async def test_a_server_without_authentication_gets_a_placeholder_key() -> None:
-    """The SDK does not work without a key."""
+    """The OpenAI SDK does not work without a key."""
     async with ChatServer() as server:
         await ask(OpenAIModel("m", base_url=server.base_url, retry=None, api_key_env=None), question())
     assert server.headers[0]["authorization"] == "Bearer no-key"
@@ -417,7 +417,7 @@ async def test_a_forbidden_call_does_not_reach_the_network() -> None:
 
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text() | st.floats().map(str)))
 def test_an_implausible_retry_after_is_ignored(headers: dict[str, str]) -> None:
-    """A server may send any value in this header."""
+    """A server may send any value in this header, even one that makes no sense."""
     wait = retry_after(headers)
     assert wait is None or 0 <= wait <= 7 * 24 * 3600
 
@@ -438,7 +438,7 @@ def test_only_a_future_retry_after_date_causes_a_wait() -> None:
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
-    """The message of a foreign exception cannot send control sequences to a terminal."""
+    """The message of an exception from another library must not send control sequences to the terminal."""
     error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()

@@ -58,7 +58,7 @@ def test_a_file_with_another_hash_is_rejected_and_removed(tmp_path: Path) -> Non
 
 
 def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A model with missing parts would be useless."""
+    """A model with a missing part would be useless."""
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="cannot be written"):
         join_parts([*write_files(tmp_path, [b"one"]), tmp_path / "missing.bin"], target, sha256="0" * 64)
@@ -128,7 +128,7 @@ def test_a_damaged_verification_record_is_rewritten(tmp_path: Path, mark: bytes)
 
 
 def test_a_missing_file_is_not_verified(tmp_path: Path) -> None:
-    """A record of an earlier verification makes no difference."""
+    """A file that has been verified before counts as unverified once it has been deleted."""
     path = tmp_path / "model.gguf"
     path.write_bytes(b"")
     sha256 = hashlib.sha256(b"").hexdigest()

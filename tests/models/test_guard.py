@@ -52,7 +52,7 @@ def test_a_guard_applies_in_other_threads() -> None:
 
 
 def test_guards_may_end_in_any_order() -> None:
-    """Guards in two threads do not undo each other."""
+    """Two overlapping guards do not undo each other, whichever ends first."""
     first, second = forbid_real_models(), allow_real_models()
     first.__enter__()
     second.__enter__()

@@ -44,10 +44,7 @@ MIXED = [1, "a", None, *(index if index % 2 else str(index) for index in range(2
     ],
 )
 def test_no_answer_takes_long_to_validate(schema: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Without protection, backtracking would take longer than the age of the universe.
-
-    The other cases would take minutes.
-    """
+    """Without protection, validation would take minutes, and with backtracking longer than the age of the universe."""
     full_schema, before = {"type": "object", **schema}, time.process_time()
     try:
         OutputSchema.of(full_schema).validate(answer)
@@ -62,7 +59,7 @@ def test_no_answer_takes_long_to_validate(schema: dict[str, Any], answer: dict[s
 
 @pytest.mark.parametrize("pattern", ["(?=a)b", "(?<!a)b", r"(a)\1", "(", "((a{30}){30}){30}", "a{99999999999}"])
 def test_a_backtracking_pattern_is_rejected(pattern: str) -> None:
-    """Invalid patterns and large repetitions are rejected too, wherever they appear in a schema."""
+    """Invalid patterns and large repetitions are rejected too, wherever they appear in the schema."""
     part = {"pattern": pattern}
     inner: list[dict[str, Any]] = [part, {"patternProperties": {pattern: {}}}, {"not": {"items": part}}]
     for schema in inner:
@@ -71,7 +68,7 @@ def test_a_backtracking_pattern_is_rejected(pattern: str) -> None:
 
 
 def test_unevaluated_properties_are_rejected() -> None:
-    """The keyword `unevaluatedProperties` matches property names with a backtracking engine."""
+    """To evaluate this keyword, the validator would match property names with a backtracking engine."""
     schema = {"properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"patternProperties": {EVIL: {}}}}}
     with pytest.raises(ConfigurationError, match="unevaluatedProperties"):
         OutputSchema.of({**schema, "unevaluatedProperties": False})
@@ -86,7 +83,7 @@ patterns = st.lists(st.tuples(pieces, st.sampled_from(["", "*", "+", "?", "*?"])
 
 @given(patterns, st.booleans(), st.text("abx1é.\n", max_size=8))
 def test_ordinary_patterns_match_as_in_python(pattern: str, begins: bool, text: str) -> None:  # noqa: FBT001
-    """A pattern can match anywhere in the text unless it is anchored."""
+    """A pattern may match anywhere in a string unless it is anchored."""
     anchored = f"^{pattern}" if begins else pattern
     assert compile_pattern(anchored).matches(text) == bool(re.search(anchored, text))
 

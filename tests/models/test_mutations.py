@@ -50,7 +50,10 @@ def test_a_mutated_answer_is_usable_or_raises_a_library_error(random: Random) ->
 @settings(max_examples=example_count(50), suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False))
 def test_debate_text_cannot_imitate_other_parts_of_a_view(random: Random) -> None:
-    """Every view contains the lines of its transcript, and no other line opens an argument or a round."""
+    """Every view contains all lines of its transcript.
+
+    No other line looks like the start of an argument or a round.
+    """
     check_views(random)
 
 
@@ -119,7 +122,7 @@ def test_fixed_bugs_stay_fixed(bug: FixedBug) -> None:
 
 
 def test_an_invalid_cookie_does_not_break_later_calls() -> None:
-    """The client keeps no cookies."""
+    """The client ignores all cookies."""
     cookie = FixedBug("", completion(), "", headers=(("set-cookie", "a=é\u2028"),))
     assert run_cases(cookie.case, cookie.case) == ["text or calls"] * 2
 
@@ -138,7 +141,7 @@ BROKEN: dict[str, tuple[ModelResponse, str]] = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_the_answer_check_can_fail(broken: tuple[ModelResponse, str]) -> None:
-    """A check that cannot fail would prove nothing."""
+    """If the check never failed, passing it would prove nothing."""
     response, problem = broken
     with pytest.raises((AssertionError, UnicodeEncodeError), match=problem):
         check_response(response, REQUEST)

@@ -14,7 +14,7 @@ from tests.measures.drawn import names, texts
 
 @given(names, texts)
 def test_a_match_is_always_one_of_the_choices(agents: list[str], text: str) -> None:
-    """There may be no match at all, and the order of the choices does not matter."""
+    """There may be no match at all. The order of the choices does not matter."""
     match = find_name(text, agents)
     assert match is None or match in agents
     assert match == find_name(text, agents[::-1])
@@ -28,7 +28,7 @@ def test_an_exact_name_always_matches(agents: list[str], data: st.DataObject) ->
 
 @given(names, st.data(), st.sampled_from([" {}\n", '"{}"', "**{}**", "({}).", "\u200b{}\ufeff"]))
 def test_punctuation_around_a_name_is_ignored(agents: list[str], data: st.DataObject, frame: str) -> None:
-    """Punctuation matters if two names differ in nothing else, or if the text including it is another name."""
+    """Punctuation is ignored unless it distinguishes two names or makes the text equal to another name."""
     name = data.draw(st.sampled_from(agents))
     alike = [agent for agent in agents if answer_words(agent) == answer_words(name)]
     if len(alike) == 1 and answer_words(name) and frame.format(name) not in agents:
@@ -65,5 +65,5 @@ def test_punctuation_around_a_name_is_ignored(agents: list[str], data: st.DataOb
     ids=case_id,
 )
 def test_a_choice_is_never_misread(text: str, choices: list[str], choice: str | None) -> None:
-    """Case, quotes, hyphens and surrounding words do not matter. An ambiguous name matches nothing."""
+    """Differences in case, quotes, hyphens and surrounding words are tolerated. An ambiguous name matches nothing."""
     assert find_name(text, choices) == choice

@@ -257,7 +257,7 @@ async def test_unusual_complete_answers_are_read(case: Odd) -> None:
     ids=["none", "empty", "nonsense", "null", "a str"],
 )
 async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
-    """Unknown usage must not be counted as 0."""
+    """If usage is unknown, it must not be counted as 0."""
     async with ChatServer({"u": reply_with({**completion(), "usage": usage})}) as server:
         assert (
             await ask(OpenAIModel("u", base_url=server.base_url, retry=None), make_request())
@@ -265,7 +265,7 @@ async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
 
 
 async def test_truncated_text_is_flagged() -> None:
-    """Only the caller can decide whether partial text is useful."""
+    """Only the caller can decide whether a partial text is useful."""
     async with ChatServer({"l": reply_with(completion("half", finish="length"))}) as server:
         answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), make_request())
     assert (answered.text, answered.finish) == ("half", "length")
@@ -344,7 +344,7 @@ async def test_a_complete_answer_is_accepted_in_place_of_a_stream() -> None:
 
 
 async def test_a_web_page_is_not_a_stream() -> None:
-    """A web page counts as malformed, not as an empty answer."""
+    """A web page counts as a malformed response, not as an empty answer."""
 
     async def page(exchange: Exchange) -> None:
         await exchange.answer(json.dumps(completion()).encode(), kind="text/html")
@@ -413,7 +413,7 @@ async def test_a_structured_answer_becomes_an_application_object(
 async def test_any_output_schema_works_in_every_mode(
     mode: StructuredMode, output: Any, text: str, expected: Any, *, available_modes: bool
 ) -> None:
-    """Types and JSON Schemas are supported in the same way as pydantic models."""
+    """Python types and JSON Schemas are supported in the same way as pydantic models."""
     name = OutputSchema.of(output).name
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call(name, text)]) if mode == "tools" else None
     async with ChatServer({"v": reply_with(reply or structured_reply(mode, text))}) as server:
@@ -432,7 +432,7 @@ async def test_any_output_schema_works_in_every_mode(
 async def test_an_invalid_answer_is_requested_only_once_and_its_error_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SchemaViolation is raised after a single request. No part of the answer is logged or printed."""
+    """`SchemaViolation` is raised after a single request. No part of the answer is logged or printed."""
     async with ChatServer({"v": reply_with(structured_reply(mode, text))}) as server:
         with pytest.raises(SchemaViolation) as caught:
             await ask(
@@ -466,7 +466,7 @@ async def test_a_refused_structured_answer_is_reported_as_a_refusal(mode: Struct
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> None:
-    """The model may have to look something up before it answers."""
+    """The model may have to look something up before it can give a structured answer."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": reply_with(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
@@ -478,7 +478,7 @@ async def test_tools_and_a_schema_are_sent_together(mode: StructuredMode) -> Non
 
 
 async def test_tool_calls_precede_an_answer_in_tools_mode() -> None:
-    """An answer that arrives together with tool calls was written before the model saw their results."""
+    """An answer that arrives together with tool calls was written before the model saw the results."""
     calls = [tool_call("Verdict", VERDICT), tool_call("lookup", "{}", "b")]
     async with ChatServer({"v": reply_with(completion(None, finish="tool_calls", tool_calls=calls))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured="tools")
@@ -513,7 +513,7 @@ async def test_a_call_to_an_unknown_tool_is_not_an_answer_in_tools_mode() -> Non
 
 
 async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
-    """If no tool is called, two requests are made and both are counted in the usage."""
+    """If the model calls no tool, a second request is made with the schema. The usage includes both requests."""
 
     async def separate(exchange: Exchange) -> None:
         await exchange.json(completion("thinking" if "tools" in exchange.body else VERDICT))
@@ -528,7 +528,7 @@ async def test_tools_are_offered_first_if_they_exclude_a_schema() -> None:
 
 
 async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
-    """The schema is requested once the tools have answered."""
+    """The schema is sent only after the tools have returned their results."""
     reply = completion(None, finish="tool_calls", tool_calls=[tool_call("lookup", "{}")])
     async with ChatServer({"v": reply_with(reply)}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, tools_with_schema=False)
@@ -574,7 +574,7 @@ def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
 async def test_each_choice_gets_a_log_probability() -> None:
     """The probabilities of all spellings of a choice are added up.
 
-    An unreported choice gets an upper bound derived from the others.
+    For an unreported choice, an upper bound is derived from the others.
     """
     reply = reply_with(choice_completion({"content": [RECORDED], "refusal": None}))
     async with ChatServer({"gpt": reply}) as server:
@@ -593,7 +593,7 @@ async def test_each_choice_gets_a_log_probability() -> None:
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.integers(0, 20))
 def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: list[float], unlisted: int) -> None:
-    """The bound exceeds neither any reported probability nor what remains of 1."""
+    """The bound exceeds neither any reported probability nor 1 minus the sum of the reported probabilities."""
     from openai.types.chat import ChatCompletion
 
     total = sum(weights) + unlisted / 100
@@ -629,10 +629,7 @@ async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
 
 
 async def test_rejected_log_probabilities_are_omitted() -> None:
-    """OpenAI's wording varies when it rejects log-probabilities for reasoning models.
-
-    They are not requested again.
-    """
+    """OpenAI rejects log-probabilities for reasoning models, in varying words. They are not requested again."""
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:
@@ -668,7 +665,7 @@ async def test_url_credentials_become_basic_authentication(transport: Any) -> No
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_url_query_is_sent_with_each_request(transport: Any) -> None:
-    """The query follows the path unchanged."""
+    """The query of the base URL is appended to the path unchanged."""
     async with ChatServer() as server:
         address = f"{server.base_url}/?api-version=2024-10-21&tag=a%20b&tag=c"
         model = OpenAIModel("m", base_url=address, transport=transport)

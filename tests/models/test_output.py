@@ -124,7 +124,10 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
-    """Valid answers pass. All others raise SchemaViolation listing their problems, and never any other error."""
+    """Valid answers pass.
+
+    Any other answer raises `SchemaViolation` with a list of its problems, and never another error.
+    """
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)
     if valid:
@@ -145,7 +148,7 @@ def test_any_answer_is_valid_or_raises_a_violation(value: Any) -> None:
 
 @given(st.lists(INTS, max_size=4))
 def test_non_object_schemas_are_wrapped_in_an_object(values: list[int]) -> None:
-    """Servers constrain only objects, so any other value is wrapped in an object, under `value`."""
+    """Servers can only constrain objects, so any other value is wrapped in an object under the key `value`."""
     schema = OutputSchema.of(list[int])
     assert list(schema.json_schema["properties"]) == ["value"]
     assert schema.validate({"value": values}) == values
@@ -206,7 +209,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
     ],
 )
 def test_subschemas_with_an_id_are_checked(part: dict[str, Any]) -> None:
-    """A reference would otherwise fail only after the model has answered, with an error from another library."""
+    """An invalid reference would otherwise fail only after the model has answered, with another library's error."""
     with pytest.raises(ConfigurationError, match="must not refer to anything outside the schema"):
         OutputSchema.of({"type": "object", "properties": {"a": part}})
 
@@ -284,7 +287,7 @@ def test_an_endless_schema_is_rejected_before_the_recursion_limit(schema: dict[s
     "schema", [nested_schema(50), chained_schema(48), {"properties": {"a": {"items": {"$ref": "#"}}}}]
 )
 def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
-    """Such a schema has finite answers."""
+    """Recursion is allowed as long as the schema accepts a finite answer."""
     answer: dict[str, Any] = {"a": "x"} if "$defs" in schema else {"a": {"a": {}}}
     assert OutputSchema.of(schema).validate(answer) == answer
     assert check_answer(schema, answer, block="judge") == answer
@@ -301,7 +304,7 @@ def test_an_invalid_schema_for_a_human_is_rejected_by_name(schema: dict[str, Any
 @pytest.mark.parametrize("reference", ["{url}/x.json", "file:///etc/hostname", "other.json", "#/$defs/none", "#none"])
 @pytest.mark.parametrize("extra", [{}, {"$id": "http://example.com/mine"}], ids=["plain", "named"])
 def test_external_references_are_rejected(reference: str, extra: dict[str, Any], server: tuple[str, list[str]]) -> None:
-    """Anybody may have written a schema, so no server is called and no file is read to resolve it."""
+    """Anybody may have written the schema, so resolving a reference must neither contact a server nor read a file."""
     url, paths = server
     inner = {"$ref": reference.format(url=url)}
     schema = {"type": "object", "properties": {"x": {"items": {"anyOf": [inner]}}}, **extra}
@@ -314,7 +317,7 @@ def test_external_references_are_rejected(reference: str, extra: dict[str, Any],
 
 @pytest.mark.parametrize("reference", ["#/$defs/n", "#n", "#", "http://json-schema.org/draft-07/schema#", "/mine#n"])
 def test_internal_references_are_followed(reference: str) -> None:
-    """References can use anchors, the schema's own id, or the metaschemas of JSON Schema."""
+    """References may use anchors, the schema's own id, or the metaschemas of JSON Schema."""
     schema = {
         "$id": "http://example.com/mine",
         "type": "object",

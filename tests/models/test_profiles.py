@@ -36,7 +36,7 @@ class Small(ScriptedModel):
 
 
 def test_models_without_a_profile_get_the_full_prompts() -> None:
-    """Hosted, scripted and custom models get the full prompts. The local model gets concise ones."""
+    """Hosted, scripted and custom models get the full prompts, whereas the local model gets concise ones."""
     assert profile_of(OpenAIModel("gpt-5-mini")) == profile_of(ScriptedModel()) == "full"
     assert profile_of(FunctionModel(lambda _: "Yes.")) == "full"
     assert profile_of(LocalModel()) == profile_of(Small()) == "concise"
@@ -57,18 +57,18 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any]) -> None:
-    """Limits, retries and replays pass on the prompts. A chain of fallbacks uses those of its first model."""
+    """Policies and replays expose the prompts of the model they wrap; a fallback chain exposes its first model's."""
     assert profile_of(wrap(Small())) == profile_of(wrap(wrap(Small()))) == "concise"
     assert profile_of(wrap(ScriptedModel())) == "full"
 
 
 def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
-    """The prompt is written before the first call, so later models in the chain get the same one."""
+    """The prompt is written before the first call, so later models in the chain receive the same prompt."""
     assert profile_of(Fallback(ScriptedModel(), Small())) == "full"
 
 
 def test_a_replayed_model_gets_the_recorded_prompts(tmp_path: Path) -> None:
-    """The cassette contains no other prompts."""
+    """A replay can answer only recorded prompts, so it must be given prompts in the recorded style."""
     small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
     assert profile_of(RecordingModel(Small(), small)) == profile_of(ReplayModel(small)) == "concise"
     assert profile_of(RecordingModel(ScriptedModel(), large)) == profile_of(ReplayModel(large)) == "full"

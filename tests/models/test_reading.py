@@ -140,7 +140,7 @@ AMBIGUOUS = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in AMBIGUOUS], ids=[case[0] for case in AMBIGUOUS])
 async def test_missing_or_ambiguous_json_is_requested_again(text: str) -> None:
-    """The library never chooses, completes or negates an answer."""
+    """The library never chooses between several answers, and never completes or negates one."""
     with pytest.raises(SchemaViolation) as caught:
         await read_answer(text, JUDGE)
     assert caught.value.answer == text
@@ -172,7 +172,10 @@ WINNERS: list[tuple[object, str | None]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("written", "winner"), WINNERS)
 async def test_a_choice_may_be_spelled_differently(written: object, winner: str | None) -> None:
-    """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter. A tie has no winner."""
+    """Differences in case, Unicode form, brackets, quotes, emphasis, a label and a full stop are tolerated.
+
+    A tie has no winner.
+    """
     response = await read_answer({**VERDICT, "winner": written}, JUDGE)
     assert getattr(response.data, "winner") == winner  # noqa: B009 - of a schema made for the case
     assert len(response.repaired) == 1
@@ -186,7 +189,7 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 @pytest.mark.anyio
 @pytest.mark.parametrize("written", NO_CHOICES)
 async def test_other_answers_are_requested_again_with_the_choices(written: object) -> None:
-    """Substrings, similar words and hidden names do not count as a choice."""
+    """A substring, a similar word or a hidden name does not count as a choice."""
     with pytest.raises(SchemaViolation, match='"cap rents" or "free rents"'):
         await read_answer({**VERDICT, "winner": written}, JUDGE)
 
@@ -213,7 +216,7 @@ def test_a_choice_takes_precedence_over_a_word_for_none() -> None:
     ],
 )
 def test_only_an_unambiguous_choice_is_accepted(text: str, choices: tuple[str, ...], choice: str | None) -> None:
-    """An exact match comes first. If two choices look the same, neither is matched."""
+    """An exact match takes precedence. If two choices look the same, neither of them is matched."""
     assert find_choice(text, choices) == choice
 
 
@@ -331,7 +334,7 @@ async def test_unreadable_values_are_requested_again(output: OutputSchema, raw: 
 
 
 def test_a_shared_position_identifies_no_debater() -> None:
-    """A position shared by two debaters has no synonym in the schema."""
+    """If two debaters share a position, it cannot stand for either of their names."""
     output = OutputSchema.of(decision_among(("ann", "bob")))
     with pytest.raises(SchemaViolation):
         _repair('{"nextSpeakers": ["cap rents"]}', output)
@@ -347,7 +350,7 @@ class Film(BaseModel):
 
 @pytest.mark.anyio
 async def test_application_schemas_are_read_leniently() -> None:
-    """An application's schema may be a pydantic model or a JSON Schema given as a dict."""
+    """The schema may be a pydantic model or a JSON Schema given as a dict."""
     right = Film(title="M", genre="crime", stars=4.5)
     assert (await read_answer({"Title": "M", "genre": "Crime", "stars": "4.5/5"}, OutputSchema.of(Film))).data == right
     schema = {**Film.model_json_schema(), "additionalProperties": False}
@@ -394,7 +397,7 @@ CUTS = st.tuples(
 
 @given(VERDICTS, st.lists(CUTS, min_size=1, max_size=3))
 def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: list[tuple[int, int, str]]) -> None:
-    """Whatever is wrong with the syntax, the repaired answer is valid and is not repaired again."""
+    """Whatever is wrong with the syntax, the repaired answer is valid and needs no further repair."""
     assume(not any(side in str(part) for side in SIDES for key, part in verdict.items() if key != "winner"))
     text = _damaged(json.dumps(verdict, ensure_ascii=False), *cuts)
     try:
@@ -412,7 +415,7 @@ def test_repairs_never_change_the_chosen_side(verdict: dict[str, Any], cuts: lis
 
 @given(WORDS, st.sampled_from(SIDES))
 def test_words_around_a_choice_are_never_ignored(words: str, side: str) -> None:
-    """Only punctuation or one of a few labels may surround a choice."""
+    """A choice may be surrounded only by punctuation or by one of a few labels."""
     assume(any(char.isalnum() for char in words) and ":" not in words and "\uff1a" not in words)
     assert find_choice(f"{words} {side}", SIDES) is None
     assert find_choice(f"{side} {words}", SIDES) is None
@@ -472,7 +475,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
-    """The default options are enough, and the call's event lists the repairs."""
+    """The default options are sufficient, and the event for the call lists the repairs."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"
     assert repaired["rent-judge"]
@@ -481,7 +484,7 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
-    """Bob's name stands for the position that he defends. A judge that sees only aliases is called again."""
+    """Bob's name stands for the position that he defends. A judge that sees only aliases is asked again."""
     answer = _answers(lambda _: json.dumps({**VERDICT, "winner": "Bob"}))
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]
@@ -498,7 +501,7 @@ async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
 
 @pytest.mark.anyio
 async def test_a_moderator_can_name_positions() -> None:
-    """Each position stands for the debater who defends it."""
+    """Each position stands for the debater who argues for it."""
     decision = {"Next_Speakers": ["free rents", "[Cap rents]"], "rationale": "Both.", "done": True}
     result, repaired = await _run(
         _rent(moderator=True), lambda name: json.dumps(VERDICT if name == "DebateVerdict" else decision)
@@ -535,6 +538,6 @@ async def test_a_review_keeps_valid_findings(text: str, count: int) -> None:
 
 
 def test_an_answer_with_only_unknown_keys_is_requested_again() -> None:
-    """All of the moderator's fields have defaults, so without known keys there is nothing to validate."""
+    """All fields of the moderator's schema have defaults, so an answer without known keys would pass validation."""
     with pytest.raises(SchemaViolation):
         _repair('{"error": "the model is overloaded"}', MODERATOR)

@@ -154,7 +154,7 @@ def test_a_debate_is_replayed_exactly(path: Path) -> None:
 
 
 async def test_a_streamed_debate_is_replayed_without_chunks(path: Path) -> None:
-    """A listener does not affect which recorded call is found, and it receives each answer in one piece."""
+    """Listening does not affect which recorded call is used. The listener receives each answer in one piece."""
     live: list[str] = []
     repeated_pieces: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else answer_next(request))
@@ -288,9 +288,9 @@ def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, diffe
 
 
 def test_every_model_error_is_recorded_with_all_its_fields() -> None:
-    """Details that are added to a class later must be recorded too.
+    """This includes details that are added to an error class later.
 
-    The failure message names a class that needs a new case here.
+    If the test fails, it names the class that needs a new case here.
     """
     values: dict[str, Any] = {"seconds": 2.5, "reason": "no", "rounds": 3, "limit": 5, "unit": "bytes", "problems": []}
     for name, kind in CLASSES.items():
@@ -322,7 +322,10 @@ class ApplicationError(RateLimited):
 
 
 async def test_an_application_error_is_replayed_as_its_base_class(path: Path) -> None:
-    """Cassettes restore only the library's own errors. An error with invalid details becomes a plain ModelError."""
+    """Cassettes restore only the library's own error classes.
+
+    If the details are invalid, a plain `ModelError` is raised.
+    """
     odd = Refused("x")
     odd.reason = 17  # type: ignore[assignment]
     model = RecordingModel(Leaf([ApplicationError("slow down", retry_after=3.0), odd]), path)
@@ -391,7 +394,7 @@ async def test_a_structured_answer_is_replayed_as_an_equal_value(case: Shape, pa
 
 
 async def test_values_that_json_cannot_represent_are_recorded_as_closely_as_possible(path: Path) -> None:
-    """A value that cannot be compared or serialized must not break the recording."""
+    """A value that cannot be compared or serialized must not cause the recording to fail."""
 
     class Odd:
         def __eq__(self, _: object) -> bool:
@@ -415,7 +418,7 @@ async def test_values_that_json_cannot_represent_are_recorded_as_closely_as_poss
 
 
 async def test_concurrent_calls_can_be_replayed_in_any_order(path: Path) -> None:
-    """Equal requests get their answers in the recorded order, however long these took."""
+    """Equal requests get their answers in the recorded order, however long each answer took."""
     gates = [asyncio.Event() for _ in range(6)]
     arrived: list[int] = []
     all_here = asyncio.Event()
@@ -466,7 +469,7 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 async def test_a_mismatch_shows_the_difference_from_the_recording(
     change: Callable[[], ModelRequest], path: Path
 ) -> None:
-    """Everything that may affect an answer is compared, and no model is called."""
+    """Everything that may affect an answer is compared, and the error is raised without calling a model."""
     await ask(RecordingModel(Leaf(), path), make_request())
     request = change()
     with pytest.raises(CassetteMismatch) as caught:
@@ -508,7 +511,7 @@ async def test_the_displayed_difference_is_always_short(path: Path) -> None:
 
 
 async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
-    """The seed shuffles the judge's view, so the replay raises an error instead of returning a different verdict."""
+    """The seed shuffles the judge's view, so the replay raises an error rather than return a different verdict."""
     sides = [Debater(name, f"{name} is right") for name in "abcdef"]
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "x", "winner": None, "verdict": "y"}
@@ -519,7 +522,10 @@ async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
 
 
 async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
-    """Each recorded call is replayed once. With `strict=False`, the last of several equal calls is repeated."""
+    """Each recorded call is replayed once.
+
+    With `strict=False`, the last of several equal calls is replayed repeatedly.
+    """
     model = RecordingModel(Leaf(["one", "two"]), path)
     for _ in range(2):
         await ask(model, make_request())
@@ -534,7 +540,7 @@ async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
 
 
 async def test_unused_recorded_calls_are_listed(path: Path) -> None:
-    """A failing test shows the unused calls in its message, by block and line."""
+    """The failure message of a test lists the unused calls by block and line."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
         await ask(model, make_request(messages=[{"role": "user", "content": str(number)}]))
@@ -548,7 +554,7 @@ async def test_unused_recorded_calls_are_listed(path: Path) -> None:
 
 
 def test_an_empty_recording_can_be_replayed(path: Path) -> None:
-    """A cassette without calls is valid and has the name of the recorded model."""
+    """A cassette without calls is valid and still contains the name of the recorded model."""
     assert RecordingModel(Leaf(name="ada"), path).name == ReplayModel(path).name == "ada"
     ReplayModel(path).assert_complete()
 
@@ -593,7 +599,7 @@ async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -
 
 
 async def test_nested_recorders_count_each_request_once(path: Path) -> None:
-    """A wrapper inside a recording sends nothing itself, and calls to other models do not count."""
+    """A wrapper inside a recording makes no request of its own, and calls to other models do not count."""
     first = RecordingModel(Wrapper(Leaf([endpoint_error()], name="one")), path)
     second_path = path.with_name("second.jsonl")
     second = RecordingModel(Wrapper(Leaf([answer_with_usage(9)], name="two")), second_path)
@@ -609,7 +615,7 @@ async def test_nested_recorders_count_each_request_once(path: Path) -> None:
 
 
 def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
-    """The error is raised immediately. A call cancelled for any other reason leaves no line in the recording."""
+    """The error is raised immediately. A call cancelled for any other reason is not written to the recording."""
 
     async def hang(_: ModelRequest) -> str:
         await asyncio.Event().wait()

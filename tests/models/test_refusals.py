@@ -205,7 +205,7 @@ OPTIONAL = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("case", OPTIONAL, ids=lambda case: case.id)
 async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, transport: Any) -> None:
-    """A refusal does not use up an attempt, and later debates omit the rejected part."""
+    """A rejected request does not count as an attempt, and later debates omit the rejected part."""
     picky = PickyServer(case.refuses, case.status, case.body)
     async with picky.server() as server:
         for number in range(2):
@@ -229,7 +229,7 @@ async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, tr
 
 
 async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
-    """A streaming request is sent even for structured answers, which have no listener."""
+    """Requests for structured answers are streamed too, although nobody is listening to them."""
     words = "This model only supports stream mode, please enable the stream parameter to access the model."
 
     async def serve(exchange: Exchange) -> None:
@@ -249,7 +249,10 @@ async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
 
 
 async def test_only_the_rejected_part_is_omitted() -> None:
-    """A step that did not help is undone. Here, the server rejects streaming but not its options."""
+    """If omitting a part does not help, the part is restored.
+
+    In this test, the server rejects streaming but not its options.
+    """
     picky = PickyServer(lambda body: "temperature" in body, 400, error("Nope."))
     async with picky.server() as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", settings=ModelSettings(temperature=0.3))
@@ -264,9 +267,9 @@ async def test_only_the_rejected_part_is_omitted() -> None:
 
 
 async def test_two_rejected_parts_are_both_omitted() -> None:
-    """Each refusal names one of the parts.
+    """Each rejection names one of the parts.
 
-    If all refusals read the same, the request is sent without any optional part.
+    If all rejections read the same, the request is sent without any optional part.
     """
 
     def reason(body: Body) -> str | None:
@@ -290,7 +293,7 @@ async def test_two_rejected_parts_are_both_omitted() -> None:
 
 
 async def test_the_first_refusal_is_raised_if_all_forms_are_rejected() -> None:
-    """Later refusals concern requests that the user never made."""
+    """Later rejections concern requests that the library has modified, so they would confuse the user."""
     refusals = iter(range(100))
 
     async def refuse(exchange: Exchange) -> None:
@@ -303,7 +306,7 @@ async def test_the_first_refusal_is_raised_if_all_forms_are_rejected() -> None:
 
 
 async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
-    """Parts that the library added are still omitted."""
+    """Parts that the library itself added are still omitted."""
     picky = PickyServer(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
     async with picky.server() as server:
         model = OpenAIModel(
@@ -316,7 +319,7 @@ async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
 
 
 async def test_adjacent_messages_with_the_same_role_are_joined() -> None:
-    """For case a14, one of the joined messages explains why an empty answer cannot be used."""
+    """Servers may require alternating roles. One of the joined messages explains why an empty answer cannot be used."""
     picky = PickyServer(
         has_consecutive_roles, 400, {"object": "error", "message": f"After the optional system message, {ALTERNATE}"}
     )
@@ -329,7 +332,10 @@ async def test_adjacent_messages_with_the_same_role_are_joined() -> None:
 
 
 async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
-    """For case a15, the model answers in prose, the server rejects JSON mode, and a code block is accepted."""
+    """The model answers in prose in two modes, and the server rejects JSON mode.
+
+    JSON in a code block is finally accepted.
+    """
 
     async def ignore(exchange: Exchange) -> None:
         body = exchange.body
@@ -348,7 +354,7 @@ async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
 
 
 async def test_tools_are_offered_first_if_a_server_rejects_both() -> None:
-    """The refusal mentions neither tools nor the schema."""
+    """The error message of the server mentions neither tools nor the schema."""
     from flowdebate.models import ToolSpec
 
     tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
@@ -378,7 +384,7 @@ async def test_tools_are_offered_first_if_a_server_rejects_both() -> None:
 @pytest.mark.filterwarnings("ignore:The model .* is deprecated")
 @pytest.mark.parametrize("name", ["claude-opus-4-5", "claude-opus-4-5-20251101", "claude-sonnet-4-0", "claude-opus-9"])
 async def test_claude_without_adaptive_thinking_gets_a_budget(name: str) -> None:
-    """For case a10, known models get a budget at once, and other models get one when the server requires it."""
+    """Known models get a thinking budget at once, and other models get one when the server requires it."""
     refusal = {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"},
@@ -552,7 +558,7 @@ async def test_a_refusal_for_another_reason_ends_the_call_at_once(
     "case", [case for case in FINAL if case.id.startswith(("a18", "a19"))], ids=lambda case: case.id
 )
 async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusal) -> None:
-    """The refusal is not an application error, so a policy may skip the turn and a fallback may be called."""
+    """A filter is not an application error, so a failure policy may skip the turn and a fallback may be called."""
     sides = [*SIDES, Debater("cleo", "later")]
     picky = PickyServer(lambda _: picky.refused < 1, case.status, case.body)
     async with picky.server() as server:
@@ -598,7 +604,7 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusa
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_call_waits_for_a_per_minute_limit(body: Any, wait: float | None) -> None:
-    """This is not the same as an exhausted quota. The error names the vendor behind the endpoint."""
+    """A per-minute limit differs from an exhausted quota. The error names the vendor behind the endpoint."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -622,7 +628,7 @@ async def test_a_call_waits_for_a_per_minute_limit(body: Any, wait: float | None
 )
 @pytest.mark.parametrize("kind", ["text/plain", "text/html"])
 async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> None:
-    """The error suggests what to change. A web page in place of an answer is treated the same way."""
+    """The error suggests what to change. A web page in place of an answer is explained in the same way."""
 
     async def serve(exchange: Exchange) -> None:
         if exchange.path == "/v1/chat/completions":
@@ -641,7 +647,7 @@ async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
 async def test_a_retry_doubles_the_sent_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
-    """The limit may be set by the model, by the request or by neither."""
+    """The limit may come from the model's settings, from the request or from neither of them."""
     model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:
@@ -660,9 +666,9 @@ async def test_a_retry_doubles_the_sent_token_limit(kind: Any, limits: tuple[int
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 async def test_a_key_is_sent_without_its_newline(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files and clipboards add newlines.
+    """Keys that are read from a file or pasted often end in a newline.
 
-    Other characters that are invalid in headers are reported without revealing the key.
+    Other invalid characters are reported without revealing the key.
     """
     variable = "OPENAI_API_KEY" if kind is OpenAIModel else "ANTHROPIC_API_KEY"
     async with ChatServer(
@@ -729,7 +735,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_rejected(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """The server may return any inconclusive status, with wording that the library does not know."""
+    """The server may return any inconclusive status, with an error message unknown to the library."""
     learned_of.cache_clear()  # an earlier example's server may have used this port
     picky = PickyServer(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

@@ -88,7 +88,7 @@ async def test_policies_are_named_after_their_inner_model(make: Callable[[Any], 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("spec", [None, "intent/chat", 5, "nobody/knows"], ids=repr)
 def test_invalid_inner_models_are_rejected(make: Callable[[Any], Any], spec: Any) -> None:
-    """An intent cannot be wrapped, because only a run can resolve it."""
+    """An intent cannot be wrapped, because only a run can resolve it to a model."""
     with pytest.raises(ConfigurationError):
         make(spec)
 
@@ -100,7 +100,7 @@ async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
 
 
 async def test_opening_a_wrapper_opens_all_inner_models() -> None:
-    """Wrappers of every kind keep their inner models open while they are open themselves.
+    """Wrappers of every kind keep their inner models open for as long as they are open.
 
     Models without connections are skipped.
     """
@@ -112,7 +112,7 @@ async def test_opening_a_wrapper_opens_all_inner_models() -> None:
 
 
 async def test_connections_stay_open_while_the_outermost_wrapper_is_open() -> None:
-    """Five calls use one connection. Without an open wrapper, each of them uses a separate one."""
+    """The five calls use one connection. If no wrapper is open, each call uses a separate connection."""
     async with ChatServer() as server:
         model = wrap_in_all(OpenAIModel("m", base_url=server.base_url), between=None)
         async with model.open_connections():
@@ -138,7 +138,7 @@ async def test_a_custom_wrapper_runs_code_around_the_call() -> None:
 
 
 async def test_answers_changed_by_a_wrapper_are_checked() -> None:
-    """A blank answer from a wrapper is an error, just as from any model."""
+    """A wrapper that returns a blank answer causes an error, just as any other model does."""
 
     class Silent(Wrapper):
         async def request(self, request: ModelRequest, /) -> ModelResponse:
@@ -191,7 +191,7 @@ class Duck:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """The inner models report their attempts, but the wrapper does not declare this, so its own attempt is removed."""
+    """The inner models already report their attempts, so the attempt of a custom wrapper around them is removed."""
     counting = Counting(10)
     request = make_request(attempts=Attempts(meter=counting))
     async with ChatServer() as server:
@@ -204,7 +204,7 @@ async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> No
 
 
 async def test_a_run_limit_stops_retries_and_fallbacks() -> None:
-    """LimitReached passes through every policy, since the model itself has not failed."""
+    """`LimitReached` passes through every policy, since it does not mean that the model has failed."""
     counting = Counting(2)
     first, second = Leaf([endpoint_error]), Leaf()
     model = Fallback(wrap_in_all(Retrying(first, Retry(attempts=9, sleep=Naps()))), second)
@@ -252,7 +252,7 @@ async def test_mass_cancellation_leaves_nothing_behind() -> None:
 
 
 async def test_a_null_answer_is_valid_inside_wrappers() -> None:
-    """The innermost model validates the answer, and no wrapper validates it again."""
+    """The innermost model has already validated the answer, so no wrapper validates it again."""
     request = make_request(output=OutputSchema.of(int | None))
     model = Wrapper(Wrapper(FunctionModel(lambda _: {"value": None})))
     response = await ask(model, request)
