@@ -1,4 +1,4 @@
-"""Depth of a run: the options set by each depth, and the escalation behind depth "auto"."""
+"""Depth of a run: the options implied by each depth, and the escalation that implements depth "auto"."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != "auto")
-"""Depths tried by "auto", one after another."""
+"""Depths that "auto" tries, in this order."""
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
     """Complete `options` with those implied by the depth.
 
-    For depth "auto", include the speakers of all steps, and raise ConfigurationError if the pattern cannot end early.
+    For depth "auto", the speakers of all steps are included. Raises ConfigurationError if the pattern cannot end early.
     """
     if options.depth is None:
         return options
@@ -57,7 +57,7 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
 
 
 def without_depth(page: PatternPage, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored `options` without the values implied by their depth, for use at another depth."""
+    """Return stored `options` without the values implied by their depth, so that they can be used at another depth."""
     depth: Depth | None = options.get("depth")
     if depth is None:
         return dict(options)
@@ -77,7 +77,7 @@ def _reports_agreement(page: PatternPage) -> bool:
 
 
 def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
-    """Build the pattern at each depth as one step of an escalation; the last executed step produces the outputs."""
+    """Build an escalation with the pattern at each depth as a step; the last executed step produces the output."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
     def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:
@@ -107,14 +107,14 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
 
 
 def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
-    """Create the plan for one step, with a block named after the step's depth."""
+    """Create the plan for one step, in which the block is named after the step's depth."""
     values = {**page.options_for(depth), **page.depths.get("auto", {})}
     options = _filled(page, plan.options, values).replaced(depth=depth)
     return replace(plan, name=depth, options=options, speakers=_speakers_at(page, plan, values))
 
 
 def _speakers_at(page: PatternPage, plan: Plan, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Choose one step's speakers from the speakers for all steps; keep all of them if the user named the speakers."""
+    """Select one step's speakers from those for all steps; keep all of them if the user named the speakers."""
     if plan.options.ROSTER not in page.options_for(STEPS[-1]):
         return plan.speakers
     names = [entry["name"] for entry in values.get(plan.options.ROSTER, page.default_speakers)]

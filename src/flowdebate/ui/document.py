@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _MEGABYTES = 16
 """Maximum size of a file that `render` reads, in megabytes."""
 _LAST = ("models", "remarks", "usage", "cost", "prices", "seconds", "seed", "runId", "fork")
-"""Keys that come last in a document."""
+"""Keys that are placed last in a document."""
 _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
     "predicate": "stopped by the application",
 }
-"""Descriptions of why a pattern with rounds ended."""
+"""Reasons why a pattern with rounds ended, described in words."""
 
 
 class Speaker(WireModel):
@@ -48,18 +48,18 @@ class Speaker(WireModel):
 
     @property
     def about(self) -> str:
-        """Description shown next to the name."""
+        """Description shown next to the speaker's name."""
         return self.role or ""
 
 
 class Side(Speaker):
-    """A debater in a run."""
+    """A debater and the position it argues in a run."""
 
     stance: str
 
     @property
     def about(self) -> str:
-        """The position, followed by the role."""
+        """Position and, if there is one, role, shown next to the debater's name."""
         return self.stance if self.role is None else f"{self.stance} ({self.role})"
 
 
@@ -67,14 +67,14 @@ _WHERE_TOLD = Field(exclude_if=lambda count: count is None)
 
 
 class Tokens(WireModel):
-    """A run's token usage; None if unknown."""
+    """Tokens used by a run; a count is None if it is unknown."""
 
     calls: int
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: Annotated[int | None, _WHERE_TOLD] = None
-    """Number of completion tokens spent on thinking."""
+    """Number of completion tokens spent on reasoning."""
     cache_written_tokens: Annotated[int | None, _WHERE_TOLD] = None
 
     @classmethod
@@ -90,7 +90,7 @@ class Tokens(WireModel):
             return None
 
     def lines(self) -> list[str]:
-        """Describe the token counts."""
+        """Describe the token counts and the number of calls, each on a line of its own."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -106,7 +106,7 @@ _MODELS = TypeAdapter(dict[str, list[str]])
 
 
 def read_models(stored: object) -> dict[str, list[str]] | None:
-    """Read the models of a run or an outcome, keyed by seat; return None if they are missing or unreadable."""
+    """Parse the recorded models of a run or an outcome, keyed by seat; return None if they are missing or invalid."""
     try:
         return _MODELS.validate_python(stored)
     except ValidationError:  # an imported run may contain any values
@@ -117,7 +117,7 @@ _REMARKS = TypeAdapter(list[str])
 
 
 def read_remarks(stored: object) -> list[str] | None:
-    """Return the remarks recorded about the calls of a run or an outcome, or None if they are missing or unreadable."""
+    """Parse the recorded remarks about a run's calls; return None if they are missing or invalid."""
     try:
         return _REMARKS.validate_python(stored) or None
     except ValidationError:
@@ -125,46 +125,46 @@ def read_remarks(stored: object) -> list[str] | None:
 
 
 class Document(InNotebooks, WireModel):
-    """A saved run: how it ended, all contributions, and its usage. Each pattern adds its own fields."""
+    """A saved run: how it ended, all contributions, and its usage. Each pattern adds fields of its own."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
-    """Heading above the list of speakers."""
+    """Heading of the list of speakers."""
     ROSTER: ClassVar[str] = "debaters"
     """Name of the field that lists the speakers."""
     UNIT: ClassVar[str] = "argument"
-    """Word for a single contribution."""
+    """Singular noun for a contribution."""
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of pattern-specific stop reasons."""
+    """Stop reasons specific to the pattern, described in words."""
     CHANGING: ClassVar[str | None] = None
-    """Word for the speakers' answers in the note on changed answers; None to omit the note."""
+    """Noun for the speakers' answers in the note on how many were changed; None to omit the note."""
     GOES_ON: ClassVar[bool] = False
-    """True if a finished run of the pattern can be continued."""
+    """True if a finished run of this pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output; these could only be measured during the original run."""
+    """Paths of durations in the raw output, which cannot be measured again when a run is replayed."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern has no formats."""
     status: DebateStatus
     incomplete: str | None = None
-    """Line about participants missing from the result; omitted if nobody is missing."""
+    """Line about participants that are missing from the result; omitted if nobody is missing."""
     error: str | None = None
-    """Error message of a failed run, or the limit that ended it."""
+    """Error message of a failed run, or description of the limit that ended the run."""
     raw: Any
     models: dict[str, list[str]] | None = None
-    """The models used, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
+    """Models used in the run, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
     remarks: list[str] | None = None
-    """Remarks on the calls, such as a setting rejected by a model; omitted if there are none."""
+    """Remarks on the calls, for example that a model rejected a setting; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
-    """Cost at configured or known prices; omitted if no prices are available."""
+    """Cost of the run at configured or known prices; omitted if no prices are available."""
     prices: str | None = None
-    """Currency of `cost`, and the price list with its date; omitted if unknown."""
+    """Currency of `cost`, with the price list and its date; omitted if unknown."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
-    """Id of the run in the store; None if the run is not stored."""
+    """Run ID in the store; None if the run is not stored."""
     fork: Fork | None = None
-    """Relation of a fork to its parent run; omitted for other runs."""
+    """How a fork relates to its parent run; omitted if the run is not a fork."""
 
     @model_validator(mode="after")
     def _set_incomplete(self) -> Self:
@@ -185,18 +185,18 @@ class Document(InNotebooks, WireModel):
 
     @classmethod
     def of_raw(cls, value: object) -> Self:
-        """Build the document for a bare raw output; raise ValidationError if it is invalid."""
+        """Build a document from raw output alone; raise ValidationError if it is invalid."""
         raw: Any = load_patterns()[cls.model_fields["pattern"].default].load_output().model_validate(value)
         return cls.model_validate({"status": raw.status, "raw": raw, "seed": raw.seed})
 
     @property
     def last_calls(self) -> int:
-        """Typical number of calls made after the last turn to produce the result."""
+        """Typical number of calls needed after the last turn to produce the result."""
         return 1
 
     @property
     def title(self) -> str:
-        """Report heading with the pattern and its format."""
+        """Heading of the report, with the names of the pattern and its format."""
         format_text = "" if self.format is None else f", {self.format}"
         return f"{self.pattern.capitalize()}{format_text}".replace("_", " ")
 
@@ -206,12 +206,12 @@ class Document(InNotebooks, WireModel):
 
     @property
     def subject(self) -> str:
-        """The question, the topic, the proposition or the task."""
+        """The question, topic, proposition or task, depending on the pattern."""
         return str(getattr(self.raw, load_patterns()[self.pattern].subject))
 
     @property
     def speakers(self) -> list[Any]:
-        """The run's speakers; if the document does not name them, they are taken from its raw output."""
+        """Speakers listed in the document; if there are none, those found in its raw output."""
         return getattr(self, self.ROSTER) or self.raw_speakers()
 
     @property
@@ -232,11 +232,11 @@ class Document(InNotebooks, WireModel):
 
     @abstractmethod
     def raw_speakers(self) -> list[Any]:
-        """Return the speakers named in the raw output."""
+        """Return the speakers found in the raw output."""
 
     @property
     def notes(self) -> list[str]:
-        """List the remarks for the end of a page: on changed answers, calls, sources and quotes."""
+        """List the notes for the end of a page: on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
@@ -248,7 +248,9 @@ class Document(InNotebooks, WireModel):
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
-        """Return the quotes in the contribution at `index` in `raw.entries`, with their positions in the sources."""
+        """Return the checked quotes in the contribution at `index` in `raw.entries`, with their positions
+        in its text.
+        """
         # empty if there are no sources, because no quotes were looked up
         looked_up = (self.raw.quotes or ())[index : index + 1]
         return tuple(
@@ -263,7 +265,7 @@ class Document(InNotebooks, WireModel):
         )
 
     def judging(self) -> Iterator[Fact]:
-        """Describe how the result was judged, unless the page already shows it."""
+        """Describe how the result was judged, except for what the page shows anyway."""
         yield from ()
 
     @property
@@ -273,24 +275,24 @@ class Document(InNotebooks, WireModel):
 
     @property
     def holds_gate(self) -> bool:
-        """Return whether the result satisfies all of the user's rules."""
+        """Return whether the result satisfies all rules of the user's gate."""
         return True
 
     @property
     def contributions(self) -> int:
-        """Number of contributions; truncated and empty contributions are not counted."""
+        """Number of contributions, not counting truncated and empty ones."""
         return sum(entry.flag is None for entry in self.raw.transcript)
 
     @property
     def ending(self) -> str | None:
-        """Description of the run's length and of why it ended; None if the run ended early."""
+        """Description of how long the run was and why it ended; None if the run has no stop reason."""
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.describe_reason(reason)}"
 
     def about(self) -> Callable[[str, str | None], str]:
-        """Return a function that chooses the text next to a speaker's name.
+        """Return a function that chooses the text shown next to a speaker's name.
 
-        The function returns its argument unless the page header already shows it.
+        The function returns the text passed to it, unless the page header already shows that text.
         """
         heads = {
             (speaker.name, text)
@@ -301,20 +303,20 @@ class Document(InNotebooks, WireModel):
 
     @abstractmethod
     def sections(self) -> Iterator[Section]:
-        """Build the page with all contributions and the result."""
+        """Build the sections of the page: all contributions, followed by the result."""
 
     def result(self) -> Iterator[Section]:
-        """Build the part of the result that a live view cannot derive from events."""
+        """Build those sections of the result that a live view cannot derive from events."""
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
-        """Yield the line about missing participants, unless the `answer` below it already begins with that line."""
+        """Yield the line about missing participants, unless the `answer` shown below already begins with it."""
         fact = incomplete_fact(self.raw.losses)
         if fact is not None and not (isinstance(answer, str) and answer.startswith(f"{fact.label}: {fact.text}")):
             yield fact
 
     def outcome(self) -> Iterator[Section]:
-        """Build the part of the page after the contributions."""
+        """Build the sections shown after the contributions."""
         return self.result()
 
 
@@ -322,7 +324,7 @@ class RoundsDocument(Document):
     """A saved run of a pattern with rounds."""
 
     LATE: ClassVar[tuple[str, ...]] = ()
-    """Roles that act after the last round."""
+    """Names of the roles that act after the last round."""
     max_rounds: int | None = None
 
     @property
@@ -333,14 +335,14 @@ class RoundsDocument(Document):
 
     @abstractmethod
     def entries(self) -> Iterator[tuple[int, Entry]]:
-        """Return all contributions, each with its round."""
+        """Return all contributions, each paired with its round."""
 
     def phases(self) -> Mapping[int, str | None]:
-        """Return the phase of each round, if the pattern has phases."""
+        """Return the name of each round's phase; empty if the pattern has no phases."""
         return {}
 
     def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """Build the sections shown before a round's contributions."""
+        """Build the sections shown ahead of a round's contributions."""
         yield from ()
 
     def closing(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
@@ -375,7 +377,7 @@ _MAX_SOURCES = 20
 
 
 def material_notes(raw: PatternOutput) -> list[str]:
-    """Describe a run's sources and quotes as notes.
+    """Describe a run's sources and quotes in notes.
 
     >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
     >>> material_notes(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]))
@@ -407,7 +409,7 @@ def material_notes(raw: PatternOutput) -> list[str]:
 
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
-    """Describe how many speakers changed their answers; return None if fewer than two speakers answered."""
+    """Describe how many speakers changed their answers; return None if fewer than two speakers gave any."""
     voices, changed, adopted = count_changes(  # a missing answer does not count as a change
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()
@@ -419,7 +421,7 @@ def changes_note(raw: PatternOutput, word: str) -> str | None:
 
 
 def speakers_of(roster: Iterable[Any]) -> list[Any]:
-    """Convert debaters to sides and personas to speakers, for pages and documents."""
+    """Convert debaters to sides, and personas to speakers, for use in pages and documents."""
     return [
         Side(name=member.name, stance=member.stance, role=member.role)
         if hasattr(member, "stance")
@@ -429,9 +431,9 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 
 
 def read_document(path: str) -> Document:
-    """Read a document, or a bare raw output in either key style, from `path` ("-" for stdin).
+    """Read a document, or raw output alone in either key style, from `path` ("-" for stdin).
 
-    Raises BadFile with the line or the field at fault.
+    Raises BadFile with the invalid line or field.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
@@ -440,7 +442,7 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
-    """Convert `value`, either a document or a bare raw output, to a document; raise BadFile for an invalid field."""
+    """Convert a document's data, or raw output alone, to a document; raise BadFile if a field is invalid."""
     try:
         if "raw" not in value:  # raw output alone does not name its pattern
             return _kind(_nearest(value)).of_raw(value)

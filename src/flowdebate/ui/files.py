@@ -1,4 +1,4 @@
-"""Readers for text, JSON and TOML files, with a size limit and with line numbers in errors."""
+"""Readers for text, JSON and TOML files, which limit the size and report line numbers in errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEGABYTE = 1_000_000
 
 
 def read_plan_file(path: str) -> dict[str, Any]:
-    """Read the TOML file (or JSON, depending on the suffix) at `path`; raise BadFile if its content is invalid."""
+    """Read a plan from a TOML or (with the suffix .json) JSON file; raise BadFile if the content is invalid."""
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
         raise BadFile(path, "YAML files are not supported: write TOML or JSON")
@@ -54,7 +54,7 @@ def read_text(path: str, *, megabytes: int) -> str:
 
 
 def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # noqa: ANN401 - any JSON
-    """Parse `text` as JSON, or as line `number` of a JSON Lines file; an error raises BadFile with the line."""
+    """Parse `text` as JSON, or as line `number` of a JSON Lines file; raise BadFile with the line number on error."""
     line = "is " if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
@@ -71,7 +71,7 @@ def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # no
 
 
 def parse_toml(text: str, *, path: str) -> dict[str, Any]:
-    """Parse `text` as TOML; an error raises BadFile with the line."""
+    """Parse `text` as TOML; raise BadFile with the line number on error."""
     import tomllib
 
     try:
@@ -85,13 +85,13 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
 
 
 def problem_of(error: ValidationError) -> str:
-    """Describe the first problem in a pydantic error, naming its field, and count the others."""
+    """Describe the first problem in a pydantic error, with the field's name, and state how many others there are."""
     (field, problem), *rest = problems_of(error)
     more = f" (and {len(rest)} more)" if rest else ""
     return f"`{field}` {problem}{more}" if field else f"{problem}{more}"
 
 
 def reason_of(error: Exception) -> str:
-    """Explain why a file cannot be used, in the operating system's own words."""
+    """Explain why a file cannot be used, quoting the operating system."""
     # str() of an OSError repeats its number and the path, but the path is already in the message.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,4 +1,4 @@
-"""Live view that builds sections from the events of a run as they arrive."""
+"""Live view, which builds sections from a run's events as they arrive."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum number of characters to show of a tool's arguments, and of its result."""
+"""Maximum number of characters shown of a tool's arguments, and likewise of its result."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """Functions that build the sections for pattern-specific events, keyed by event class."""
 
@@ -79,20 +79,20 @@ _UNSEEN = frozenset(
         TurnStarted,
     }
 )
-"""Frequent events that do not affect a page of complete contributions."""
+"""Event classes to skip on a page of complete contributions; they are frequent and do not affect it."""
 
 
 class Live:
-    """View of one run for all front ends: finished parts, current work, and unfinished speech, all derived from events.
+    """View of one run for all front ends, derived from events: finished sections, current work, and unfinished speech.
 
     Use `handle` for pages, which show finished contributions next to the text in `speaking`. Use `follow` for
     append-only output, such as a terminal. Without a plan or a document, the view accepts the events of any pattern.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
-    """Descriptions of what each role other than a speaker is doing."""
+    """Phrases for what each role other than the speakers does, such as "writing the output"."""
     phases: ClassVar[Mapping[str, str]] = {}
-    """Descriptions of what a speaker is doing, keyed by the turn's phase."""
+    """Phrases for what a speaker does, keyed by the turn's phase."""
     event_sections: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """Yield the sections for `event` in append-only output, and the current work whenever it changes."""
+        """Yield the sections to append for `event`, and the current work whenever it changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -156,7 +156,7 @@ class Live:
     def take(self, event: object, start: int | None = None) -> bool:
         """Process `event`; return whether the current work changed.
 
-        `start` is the offset of streamed text, if known.
+        `start` is the offset of streamed text within the answer, if known.
         """
         for _ in self._speech.of(event, start):  # exhaust the generator to update the current speaker
             pass
@@ -171,7 +171,7 @@ class Live:
             yield from self._marked(event, self.whole(event))
 
     def _marked(self, event: object, sections: Iterable[LiveT]) -> Iterator[LiveT | Fact]:
-        """Add the line about missing participants above a result in `sections`."""
+        """Insert the line about missing participants before the result in `sections`."""
         if isinstance(event, RoleFailed):
             self._failed.append(event)
         for section in sections:
@@ -210,7 +210,7 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the caller's name: a speaker, a role, or a block."""
+        """Return the name of the caller: a speaker, a role or, failing that, a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
@@ -221,22 +221,22 @@ class Live:
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
     def has_spoken(self, block: str) -> bool:
-        """Return whether `block` has had a turn and therefore belongs to a speaker."""
+        """Return whether `block` belongs to a speaker, having had a turn."""
         return block in self._turns
 
     def about(self, name: str, position: str | None = None) -> str:
-        """Return the text next to a speaker's name: `position`, unless the page header already shows it."""
+        """Return the text shown next to a speaker's name: `position`, or "" if the page header already shows it."""
         return "" if name in self._names else position or ""
 
     def about_turn(self, turn: TurnStarted | TurnFinished) -> str:
-        """Return the text next to the current speaker's name."""
+        """Return the text shown next to the current speaker's name."""
         return self.about(turn.agent_name, turn.stance)
 
     def heading(self, event: RoundStarted) -> Iterator[Section]:
         yield round_heading(event.round, event.max_rounds, event.phase)
 
     def result(self, event: object) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """Build the sections of the result if `event` contains it."""
+        """Build the result's sections if `event` contains the result."""
         yield from ()
 
     def turn_sections(self, turn: TurnFinished, text: str) -> Iterator[Section]:
@@ -255,7 +255,7 @@ class Live:
                 yield from self._sections(event)
 
     def sections(self, event: object) -> Iterator[LiveSection]:
-        """Build the sections for `event` in append-only output."""
+        """Build the sections to append for `event`."""
         if isinstance(event, (CallRetried, CallFellBack)):
             yield from self.trouble(event)
         else:
@@ -317,7 +317,7 @@ class Live:
         return True
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
-        """Describe a retry or a fallback and its reason; include `who` if several calls are in progress."""
+        """Describe a retry or a fallback, with its reason and, if several calls are in progress, the caller `who`."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -327,9 +327,9 @@ class Live:
 
 
 class OneByOne(Live):
-    """View of a pattern with one speaker at a time, showing text as the model writes it.
+    """View of a pattern in which one speaker speaks at a time, showing text while the model writes it.
 
-    If turns overlap, the first turn is shown as it is written, and each later turn once all earlier turns have
+    If turns overlap, the first turn is shown while it is written, and each later turn once all earlier turns have
     finished.
     """
 
@@ -358,7 +358,7 @@ class OneByOne(Live):
             yield from self._released()
 
     def _released(self, *, all_turns: bool = False) -> Iterator[LiveSection]:
-        """Return the sections of turns that were waiting for earlier turns."""
+        """Return the sections of turns that had to wait for an earlier turn to finish."""
         for block in list(self._open):
             pieces, self._open[block] = self._open[block], []
             for event in pieces:
@@ -414,7 +414,7 @@ class OneByOne(Live):
     def trouble(  # type: ignore[override]  # with the end of a text
         self, event: CallRetried | CallFellBack, *, who: str | None = None
     ) -> Iterator[LiveSection]:
-        """Describe a retry or a fallback, after marking the text shown so far as void."""
+        """Describe a retry or a fallback, after stating that the text shown so far does not count."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer does not count")
@@ -440,7 +440,7 @@ class OneByOne(Live):
 
 
 class Together(Live):
-    """View of a pattern with simultaneous speakers; each text is shown in full when it is finished."""
+    """View of a pattern in which speakers speak simultaneously; each text is shown when it is complete."""
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)
@@ -474,7 +474,7 @@ class Together(Live):
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """Build the sections for a pattern-specific event; events from runs and applications have none."""
+    """Build the sections for a pattern-specific event; return none for events of the run or the application."""
     for kind in _kinds():
         if isinstance(event, BaseEvent) and (render := kind.event_sections.get(type(event))) is not None:
             return render(event)
@@ -482,7 +482,7 @@ def sections_of(event: object) -> Iterable[Section]:
 
 
 def _kinds() -> list[type[Live]]:
-    """Return the live view classes of all patterns registered so far."""
+    """Return the live view classes of all registered patterns."""
     return [info.load_page().live for info in load_patterns().values()]
 
 
@@ -503,7 +503,7 @@ def _ends_turn(event: object) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Join names for use in a sentence, shortening a long list with "and 3 more"."""
+    """Join names for use in a sentence, ending a long list with, for example, "and 3 more"."""
     first, rest = list(names)[:_NAMED], list(names)[_NAMED:]
     if rest:
         return f"{', '.join(first)} and {len(rest)} more"

@@ -1,7 +1,7 @@
-r"""Markdown report on a run, with all untrusted text rendered as plain text.
+r"""Markdown report on a run, in which all untrusted text is escaped.
 
-Text from models and users is escaped character by character and placed in quotes, list items or fences. It cannot
-create headings, links, images or HTML, either in CommonMark or with GitHub's extensions.
+Text from models and users is escaped character by character, and placed in block quotes, list items or fences. It
+cannot create headings, links, images or HTML, either in CommonMark or with GitHub's extensions.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""Characters with a special meaning anywhere in a line; the last few would turn bare URLs into links."""
+"""Characters that have a special meaning anywhere in a line; the last few would turn bare URLs into links."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 """Characters with a special meaning at the start of a line."""
 
 
 def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
-    """Render the whole page; `sections` replaces the document's own."""
+    """Render a complete report on a document, with `sections`, if given, in place of the document's own."""
     lines = [f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", ""]
     lines += [*(_item(speaker.name, speaker.about) for speaker in document.speakers), ""]
     lines += _section_lines(document.sections() if sections is None else sections)
@@ -45,7 +45,7 @@ def report(document: Document, *, sections: Iterable[Section] | None = None) -> 
 
 
 def escaped(text: str) -> str:
-    r"""Render `text` as one line of Markdown that displays it unchanged.
+    r"""Escape `text` so that Markdown displays it unchanged, on one line.
 
     >>> escaped("# [x](http://y)")
     '\\# \\[x\\](http\\://y)'
@@ -61,7 +61,7 @@ def escaped(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Render the lines of `text` as a Markdown quote.
+    r"""Render `text` as a Markdown block quote.
 
     >>> print(quoted("fine\n# not a heading"))
     > fine
@@ -72,7 +72,7 @@ def quoted(text: str) -> str:
 
 
 def sections_text(sections: Iterable[Section]) -> str:
-    r"""Render sections as part of a page, followed by a blank line; return "" if there are none.
+    r"""Render sections for inclusion in a page, followed by a blank line; return "" if there are none.
 
     >>> sections_text([Remark(text="asked again")])
     '(asked again)\n\n'
@@ -141,11 +141,11 @@ def _group(group: Group) -> Iterator[str]:
 
 
 _SHORT = 100
-"""Maximum length in characters of a statement that fits on the same line as its role's name."""
+"""Maximum length, in characters, of a statement shown on the same line as its role's name."""
 
 
 def _facts(facts: Iterable[Fact]) -> Iterator[str]:
-    """Render short facts as a list, and long facts as quotes under their labels."""
+    """Render short facts as list items, and long facts as block quotes below their labels."""
     listing = False
     for fact in facts:
         if listing and not fact.short:

@@ -1,4 +1,4 @@
-"""Models in a plan: how they are created by name, given policies, and listed with prices in front ends."""
+"""Models in a plan: creating them by name, applying policies to them, and listing them with prices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PlanT = TypeVar("PlanT", bound="Plan")
 
 
 FORWARDED: ContextVar[bool] = ContextVar("forwarded", default=False)
-"""True while handling a request that came through a proxy or tunnel and may therefore be from another user."""
+"""True while handling a request that came through a proxy or tunnel, and may therefore come from another user."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,17 @@ class AllowedModels:
     """Models that a service allows its callers to use."""
 
     patterns: tuple[str, ...] = ()
-    """Name patterns for allowed models, such as "openai/*"; if empty, only the configured models are allowed."""
+    """Patterns for the names of allowed models, such as "openai/*"; if empty, only the configured models
+    are allowed.
+    """
     service_model: str | None = None
     """The service's own model."""
     providers: bool = False
-    """True if requests that did not pass through a proxy may name any model from a configured provider."""
+    """True if requests that did not pass through a proxy may use any model from a configured provider."""
 
     @property
     def names(self) -> list[str]:
-        """Allowed names and name patterns."""
+        """Names and name patterns of the allowed models."""
         default_names = [self.service_model] if self.service_model not in (None, EACH) else []
         models = () if self.patterns else list_available_models()
         every = [f"{name}/*" for name in dict.fromkeys(map(vendor_of, models)) if name in PROVIDERS]
@@ -62,11 +64,11 @@ class AllowedModels:
 
     @property
     def _is_payer(self) -> bool:
-        """True if the sender of the request also pays for it, as on a user's own server without a proxy."""
+        """True if the sender of the request also pays for it, as on a user's own server with no proxy in front."""
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
-        """Explain how to allow a rejected model."""
+        """Explain what to configure to allow a rejected model."""
         provider = PROVIDERS.get(vendor_of(model))
         if provider is None:
             return "Name it as provider/model"
@@ -75,7 +77,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": each configured vendor's default or first allowed model."""
+        """Return the models for "each": every configured vendor's default or, failing that, first allowed model."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -107,7 +109,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name; connections are shared, because there is a single object for each name and base URL."""
+    """Models by name; a single object exists for each name and base URL, so that connections are shared."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -118,16 +120,16 @@ class Models:
         self._made: dict[str, Model | str] = {}
 
     def find(self) -> list[str]:
-        """Find the models that "each" assigns, leaving out excluded vendors."""
+        """Find the models that "each" stands for, except those from excluded vendors."""
         if self._allowed is None:
             return list_available_models(without=self._without)
         excluded = set(map(maker_of, self._without))
         return [name for name in self._allowed.default_models() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
-        """Explain that the base URL needs a model name (for these `seats`, or for all), and list the available names.
+        """Explain that a model name is needed with the base URL (for `seats`, if given), and list the available names.
 
-        The server is only queried for users who may enter any URL; otherwise callers could probe this machine's
+        The server is queried only for users allowed to enter any URL; otherwise, callers could probe this machine's
         network.
         """
         from flowdebate.models.openai.endpoint import address_of
@@ -143,7 +145,7 @@ class Models:
         )
 
     def __call__(self, spec: str, location: str, field: str) -> Model | str:
-        """Return the model; raise ConfigurationError for an unknown name."""
+        """Return the model with this name; raise ConfigurationError for an unknown name."""
         from flowdebate.models.openai.model import OpenAIModel
         from flowdebate.models.resolve import check_model
 
@@ -161,22 +163,22 @@ class Models:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """Policies to apply to the models."""
+    """Policies that apply to all models in a plan."""
 
     attempts: int | None = None
     """Maximum number of attempts per call; None for the model's default."""
     fallback: tuple[Model | str, ...] = ()
     record: str | None = None
     replay: str | None = None
-    """Recording whose answers are used instead of calling models."""
+    """Path of a recording from which answers are replayed, so that no models are called."""
     effort: Seats | None = None
-    """Thinking effort for each seat's model."""
+    """Thinking effort of the model in each seat."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """Apply the policies of `plan` to every model; the returned plan has no policies left to apply.
+    """Return a plan with the policies of `plan` applied to every model, and therefore no policies of its own.
 
-    With `recording=False`, nothing is recorded; use it for runs that may be resumed, because an interrupted recording
+    With `recording=False`, nothing is recorded; use this for runs that may be resumed, because an interrupted recording
     cannot be continued.
     """
     from flowdebate.models.wrapper import Thinking
@@ -222,7 +224,7 @@ def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
 
 
 def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
-    """Return the thinking effort for a seat's model, or None if it is not set."""
+    """Return the thinking effort of the model in a seat, or None if it is not set."""
     rest: Any = efforts.rest
     efforts_by_seat = {**(rest if isinstance(rest, Mapping) else {intent: rest}), **efforts.roles, **efforts.members}
     effort: str | None = efforts_by_seat.get(seat, efforts_by_seat.get(intent))
@@ -230,7 +232,7 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """Create a function that returns models with retries and fallbacks, always the same object for the same name."""
+    """Create a function that adds retries and fallbacks to a model, and returns the same object for the same name."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying
@@ -250,11 +252,13 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
 
 
 _CURRENT_MODEL: ContextVar[Model] = ContextVar("asked")
-"""Model intended for the current call; a recording contains all models' calls in order, and calls may overlap."""
+"""Model to be called by the shared recording model, which records the calls of all models in order; calls
+may overlap.
+"""
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """Create a function that returns recording models; all answers go to one file under the `first` model's name."""
+    """Create a function that makes models record their answers, all in one file under the `first` model's name."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -263,13 +267,13 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class CurrentModel(Wrapper):
-        """Model that forwards each call to the model intended for it."""
+        """Model that forwards each call to the model for which it is intended."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             return await answer(_CURRENT_MODEL.get(), request)
 
     class Through(Wrapper):
-        """Model whose answers pass through the recording."""
+        """Model whose calls go through the shared recording model."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             before = _CURRENT_MODEL.set(self.inner)
@@ -289,7 +293,7 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
 
 
 def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
-    """Create a function that returns models answering from a single recording.
+    """Create a function that makes models replay their answers from a single recording.
 
     The `first` model has the recording's name. The others keep their own names, because patterns check which model
     answered: for example, a review confirms findings reported by two models.
@@ -301,7 +305,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Seat(Wrapper):
-        """Recording that appears under another model's name."""
+        """Replayed recording that goes by another model's name."""
 
         def __init__(self, title: str) -> None:
             super().__init__(replayed)
@@ -330,7 +334,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """List the models for a run of `plan`, by role if they differ; return "" if no models are configured.
+    """List the models for a run of `plan`, with their seats if they differ; return "" if no models are configured.
 
     `environment` is the default model of a resumed run.
 
@@ -355,7 +359,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """Return the model for each seat in a plan, keyed by name or role; raise the same errors as a run's first call."""
+    """Return each seat's model in a plan, keyed by name or role; raise the same errors as a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:
@@ -400,11 +404,11 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MAX_NAMED = 8
-"""Maximum number of sources, and of omitted files, listed on one line."""
+"""Maximum number of sources listed on one line, and likewise of omitted files."""
 
 
 def sources_lines(plan: Plan) -> list[str]:
-    """Describe the sources included in each call and those omitted; return no lines if there are no sources."""
+    """Describe the sources sent with each call and the omitted ones; return no lines if there are no sources."""
     read = [source for source in plan.sources if source.left_out is None]
     if not read:
         return []

@@ -1,4 +1,4 @@
-"""Plan options as pydantic models: the contents of a plan file, overridden by a front end's values."""
+"""Plan options as pydantic models: the contents of a plan file, overridden by values from a front end."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ from flowdebate.sources.source import Page, Source, is_image, name_problem
 from flowdebate.ui.files import read_plan_file
 
 COMMAND = "command line"
-"""Location given in errors about command-line options."""
+"""Location named in errors about command-line options."""
 _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
-"""Options as read from a plan file, before validation."""
+"""Options from a plan file, before validation."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
-"""Plan file, given as its path or in stored form."""
+"""Plan file: its path, or its content as stored with a run."""
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""Depth of a run, for users who do not know the pattern's options. Each level makes more calls than the one before;
-"auto" continues with the next level only if the deciding members disagree.
+"""Depth of a run, for users who do not know the pattern's options. Each depth takes more calls than the one before;
+"auto" moves on to the next depth only if the deciding members disagree.
 """
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
-    """Return the error for missing or incompatible front-end options; `message` is its full text."""
+    """Create the error for missing or incompatible front-end options; `message` is the complete error message."""
     return ConfigurationError(COMMAND, field, got, message=sentence)
 
 
@@ -114,7 +114,7 @@ Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), explai
 
 
 def or_off(text: str) -> float | str | bool:
-    """Parse a number from the command line; "off" becomes False."""
+    """Parse a number from the command line, or "off" as False."""
     try:
         return False if text == "off" else float(text)
     except ValueError:
@@ -122,7 +122,7 @@ def or_off(text: str) -> float | str | bool:
 
 
 def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
-    """Parse a plan's `model` from the command line: [NAME|ROLE=]MODEL, once or repeatedly.
+    """Parse a plan's `model` option from the command line: [NAME|ROLE=]MODEL, given once or several times.
 
     If several values name no seat, they form a list.
 
@@ -155,7 +155,7 @@ def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> An
 
 
 def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - as `read_models`
-    """Parse an option in the same way as `read_models`, but accept only one value without a seat."""
+    """Parse an option as `read_models` does, but accept only one value without a seat."""
     values = read_models(value, flag, word)
     of_all = values.get(DEFAULT) if isinstance(values, dict) else values
     if isinstance(of_all, list) and isinstance(value, (list, tuple)):
@@ -165,7 +165,7 @@ def read_by_seat(value: object, flag: str, word: str) -> Any:  # noqa: ANN401 - 
 
 
 def read_efforts(value: object) -> object:
-    """Parse a plan's `effort` from the command line, in the same way as `model`.
+    """Parse a plan's `effort` option from the command line, in the same way as `model`.
 
     >>> read_efforts(["low", "judge=high"])
     {'default': 'low', 'judge': 'high'}
@@ -202,33 +202,33 @@ Panel: TypeAlias = Literal[
     "Storage",
     "Output",
 ]
-"""Option groups on a help page, in display order."""
+"""Groups of options on a help page, in display order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Presentation of a field in front ends; commands add their own options as `Annotated[Count, Option(help="…")]`."""
+    """Presentation of a field as an option; commands add their own options as `Annotated[Count, Option(help="…")]`."""
 
     help: str
     panel: Panel | None = None
-    """Group that lists the option on the help page; None for an option of a single command."""
+    """Group under which the help page lists the option; None for an option that belongs to a single command."""
     flag: str | None = None
     """Command-line flag, if it differs from the field's name; "--yes -y" adds a short form, and "" means no flag."""
     metavar: str | None = None
     repeated: bool = False
-    """True for a repeatable option whose type is not a list; `read` receives all of its values."""
+    """True if the option can be repeated although its type is not a list; `read` then receives all values."""
     read: Callable[[Any], Any] | None = None
-    """Function that converts a command-line value to the form used in plan files."""
+    """Function that converts a command-line value to the format of plan files."""
     on: bool = False
-    """Default value of a flag."""
+    """Default value of an on/off flag."""
 
 
 def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
-    """Create an optional field for front ends; further arguments become fields of its `Option`.
+    """Create an optional field that front ends present as an option; further arguments are passed to `Option`.
 
     For example, `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
-    only in its field. Its flag, its key in a plan file, its validation, and its entries in the help, the form, and the
-    HTTP and MCP arguments are all derived from it.
+    only once, in its field. Its flag, its key in a plan file, its validation, and its entries in the help, the form,
+    and the HTTP and MCP arguments are all derived from it.
     """
     field: Any = Field(default=None)
     field.metadata.append(Option(help=help, **settings))  # pydantic stores `Annotated` metadata here
@@ -244,13 +244,13 @@ def option_of(model: type[BaseModel], name: str) -> Option:
 
 
 class RosterEntry(BaseModel):
-    """Entry for a speaker in a plan file."""
+    """A speaker's entry in a plan file."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class PersonaEntry(RosterEntry):
-    """Speaker without an assigned position; a bare model name is short for `{"model": …}`."""
+    """Entry for a speaker without an assigned position; a bare model name is short for `{"model": …}`."""
 
     name: Text | None = Field(default=None, description="Default: the name of its model.")
     role: Text | None = None
@@ -280,25 +280,25 @@ def _image(value: str) -> str:
 
 
 class SourceEntry(RosterEntry):
-    """Source in a stored plan, used when more than its text has to be stored."""
+    """Entry for a source in a stored plan, needed if there is more to store than the source's text."""
 
     text: Text | None = None
     image: Annotated[str, NOTHING, AfterValidator(_image)] | None = None
-    """Image as a data URL."""
+    """Image encoded as a data URL."""
     pages: Annotated[dict[str, Annotated[int, Field(ge=0)]], NOTHING] | None = None
     """Start offset of each page within the text, keyed by page name."""
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
-    """Note about masked secrets in the source."""
+    """Note on secrets that were masked in the source."""
     left_out: Text | None = None
     """Reason why a file was not read."""
     unread: Text | None = None
-    """Parts of a document that could not be read."""
+    """Names of the parts of a document that could not be read."""
     excluded: bool = False
-    """True if one of the user's glob patterns excluded the source."""
+    """True if the source was excluded by one of the user's glob patterns."""
     commits: Text | None = None
-    """Commits compared by the diff."""
+    """The two commits compared by a diff."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:
@@ -311,7 +311,7 @@ class SourceEntry(RosterEntry):
 
     @classmethod
     def of_stored(cls, value: object) -> object:
-        """Read an entry in a stored plan; any text is valid.
+        """Read an entry in a stored plan; any string counts as the source's text.
 
         Other values are returned unchanged and left to validation.
 
@@ -335,7 +335,7 @@ MAX_SOURCES = 1_000
 
 
 def _check_sources(value: object) -> object:
-    """Reject values for a source's computed fields, which users cannot set."""
+    """Reject values for computed fields of a source, because users cannot set them."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MAX_SOURCES:
         problem = f"must have at most {MAX_SOURCES:,} entries"
@@ -360,7 +360,7 @@ Sources = Annotated[
 
 
 def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = False) -> Any:  # noqa: A002, ANN401 - as in option
-    """Create the option for a roster; `flag` is repeatable, once per speaker (see `parse_entry`)."""
+    """Create the option for a roster; `flag` is given once per speaker (see `parse_entry`)."""
     metavar = f"NAME={key.upper()}" if needed else f"NAME[={key.upper()}]"
 
     def read(texts: list[str]) -> list[dict[str, str]]:
@@ -370,7 +370,7 @@ def roster_option(flag: str, help: str, *, key: str = "role", needed: bool = Fal
 
 
 def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = False) -> dict[str, str]:
-    """Parse a speaker from the command line: a name and one other field, which is only required if `needed`.
+    """Parse a speaker from the command line: a name and one other field, which is optional unless `needed`.
 
     >>> parse_entry("Ada = an economist", "--agent"), parse_entry("Ben", "--agent")
     ({'name': 'Ada', 'role': 'an economist'}, {'name': 'Ben'})
@@ -387,26 +387,26 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
 
 
 class PlanOptions(BaseModel):
-    """Options shared by all patterns; each pattern adds its own and rejects those it does not use."""
+    """Options shared by all patterns; each pattern adds its own, and rejects shared options that it does not use."""
 
     # strict: `rounds = "2"` in a file is a mistake; defer_build: listing the commands needs no validators
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
     SUBJECT: ClassVar[str] = ""
-    """Name of the field that contains the subject."""
+    """Name of the field for the subject."""
     ROSTER: ClassVar[str] = "debaters"
-    """Name of the field that lists the speakers."""
+    """Name of the field for the speakers."""
     LENGTH: ClassVar[str] = "max_rounds"
-    """Name of the field that limits the length."""
+    """Name of the field for the maximum length."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
-    """Fields that this pattern lacks."""
+    """Names of the shared fields that the pattern does not use."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()
-    """Roles, other than the speakers, that humans can play."""
+    """Roles, besides the speakers, that humans can play."""
     SPEAKER: ClassVar[str] = "debater"
-    """Role name of the speakers."""
+    """Name of the role played by the speakers."""
     ROLES: ClassVar[tuple[str, ...]] = ()
-    """Other roles; if a field has the same name as a role, the role exists only when that field is enabled."""
+    """Other roles; if a role has a field of the same name, it exists only when that field is enabled."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= to set the '
@@ -540,10 +540,10 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
-        """Merge a front end's options (None if not set) with those in a plan file.
+        """Merge options from a front end (None if not set) with those in a plan file.
 
         Invalid options raise ConfigurationError or BadFile with the name of the option, or with the file and the key.
-        `location` names the origin of a plan that does not come from a file.
+        `location` describes where a plan comes from if it does not come from a file.
         """
         location = file if isinstance(file, str) else location or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
@@ -571,13 +571,13 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def lists_models(cls) -> bool:
-        """Return whether the roster may be a list of models, whose members then need no positions."""
+        """Return whether the roster may be a list of models, each of which stands for a speaker without a position."""
         entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
         return entry is not None and issubclass(entry, PersonaEntry)
 
     @classmethod
     def _list_members(cls, options: dict[str, Any], location: str) -> dict[str, Any]:
-        """Convert a list of models in `options` to a roster, naming each member after its model."""
+        """Convert a list of models in `options` to a roster with one member per model, named after it."""
         models = options.get("model")
         seats = models if isinstance(models, dict) else {DEFAULT: models}
         if not isinstance(listed := seats.get(DEFAULT), list):
@@ -616,7 +616,7 @@ class PlanOptions(BaseModel):
 
     @property
     def roles(self) -> list[str]:
-        """Roles, other than the speakers, that these options include."""
+        """Roles, besides the speakers, that exist with these options."""
         return [role for role in self.ROLES if self._has(role)]
 
     def _has(self, role: str) -> bool:
@@ -626,15 +626,15 @@ class PlanOptions(BaseModel):
         return option_of(type(self), role).on if value is None else bool(value)
 
     def stored(self) -> dict[str, Any]:
-        """Return all values that were set, in plan file format."""
+        """Return all values that were set, in the format of a plan file."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
-        """Return whether a field was set in the plan file."""
+        """Return whether the field's value comes from the plan file."""
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
-        """Return the paths, URLs and models named in the plan file, keyed by field.
+        """Return the paths, URLs and models to which the plan file refers, keyed by field.
 
         Ambiguous text counts as all three.
         """
@@ -647,36 +647,36 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def reaches(cls, name: str) -> frozenset[str]:
-        """Return what a field's values may refer to: "nothing", "file", "server" or "model"."""
+        """Return what a field's values can refer to: "nothing", "file", "server" or "model"."""
         field = cls.model_fields[name]
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
     def is_of_file(self, names: Iterable[str]) -> bool:
-        """Return whether the plan file matches one of these paths, taken relative to any of its parent folders."""
+        """Return whether the plan file has one of these paths, relative to any of the folders above it."""
         spellings = {path.as_posix() for path in (Path(self._file).absolute(), Path(self._file).resolve())}
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
     def folder(self, name: str) -> Path:
-        """Return the base folder for a field's relative paths."""
+        """Return the folder to which a field's relative paths refer."""
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Return where the user set a field or would have set it, and the field's name there."""
+        """Return where the user set a field or could have set it, and what the field is called there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)
 
     def replaced(self, **fields: object) -> Self:
-        """Return a copy of these options with the given values replaced."""
+        """Return a copy of these options with some values replaced."""
         copied = self.model_copy(update=fields)
         copied._file, copied._of_file = self._file, self._of_file  # noqa: SLF001 - its own
         return copied
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Translate option names in errors from the `with` block to flags, or to keys in a plan file.
+        """Replace option names in errors raised in the `with` block with flags, or with keys in a plan file.
 
-        `names` maps the pattern's names to option names where they differ.
+        `names` maps the pattern's argument names to option names where they differ.
         """
         names = names or {}
         try:
@@ -699,7 +699,7 @@ class PlanOptions(BaseModel):
 
 
 class OutputOptions(PlanOptions):
-    """Options for patterns with a synthesizer."""
+    """Options for patterns that may have a synthesizer."""
 
     output_schema: Annotated[Table | FilePath, explained("must be a JSON Schema, or the path of one")] | None = option(
         "File with a JSON Schema for the synthesizer's output.",
@@ -712,12 +712,12 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer; by default, there is one."""
+        """Return whether there is a synthesizer, as there is by default."""
         return self.synthesizer is not False
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find every string in `value`, a value of type `kind`, and what each may refer to according to its type."""
+    """Find the strings in `value`, and what each of them may refer to according to the type `kind`."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type takes precedence
@@ -735,7 +735,7 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
 
 
 def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 - any type
-    """Return what values of each type in `kind` may refer to."""
+    """Return what values of the type `kind`, or of the types in it, may refer to."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _reaches(parts[0], _reach(parts[1:]) or reach)

@@ -1,4 +1,4 @@
-"""Base class for pattern pages, which define everything that front ends need for a pattern."""
+"""Base class for pattern pages, which define everything that front ends need to know about a pattern."""
 
 from __future__ import annotations
 
@@ -33,84 +33,86 @@ class StartTool:
     name: str
     description: str
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
-    """Pattern options that the tool accepts as strings, with their descriptions and limits."""
+    """Pattern options that the tool accepts as strings, with descriptions and limits."""
     without: frozenset[str] = frozenset()
-    """Arguments of other tools that this tool omits, because every argument costs tokens in each request
-    from a host.
+    """Arguments that other tools have and this one omits, because every argument costs tokens in each request from a
+    host.
     """
 
 
 class PatternPage(ABC):
-    """A pattern's page, referenced by its registry entry; it plans and builds the pattern, and presents its runs."""
+    """Page of a pattern, referenced by its registry entry; it plans, builds and presents the pattern's runs."""
 
     options: ClassVar[type[PlanOptions]]
-    """Options of the pattern, used for plan file keys, flags, form fields, and HTTP and MCP arguments."""
+    """Options class of the pattern; it determines plan file keys, flags, form fields, and HTTP and MCP arguments."""
     default_length: ClassVar[int]
     """Default maximum number of rounds (or turns)."""
     default_speakers: ClassVar[Sequence[Mapping[str, str]]] = ()
     """Default personas."""
     each_by_default: ClassVar[bool] = False
-    """True to use models from all configured vendors if no model is specified."""
+    """True if models from all configured vendors are used by default."""
     independent_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles that `each_by_default` fills with models from different vendors, in vendor order; if empty, the models are
+    """Roles to which `each_by_default` assigns models from different vendors, in vendor order; if empty, the models are
     assigned to the speakers.
     """
     min_speakers: ClassVar[int] = 2
     """Minimum number of speakers."""
     proposes: ClassVar[bool] = False
-    """True if a model proposes the speakers when the subject does not name them; see `create_proposer`."""
+    """True if a model proposes the speakers whenever the subject does not name them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key of the option that describes a speaker: "role", or "stance" for a debater."""
+    """Key of the option that describes what a speaker stands for: "role", or "stance" for a debater."""
 
     example: ClassVar[str] = "…"
-    """Example subject for messages that ask for a subject."""
+    """Example subject, shown in messages that ask for a subject."""
     sample: ClassVar[PlanValues] = {}
-    """Example for the form: a debatable subject, and its speakers."""
+    """Sample values for the form: a subject worth debating, and its speakers."""
     examples: ClassVar[Sequence[str]] = ()
-    """Example command lines for the command's help, ready to paste."""
+    """Example command lines for the help of the pattern's command, ready to copy and paste."""
     docs: ClassVar[str] = "cli"
-    """Documentation page about the pattern."""
+    """Documentation page on the pattern."""
 
     question_about_sources: ClassVar[str | None] = None
-    """Default subject when the user provides only sources."""
+    """Default subject if the user provides only sources."""
     divides_sources: ClassVar[bool] = False
-    """True to divide sources that are too long for a prompt among several calls, instead of searching them."""
+    """True if sources too long for a prompt are divided among several calls, rather than searched."""
     start_tool: ClassVar[StartTool | None] = None
-    """The MCP server's own tool for this pattern; it requires sources if there is a `question_about_sources`."""
+    """The MCP server's tool for this pattern alone; it requires sources if there is a `question_about_sources`."""
     reads_pull_requests: ClassVar[bool] = False
-    """True if the command line can review a pull request and post the result to it."""
+    """True if the command can review a pull request and post the result to it."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
-    """Additional document formats intended for other tools, keyed by name."""
+    """Additional document formats for use by other tools, keyed by name."""
     measured: ClassVar[bool] = False
-    """True if the command has --demo, which shows a recorded run, and --benchmark, which counts how many planted faults
-    are found.
+    """True if the command has the flags --demo, to show a recorded run, and --benchmark, to count how many planted
+    faults are found.
     """
     exit_note: ClassVar[str] = ""
-    """Description of an exit code specific to this command."""
+    """Description of an exit code that only this command has."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
-    """Options for each depth, apart from the length set by `options_for`; the options for "auto" apply to all of its
-    steps.
+    """Options implied by each depth, except for the length set by `options_for`; the options for "auto" apply to all of
+    its steps.
     """
 
     fixed_depth: ClassVar[tuple[str, ...]] = ()
     """Options that cannot be combined with the depth "auto"."""
 
     document: ClassVar[type[Document]]
-    """Document class for the pattern's saved runs, with their sections and descriptions of stop reasons."""
+    """Document class for saved runs of the pattern, which builds their sections and describes stop reasons."""
     live: ClassVar[type[Live]]
-    """Live view class, with the sections for events and descriptions of active roles and phases."""
+    """Live view class, which builds the sections for events and describes active roles and phases."""
     diagram: ClassVar[str] = (
         '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
         '<path d="M26 28h12M50 28h12"/>'
     )
-    """Diagram of the relations between speakers, as an 88 by 56 SVG: discs for speakers, squares for deciding roles."""
+    """Diagram of how the speakers interact, as an 88 by 56 SVG with discs for speakers and squares for
+    deciding roles.
+    """
 
     @abstractmethod
     def build(self, plan: Plan) -> Sequencer[Any, Any]:
         """Build the pattern."""
 
     def build_at_depth(self, plan: Plan) -> Sequencer[Any, Any]:
-        """Build the pattern or, for depth "auto", an escalation of patterns."""
+        """Build the pattern or, for depth "auto", an escalation of the pattern through all depths."""
         if plan.options.depth != "auto":
             return self.build(plan)
         from flowdebate.ui.depth import build_escalation
@@ -124,44 +126,44 @@ class PatternPage(ABC):
         return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.min_speakers)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
-        """Return the speakers named in the subject in option format, or None if a model has to propose them."""
+        """Return the speakers named in the subject, in option format, or None if a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
-        """Create the block that proposes speakers for a subject, if the pattern `proposes` them."""
+        """Create the block that proposes speakers for a subject, for patterns in which `proposes` is set."""
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
-        """Return speakers that fit any subject, for checking options before a model proposes the actual speakers."""
+        """Return speakers suitable for any subject, to check the options before a model proposes the real ones."""
         raise NotImplementedError
 
     def defaults(self, options: Any, speakers: Sequence[Any]) -> PlanValues:  # noqa: ANN401, ARG002 - of the patterns
-        """Return the defaults that front ends add to every plan, so that everyone can see them."""
+        """Return the defaults that front ends add to every plan, so that users can see them."""
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the options changed by a fork of `run`, together with any options derived from the run."""
+        """Return the options that a fork of `run` changes, together with any options derived from the run."""
         if "continuation" in options:
             raise ConfigurationError("fork", "continuation", None, "cannot be set: only a debate can be continued")
         return options
 
     def fitting(self, options: PlanOptions, speakers: Sequence[Any]) -> tuple[Any, ...]:  # noqa: ARG002 - for the patterns
-        """Return as many of the proposed `speakers` as the options allow."""
+        """Return the proposed `speakers`, or as many of them as the options allow."""
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return the options that are only determined when the run starts, for use in its stored plan."""
+        """Return options that are determined only when the run starts, to be stored in its plan."""
         return {}
 
     def check(self, plan: Plan) -> None:
-        """Raise ConfigurationError if the pattern rejects the options; called once, before the first model call."""
+        """Raise ConfigurationError if the options do not suit the pattern; called once, before the first model call."""
         with warnings.catch_warnings():
             # ignore warnings here, because they are issued again when the pattern is built for its run
             warnings.simplefilter("ignore")
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError if the options rule out a model; called before the first call of a new run."""
+        """Raise ConfigurationError if the options exclude a model; called before the first call of a new run."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -171,11 +173,11 @@ class PatternPage(ABC):
         return self.default_length if length_given is None else length_given
 
     def turns(self, plan: Plan) -> int:
-        """Estimate a run's number of turns, assuming one turn per speaker in each round."""
+        """Estimate the number of turns in a run, assuming one turn per speaker in each round."""
         return len(plan.speakers) * plan.length
 
     def options_for(self, depth: Depth) -> dict[str, JsonValue]:
-        """Return the options for a depth; empty for "auto", whose steps use the options of the other depths."""
+        """Return the options implied by a depth; empty for "auto", whose steps use the options of the other depths."""
         if depth == "auto":
             return {}
         length = {self.options.LENGTH: self._length_for(depth)} if self.options.LENGTH in self.options.names() else {}
@@ -185,7 +187,7 @@ class PatternPage(ABC):
         return max(1, int(self.default_length * {"quick": 0.5, "balanced": 1, "thorough": 1.5}[depth]))
 
     def document_of(self, plan: Plan, raw: object, output: object, facts: Mapping[str, Any]) -> Document:
-        """Build the document for a run of `plan` with the raw output `raw`; return None if the run never started."""
+        """Build the document for a run of `plan`; its raw output `raw` is None if the run never started."""
         options = plan.options
         if raw is None:
             state = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
@@ -233,7 +235,7 @@ def roster(
 
 
 def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-    """Build the document for a run of `plan` with `raw`, which is None if the run never started.
+    """Build the document for a run of `plan`; its raw output `raw` is None if the run never started.
 
     Raise BadFile if `raw` is invalid.
     """
