@@ -247,7 +247,7 @@ def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> D
 
 
 def empty_output(kind: type[BaseModel], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
-    """Build the raw output of a run that never started, with all fields empty."""
+    """Build the raw output for a run that never started, leaving fields empty."""
     empty: dict[str, Any] = dict(values)
     for name, field in kind.model_fields.items():
         if field.is_required() and name not in empty:

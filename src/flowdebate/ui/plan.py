@@ -1,4 +1,4 @@
-"""Plans: the options and models for a run, built from a front end's values, a plan file or a stored run."""
+"""Plans: a run's options and models, taken from a front end's values, a plan file or a stored run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class PlanKeywords(CommonKeywords):
-    """Arguments of a pattern function that all plans have in common."""
+    """Arguments shared by all pattern functions, as set by a plan."""
 
     name: Required[str]
     model: NotRequired[ModelChoice]
@@ -63,38 +63,38 @@ class Plan:
 
     info: PatternInfo
     name: str
-    """Name of the pattern's block in errors, events and steps."""
+    """Name of the pattern's block, used in errors, events and steps."""
     options: Any
-    """Options of the pattern."""
+    """Options set for the pattern."""
     speakers: tuple[Any, ...]
     """Debaters or personas, depending on the pattern; empty if a model will propose the sides."""
     models: Mapping[str, Model | str] | None
-    """Models keyed by intent; None to read them from the environment."""
+    """Models keyed by intent ("chat" or "synthesize"); None to take the models from the environment."""
     seats: Mapping[str, Model | str]
-    """Models keyed by role, for roles that have their own."""
+    """Models keyed by role, for roles that have a model of their own."""
     first: Model | str | None = None
-    """Default model if the roster is a list of models and no default is set."""
+    """Default model if the roster is a list of models and no default model is set."""
     dealt: Any = None
-    """Value of the `model` option after replacing "each" with names; None if "each" was not used."""
+    """Value of the `model` option after replacing "each" with model names; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
-    """Function that applies the policies to a model; set by `with_policies`."""
+    """Function that applies the plan's policies to a model; set by `with_policies`."""
     model_pool: Models
     schema: OutputSchema | None
     limits: Limits | None
     policies: Policies
     ask: Ask | None = None
-    """Function that asks humans right away; None to let them answer later."""
+    """Function that asks humans immediately; None to let them answer later."""
     archive: Archive | None = None
     """Archive of earlier debates, for patterns that have one."""
 
     @property
     def subject(self) -> str:
-        """The question, the topic, the proposition or the task."""
+        """The question, topic, proposition or task, depending on the pattern."""
         return str(getattr(self.options, self.info.subject))
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources, and the files omitted from folders."""
+        """Sources for the run, and files that were omitted from folders."""
         declared = self.options.sources
         return tuple(
             source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def keywords(self) -> PlanKeywords:
-        """Arguments common to the functions of all patterns."""
+        """Arguments shared by the functions of all patterns."""
         from flowdebate.chassis.material import Material, Window
         from flowdebate.chassis.options import PromptOptions
 
@@ -145,7 +145,7 @@ class Plan:
 
     @property
     def terminate_when(self) -> Condition | None:
-        """Condition under which the rounds end early; None if not set."""
+        """Condition that ends the rounds early; None if not set."""
         if self.options.terminate_when is None:
             return None
         from flowdebate.stop import parse
@@ -153,7 +153,7 @@ class Plan:
         return parse(self.options.terminate_when)
 
     def pattern(self) -> Sequencer[Any, Any]:
-        """Build the pattern; a ConfigurationError about a rejected value names the option or the key."""
+        """Build the pattern; a ConfigurationError about a rejected value includes the name of the option or key."""
         page: PatternPage = self.info.load_page()
         with self.options.placing():
             return page.build_at_depth(self)
@@ -172,8 +172,8 @@ def make_plan(
 ) -> Plan:
     """Build the plan from a front end's values (None if not set), which override those in `file`.
 
-    With `begins`, speakers without a model get a new run's default model, unless one model is set for all. "each"
-    assigns the models permitted by `allow`. Invalid options raise ConfigurationError or BadFile with the name of the
+    With `begins`, speakers without a model get the default model of a new run, unless one model is set for everyone.
+    "each" assigns models that `allow` permits. Invalid options raise ConfigurationError or BadFile with the name of the
     option, or with the file and the key.
     """
     page = info.load_page()
@@ -218,7 +218,7 @@ def make_plan(
 
 
 def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Return the options with a subject; the default is a question about the sources.
+    """Return the options with a subject, which defaults to a question about the sources.
 
     If there are no sources either, raise ConfigurationError.
     """
@@ -234,7 +234,7 @@ def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) ->
 def _with_vendor_models(
     page: PatternPage, options: PlanOptions, models: Models, allow: AllowedModels | None
 ) -> PlanOptions:
-    """Return the options with all configured vendors' models, if the page asks for them and no model is set."""
+    """Return the options with models from all configured vendors, if that is the page's default and no model is set."""
     has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
     if not page.each_by_default or options.model is not None or has_models:
         return options
@@ -262,13 +262,13 @@ def _limits_in(options: PlanOptions) -> Limits:
 
 
 def _with_defaults(plan: Plan) -> Plan:
-    """Return `plan` completed with its page's defaults."""
+    """Return `plan` with its page's defaults added."""
     defaults = plan.info.load_page().defaults(plan.options, plan.speakers)
     return replace(plan, options=plan.options.replaced(**defaults)) if defaults else plan
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with a model at its base URL for every call; a seat without a model raises ConfigurationError.
+    """Return `plan` with every call assigned a model at its base URL; a seat without a model raises ConfigurationError.
 
     No call in such a plan may use the default model, because it is on another server.
     """
@@ -295,14 +295,14 @@ def _at_address(plan: Plan) -> Plan:
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the speakers are a list of models, with the first one as the default."""
+    """Return whether the roster is a list of models, of which the first one is the default."""
     entries = getattr(options, options.ROSTER)
     at_address = options.base_url is not None  # FLOWDEBATE_MODEL refers to a model on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
 
 
 def _efforts(plan: Plan) -> Seats | None:
-    """Return the thinking effort for each seat; an unknown seat raises ConfigurationError."""
+    """Return the thinking effort for each seat; raise ConfigurationError for an unknown seat."""
     options = plan.options
     if options.effort is None:
         return None
@@ -313,7 +313,7 @@ def _efforts(plan: Plan) -> Seats | None:
 
 
 def _with_seats(plan: Plan) -> Plan:
-    """Return `plan` with the models that its options assign to seats; an unknown seat raises ConfigurationError."""
+    """Return `plan` with the models that its options assign to seats; raise ConfigurationError for an unknown seat."""
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.model is None:
         return plan
@@ -374,7 +374,7 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
-    """Replace source files in the options with their text, because a stored run needs it."""
+    """Replace source files in the options with their text, because the text is needed if the run is resumed."""
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
@@ -404,7 +404,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
 
 
 def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
-    """Reject a plan file that sets a gate or exclusions if it is part of the change under review.
+    """Reject a plan file that sets a gate or exclusions, if the file itself is part of the change under review.
 
     Such a file is controlled by the author of the change.
     """
@@ -419,13 +419,13 @@ def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
 
 
 def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
-    """Return `plan` with sources already read by the front end."""
+    """Return `plan` with sources that the front end has already read."""
     entries: dict[str, SourceEntry | str] = {source.name: SourceEntry.of(source) for source in sources}
     return replace(plan, options=plan.options.replaced(sources=entries))
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Add `sides` to a debate plan without sides; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to a debate plan that has none; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -441,7 +441,7 @@ def pattern_of_file(path: str) -> PatternInfo:
 
 
 def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
-    """Read the schema file into the options; an invalid file raises BadFile or ConfigurationError."""
+    """Replace the schema file in the options with its content; raise BadFile or ConfigurationError if it is invalid."""
     from flowdebate.models.output import OutputSchema
 
     if not isinstance(options, OutputOptions) or options.output_schema is None:
@@ -492,14 +492,14 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     verb: str = "resume",
     allow: AllowedModels | None = None,
 ) -> Plan:
-    """Build the plan of a stored run, with changes from the front end.
+    """Build the plan of a stored run, with changes made in the front end.
 
-    `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. Errors mention
+    `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. Errors refer to
     `verb` as the command that needs the plan.
 
-    Raises ConfigurationError for a run without a plan. If `to_ask` is set, meaning that models will be called, it is
-    also raised for a secret that has to be entered again, and for an imported run that is not `trusted` and has a
-    non-empty `reached_by`. If an imported run is only displayed, its plan omits the files it names.
+    Raises ConfigurationError for a run without a plan. If `to_ask` is set, meaning that models will be called, also
+    raises it for a secret that has to be entered again, and for an imported run that is not `trusted` and for which
+    `reached_by` is not empty. If an imported run is only displayed, its plan omits the files to which it refers.
     """
     stored = run.header.plan
     if stored is None:
@@ -534,7 +534,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 
 
 def continuation_option(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """Build the option for a fork that continues a finished debate; empty for other forks."""
+    """Build the option that makes a fork continue a finished debate; empty if neither argument is set."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
     return {"continuation": values} if values else {}
@@ -552,7 +552,7 @@ def plan_of_fork(
 ) -> Plan:
     """Build the plan for a fork of a stored run, as `plan_of` does, but with the run's seed and models.
 
-    `location` is named in errors as the source of `changes`. A changed subject also raises ConfigurationError.
+    Errors state `location` as the origin of `changes`. Also raises ConfigurationError if the subject is changed.
     """
     if run.header.plan is None:
         raise _foreign_run_error(run, "fork")
@@ -574,7 +574,7 @@ def plan_of_fork(
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """Return the names of the models that a run was started with."""
+    """Return the names of the models with which a run was started."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None
@@ -584,8 +584,8 @@ def _models_of(run: StoredRun) -> str | dict[str, str] | None:
 def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the URLs, paths and programs in an imported run's plan, keyed by option.
 
-    Options replaced by `values` are left out. The user has to confirm the rest before the run is resumed. For a run
-    started in this store, the result is empty.
+    Options replaced by `values` are left out. The user must confirm the others before the run is resumed. The result is
+    empty for a run that was not imported.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}
@@ -611,7 +611,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def pattern_of_run(run: StoredRun) -> PatternInfo | None:
-    """Return the pattern of a run that has a plan, or None if another program or version started the run."""
+    """Return the pattern of a run, or None if the run has no plan or was started by another program or version."""
     plan = run.header.plan or {}
     # For a run executed by workers, "pattern" contains a name chosen by the application.
     name = None if "workers" in plan else plan.get("pattern")
@@ -619,7 +619,7 @@ def pattern_of_run(run: StoredRun) -> PatternInfo | None:
 
 
 def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
-    """Read the pattern, the options and the block name from a stored plan."""
+    """Read the pattern, the options and the block's name from a stored plan."""
     stored: Any = run.header.plan
     info, options, number = pattern_of_run(run), stored.get("options"), stored.get("format")
     if info is None or not isinstance(options, dict) or number != PLAN_FORMAT:
@@ -632,7 +632,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 
 
 def with_stored_sources(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored plan's options with its stored sources, without reading the files again."""
+    """Return a stored plan's options with the sources stored in it, without reading any files."""
     sources = options.get("sources")
     if not isinstance(sources, Mapping):
         return dict(options)
@@ -646,7 +646,7 @@ def _foreign_run_error(run: StoredRun, verb: str) -> ConfigurationError:
 
 
 def with_shared_models(plan: Plan, base: Plan) -> Plan:
-    """Return `plan` with the models and policies of `base`, a plan for the same speakers."""
+    """Return `plan` with the models and policies of `base`, another plan with the same speakers."""
     # All runs in a batch share one model object, including its connections, recording and circuit breaker.
     models = {_name_of(speaker.model): speaker.model for speaker in base.speakers}
     speakers = [replace(member, model=models.get(_name_of(member.model), member.model)) for member in plan.speakers]

@@ -1,4 +1,4 @@
-"""Sections of a page, as data that any front end can render."""
+"""Page sections as data, which any front end can render."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 Tone: TypeAlias = Literal["plain", "dim", "strong", "good", "warning"]
-"""Emphasis of a fact."""
+"""Emphasis given to a fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """A heading from the page itself."""
+    """A heading written by the page itself, not by a model or user."""
 
     title: str
     level: int = 1
@@ -27,74 +27,74 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A quote in a contribution, checked against the sources."""
+    """A quote found in a contribution, and checked against the sources."""
 
     start: int
     end: int
-    """End position in the text, excluding quotation marks."""
+    """End of the quote in the contribution's text, excluding quotation marks."""
     source: str | None
-    """Source that contains the quote; None if no source does."""
+    """Name of the source that contains the quote; None if no source does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A complete contribution."""
+    """A complete contribution, as shown on a page."""
 
     name: str
     about: str
     text: str
     flag: Flag | None = None
-    """Problem with the contribution, as described in `FLAGS`."""
+    """Problem with the contribution, as a key of `FLAGS`."""
     quotes: tuple[Quoted, ...] = ()
-    """Quotes from the debate's sources."""
+    """Quotes in the contribution, checked against the debate's sources."""
     does: str = ""
-    """Action in a cross-examination, such as "asks Ben"; empty for an argument."""
+    """Speaker's action in a cross-examination, such as "asks Ben"; empty for an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A piece of information with a label."""
+    """A piece of information, shown next to its label."""
 
     label: str
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Speaker whose color is used for the label."""
+    """Name of the speaker whose color the label has."""
     edge: bool = False
-    """True for a statement by the page itself, aligned with the left edge."""
+    """True for a statement made by the page itself, which is aligned with the left edge."""
     summary: str | None = None
-    """The text without its details, for a page that collapses them."""
+    """Text without details, for a page that shows the details only on request."""
     short: bool = False
-    """True if a narrow page may truncate the text; reports show it in full."""
+    """True if the text may be truncated on a narrow page; reports show it in full."""
     exact: bool = False
-    """True for code, which HTML pages show verbatim."""
+    """True for code, which HTML pages show unchanged."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """Form in which HTML shows the text without its label: as paragraphs, or as the heading of a new round."""
+    """HTML layout for a text shown without its label: as paragraphs, or as the heading of a new round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A statement by a role, with labeled details."""
+    """A role's statement, with details as labeled facts."""
 
     label: str
     text: str
     facts: tuple[Fact, ...] = ()
     remark: str | None = None
-    """Remark from the page itself."""
+    """Remark on the statement by the page itself."""
     opens: bool = False
-    """True if the group opens a round and addresses its speakers."""
+    """True if the group opens a round, with words addressed to the round's speakers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The sides' shares in one of a judge's answers."""
+    """Each side's share of the points or of the vote in one of a judge's answers."""
 
     order: tuple[str, ...]
-    """Names of the sides in the order seen by the judge."""
+    """Names of the sides, in the order in which the judge saw them."""
     values: tuple[float, ...]
-    """Each side's share, in the order of the sides in `Ballots`."""
+    """Shares of the sides, in the same order as the sides in `Ballots`."""
     model: str | None = None
-    """The judge's model, if several models judged."""
+    """Model that gave the answer, if several models judged."""
 
     @property
     def winner(self) -> int | None:
@@ -105,22 +105,22 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballots:
-    """A judge's answers, with one row per answer."""
+    """A judge's answers as a table, with one row per answer."""
 
     sides: tuple[str, ...]
     """Names of the sides, in declared order."""
     rows: tuple[Shares, ...]
     total: tuple[float, ...]
-    """Each side's share across all ballots."""
+    """Share of each side over all ballots."""
     remark: str
-    """Conclusion to draw from the ballots, in one sentence."""
+    """One-sentence conclusion drawn from the ballots."""
 
     are_votes: bool = False
-    """True if the ballots merely name a winner, so there are no shares to draw."""
+    """True if each ballot only names a winner, so that there are no shares to draw."""
 
     @property
     def tally(self) -> str:
-        """Number of ballots for the leading side, or each side's share if the judge assigned shares.
+        """Text with the number of ballots for the leading side, or with each side's share if the judge assigned shares.
 
         >>> one = Shares(order=("a", "b"), values=(1.0, 0.0))
         >>> Ballots(sides=("a", "b"), rows=(one,), total=(1.0, 0.0), remark="", are_votes=True).tally
@@ -136,28 +136,28 @@ class Ballots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A result shown in a frame."""
+    """A framed box with a result."""
 
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """Label of the fact that states the actual result."""
+    """Label of the fact that contains the result itself."""
     winner: str | None = None
-    """Name of the winning speaker, if there is one."""
+    """Name of the winning speaker; None if there is none."""
     ballots: Ballots | None = None
-    """Ballots for pages that can draw them; the facts describe them in words."""
+    """Ballots, for pages that can draw them; the facts describe the same ballots in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A synthesizer's output: text, or JSON data."""
+    """A synthesizer's output, either text or JSON data."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """A remark by the page about the preceding section."""
+    """The page's own remark about the preceding section."""
 
     text: str
 
@@ -167,7 +167,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaking:
-    """The start of a speaker's text, followed by the text in chunks."""
+    """Start of a speaker's text; the text follows in chunks."""
 
     name: str
     about: str
@@ -175,41 +175,41 @@ class Speaking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputHeading:
-    """The start of the output, followed by its text in chunks."""
+    """Start of the output; its text follows in chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A chunk of text that the model is still writing."""
+    """A chunk of text from a model that is still writing."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The end of streamed text."""
+    """The end of a streamed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """The run's current work and progress, shown until the next update."""
+    """Current work and progress of a run, shown until the next update."""
 
     who: str
-    """Sentence about the current work, such as "The judge is weighing the arguments"."""
+    """Sentence that describes the current work, such as "The judge is weighing the arguments"."""
     since: float
-    """Start of the work according to the live view's clock."""
+    """Starting time of the work, according to the live view's clock."""
     facts: tuple[str, ...] = ()
-    """Further facts, most important first: the turn, and the tokens and cost so far."""
+    """Further facts, most important first: the turn, and the tokens used and cost so far."""
     model: str = ""
-    """Model being called; "" if several models are being called."""
+    """Name of the model being called; "" if there are several."""
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""Part of a page. Code that renders sections ends with `assert_never`, so a new kind cannot be
-silently dropped.
+"""Section of a page. Code that renders sections ends with `assert_never`, so that no new kind of section is silently
+dropped.
 """
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
-"""Part of a live view with append-only text."""
+"""Section of a live view to which text is only ever appended."""
 
 
 # Sections specific to reports
@@ -217,12 +217,12 @@ LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | W
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Table of figures or runs; the first column names the rows."""
+    """Table of figures or runs, in which the first column names each row."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
-    """Title of the table on a page with several tables."""
+    """Title of the table, for pages with several tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,11 +231,11 @@ class Points:
 
     items: tuple[str, ...]
     lead: str = ""
-    """Sentence above the list."""
+    """Sentence that introduces the list."""
 
 
 ReportSection: TypeAlias = Heading | Fact | Table | Points
-"""Part of the report on an evaluation or a batch."""
+"""Section of the report on an evaluation or a batch."""
 
 
 # Sections common to all patterns
@@ -244,7 +244,7 @@ FLAGS: Mapping[Flag, str] = {
     "cut_off": "the answer was cut off; it counts up to its last full sentence",
     "empty": "no text",
 }
-"""Descriptions of what can be wrong with a contribution."""
+"""Problems that a contribution may have, described in words."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is skipped",
     "stand_in": "a fallback model argues",
@@ -260,28 +260,28 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "next_step": "the next step follows",
     "earlier_answer": "the answer of an earlier step counts",
 }
-"""Descriptions of how a run recovers when a role fails."""
+"""Ways in which a run recovers from the failure of a role, described in words."""
 
 
 def step_fact(step: EscalationStep) -> Fact:
-    """Render a finished step of an escalation as a fact."""
+    """Present a finished step of an escalation as a fact."""
     return Fact(label=f"Step {step.name}", text=f"{step_cost(step)}: {step.reason or 'continues'}", tone="dim")
 
 
 def step_cost(step: EscalationStep) -> str:
-    """Describe the calls and tokens used by a step and by its check."""
+    """State how many calls and tokens were used by a step and by the check after it."""
     tokens = None if step.tokens is None or step.check_tokens is None else step.tokens + step.check_tokens
     return counted(step.calls + step.check_calls, "call") + ("" if tokens is None else f", {tokens:,} tokens")
 
 
 def round_heading(number: int, max_rounds: int | None, phase: str | None = None) -> Heading:
-    """Build a round's heading, with its phase if the debate has phases."""
+    """Build a round's heading, including its phase if there are phases."""
     title = f"Round {number}" if max_rounds is None else f"Round {number} of {max_rounds}"
     return Heading(title=title if phase is None else f"{title}: {phase}")
 
 
 def doing(kind: str | None, to: str | None) -> str:
-    """Describe an entry or a turn in a cross-examination; return "" for an argument.
+    """Describe the speaker's action in a cross-examination; return "" for an argument.
 
     >>> doing("question", "Ben"), doing(None, None)
     ('asks Ben', '')
@@ -293,7 +293,7 @@ _VERBS = {"question": "asks", "answer": "answers"}
 
 
 def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
-    """Describe how a role failed and how the run recovered."""
+    """Describe how a role failed, and how the run recovered from the failure."""
     what = {"unheard": "was not heard", "not_counted": "named no side", "empty": "said nothing"}.get(recovery, "failed")
     label = f"{role.capitalize()} {name} {what}"
     unread = "the answer could not be read" if why.startswith(UNREADABLE) else None
@@ -302,11 +302,11 @@ def role_failed(role: str, name: str, why: str, recovery: Recovery) -> Fact:
 
 
 INCOMPLETE = "Incomplete"
-"""Label of the line about missing participants."""
+"""Label for the line about missing participants."""
 
 
 def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | None:
-    """Build the line about missing participants above a result; return None if nobody is missing."""
+    """Build the line about missing participants to show above a result; return None if nobody is missing."""
     failure_list = list(failures)
     line = missing_line(failure_list)
     if line is None:
@@ -317,5 +317,5 @@ def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | 
 
 
 def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """Describe a run's failures, except those shown with the affected contributions."""
+    """Describe a run's failures, except those that are shown next to the affected contributions."""
     return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses if loss.instead not in FLAGS)

@@ -1,4 +1,4 @@
-"""Speech in a run, derived from its events: the speakers' text in chunks, and withdrawals."""
+"""Speech in a run, derived from events: the speakers' text in chunks, and notices that text was withdrawn."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ class Opened:
     """The start of an utterance."""
 
     id: str
-    """Id of the utterance, unique within the run: the block's path, `~`, and the number of its earlier utterances."""
+    """Id of the utterance, unique within the run: the block's path, `~`, and the number of utterances the block made
+    before.
+    """
     block: str
     path: str
-    """Path of the speaking block."""
+    """Path of the block that speaks."""
     at: float
     turn: TurnStarted | None
-    """Turn to which the utterance belongs; None outside of turns, as for a synthesizer."""
+    """Turn to which the utterance belongs; None outside turns, for example for a synthesizer's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +51,14 @@ class Closed:
 
     id: str
     void: str | None = None
-    """Reason why the utterance does not count; None if it counts."""
+    """Reason why the utterance does not count; None if it does."""
 
 
 WITHDRAWN = "the model was only thinking"
 """Reason for withdrawing text that turned out to be part of a model's thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
-"""Update on the speech in a run."""
+"""An update on the speech in a run."""
 
 
 @dataclass(slots=True)
@@ -65,12 +67,12 @@ class _Turn:
     task: tuple[str, str] | None
     """Collection and id of the turn's task in the audit trail."""
     recorded: str | None = None
-    """The turn's text as recorded in the transcript."""
+    """Text of the turn as recorded in the transcript."""
     was_asked: bool = False
     answered: bool = False
-    """True if the turn has had a visible answer."""
+    """True if the turn has had an answer with visible text."""
     text: str = ""
-    """Latest text in the turn that was not withdrawn."""
+    """Latest text of the turn that has not been withdrawn."""
 
 
 @dataclass(slots=True)
@@ -84,9 +86,9 @@ class _Utterance:
 class Speech:
     """Detector of utterances in a run's events; it must receive all events from the beginning.
 
-    Several speakers may speak at once. Text from models is passed on as it arrives; an answer that is not streamed
-    becomes a single chunk. Each utterance is opened and closed exactly once. It becomes void if its call is retried or
-    fails, or if other text replaces it; the replacement is a separate utterance.
+    Several speakers may speak at once. Text from models is passed on as it arrives; an answer that is not streamed is
+    passed on as a single chunk. Each utterance is opened and closed exactly once. It becomes void if its call is
+    retried or fails, or if other text replaces it; the replacement is a separate utterance.
     """
 
     def __init__(self) -> None:
@@ -98,7 +100,7 @@ class Speech:
         """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech in `event`; its text starts at character `start`, or where the call left off."""
+        """Return the speech updates for `event`; its text starts at offset `start`, or where the last text ended."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
@@ -115,7 +117,7 @@ class Speech:
 
     @property
     def speaking(self) -> list[tuple[TurnStarted, str]]:
-        """Turns in progress, each with the text spoken so far."""
+        """Turns in progress, each with the text it has produced so far."""
         texts = {id(utterance.turn): utterance.text for utterance in self._open.values()}
         return [(turn.started, texts.get(id(turn), "")) for turn in self._turns.values()]
 
@@ -125,7 +127,7 @@ class Speech:
             yield from self._closed(utterance, void="cut short")
 
     def _interrupted(self, event: object) -> Iterator[Closed]:
-        """Return the utterances interrupted by `event`."""
+        """Yield the ends of the utterances that `event` interrupts."""
         match event:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:
@@ -191,7 +193,7 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn, first emitting its recorded text if that was not streamed, as with text from a function."""
+        """End the turn; first emit its recorded text if that was not streamed, as for text returned by a function."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded
@@ -244,7 +246,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block that made a `call`; a block's later calls have a `#` suffix."""
+    """Return the path of the block that made a `call`, removing `#` and the number from a block's later calls."""
     return call.partition("#")[0]
 
 

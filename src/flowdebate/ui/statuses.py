@@ -1,4 +1,4 @@
-"""Run statuses in front ends: how they are worded, and which actions each one allows."""
+"""Statuses of runs in front ends: their wording, and the actions that each one allows."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ run died.
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Wording and display of a status."""
+    """Wording and appearance of a status."""
 
     words: str
-    """Description of the status, for use in a sentence or a list."""
+    """Description of the status, suitable for a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
-    """Form in which a page displays the status."""
+    """Display style of the status on a page."""
     mark: str = ""
-    """Label for the status on a page, if different from `words`."""
+    """Label for the status on a page; empty if the label is `words`."""
     ending: str = ""
-    """Description of an unexpected ending, used at the start of "… after 2 complete arguments."."""
+    """Description of an unexpected ending, to be followed by, for example, "after 2 complete arguments."."""
 
 
 STATUSES: Mapping[str, Status] = {
@@ -57,9 +57,9 @@ STATUSES: Mapping[str, Status] = {
 }
 
 RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
-"""Statuses of runs that can continue without user input; a run without a verdict resumes with its judge."""
+"""Statuses in which a run can continue without user input; a run without a verdict resumes with its judge."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
-"""Statuses of runs that are no longer waiting for anyone."""
+"""Statuses in which a run is no longer waiting for anyone."""
 
 
 def status_text(status: str) -> str:

@@ -1,4 +1,4 @@
-"""Steps of stored runs as shown by front ends, and how a fork's steps relate to its parent's."""
+"""Steps of stored runs as front ends show them, and the relation between a fork's steps and its parent's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowdebate.ui.text import as_json
 
 
 class StepTokens(WireModel):
-    """Token counts for a call; None if unknown."""
+    """Token counts of a call; a count is None if it is unknown."""
 
     prompt_tokens: int | None
     cached_tokens: int | None
@@ -27,11 +27,11 @@ class StepTokens(WireModel):
 
 
 class RefusedAnswer(WireModel):
-    """Failed request that produced no usable answer."""
+    """Failed request to a model, with the unusable answer if there was one."""
 
     model: str
     error: str
-    """Name of the error, such as "SchemaViolation"."""
+    """Class name of the error, such as "SchemaViolation"."""
     answer: str | None
     """Text of the model's answer, if any."""
     prompt_tokens: int | None
@@ -55,23 +55,23 @@ class StepState(WireModel):
     """A step of a run: a model call, a side effect, an accepted failure, or a human's answer."""
 
     place: str
-    """Unique path of the step in the run."""
+    """Path of the step, unique within the run."""
     kind: str
     finished: bool
     at: float | None
-    """Time when the step ended, in seconds since the epoch."""
+    """Time at which the step ended, in seconds since the epoch."""
     attempts: int
     failures: list[str]
-    """Failures of previous attempts."""
+    """Reasons why previous attempts at the step failed."""
     refused: list[RefusedAnswer]
-    """Failed requests within the call; if the call was answered, those that failed before the answer."""
+    """Requests that failed during the call; if the call was answered, those before the answer."""
     repaired: list[str]
-    """Repairs to a structured answer, described in words such as "code fence"."""
+    """Names of the repairs made to a structured answer, such as "code fence"."""
     model: str | None
     usage: StepTokens | None
     seconds: float | None
     origin: str | None
-    """Origin of an answer: "asked" or, only in a fork, "reused" or "edited"."""
+    """Origin of the answer: "asked" or, in forks only, "reused" or "edited"."""
     text: str
     """Text of the answer, or JSON if the answer is structured."""
 
@@ -99,7 +99,7 @@ class StepState(WireModel):
 
 
 class CallTool(WireModel):
-    """A tool offered to the model."""
+    """A tool that is offered to the model."""
 
     name: str
     description: str
@@ -107,23 +107,25 @@ class CallTool(WireModel):
 
 
 class CallDetails(WireModel):
-    """A model call as the library sent it, before conversion to the provider's format."""
+    """A model call as prepared by the library, before its conversion to the provider's format."""
 
     place: str
     block: str
     messages: list[dict[str, Any]]
     answer_schema: dict[str, Any] | None
-    """JSON Schema for the answer; None for text."""
+    """JSON Schema for the answer; None for a text answer."""
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Beginning of the answer, for models that continue given text."""
+    """Text with which the answer must begin, for models that can continue a given text."""
     recorded: bool
-    """True if this is exactly the request in the journal; another version of the pattern may send a different one."""
+    """True if this is the exact request in the journal; false if another version of the pattern might send a different
+    one.
+    """
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
-        """Build the details of a request obtained by replaying the run."""
+        """Build the details from a request obtained by replaying the run."""
         digest = digest_of(request)
         return cls(
             place=place,
@@ -144,18 +146,18 @@ class CallDetails(WireModel):
 
 
 class Fork(WireModel):
-    """Relation of a fork to its parent run."""
+    """Relation between a fork and its parent run."""
 
     parent: str
-    """Id of the parent run."""
+    """Run ID of the parent."""
     reused: int
     """Number of answers reused from the parent's journal."""
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)
-    """Path of the first step that was not reused; None (omitted from JSON) if the fork did not name a step."""
+    """Path of the first step not reused; None (omitted from JSON) if no step was specified for the fork."""
     edited: tuple[str, ...] = ()
-    """Paths of the replaced answers."""
+    """Paths of the answers that the fork replaced."""
     asked: int
-    """Number of new answers requested from models or humans."""
+    """Number of new answers obtained from models or humans."""
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
@@ -176,7 +178,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Text with the number of answers from each origin.
+        """Text stating how many answers were reused, edited and newly asked for.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'
@@ -189,9 +191,9 @@ class Fork(WireModel):
 def check_edits(
     edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
 ) -> dict[str, Any]:
-    """Check `edits` against the steps they replace: data if the answer has a schema, text otherwise.
+    """Check that each edited answer fits its step: data if the answer has a schema, and text otherwise.
 
-    `requests` are the run's model requests. Raises OutputError, which lists the invalid fields.
+    `requests` are the run's model requests. Raises OutputError with a list of the invalid fields.
     """
     from flowdebate.blocks.human.answers import check_answer, check_submission
     from flowdebate.runs.suspend import request_of
@@ -210,7 +212,7 @@ def check_edits(
 
 
 def call_body(step: StepRow) -> dict[str, Any]:
-    """Return the recorded answer of a call; empty for other steps."""
+    """Return the recorded answer to a call; empty for steps other than calls."""
     return _recorded(step) if step.kind == "call" else {}
 
 
@@ -220,7 +222,7 @@ def _recorded(step: StepRow) -> dict[str, Any]:
 
 
 def failure_text(recorded: str) -> str:
-    """Describe a failure from its record."""
+    """Describe a failure, given its record."""
     try:
         return str(json.loads(recorded)["error"])
     except (ValueError, KeyError, TypeError):  # an imported run may contain any values
@@ -243,7 +245,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the answering model's name as it was requested, not as the server reported it."""
+    """Return the name of the model that answered, as requested by the run and not as reported by the server."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])

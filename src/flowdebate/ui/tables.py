@@ -1,4 +1,4 @@
-"""Rows from CSV, JSON Lines and Parquet files, and cells that spreadsheets do not interpret as formulas."""
+"""Reading rows from CSV, JSON Lines and Parquet files, and escaping cells that spreadsheets would treat as formulas."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from flowdebate.errors import BadFile
 from flowdebate.ui.files import parse_json, read_text
 
 MEGABYTES = 64
-"""Maximum file size in megabytes; enough for hundreds of thousands of rows. The file and its rows are kept
-in memory.
+"""Maximum size of a file in megabytes; enough for hundreds of thousands of rows. The file and its rows are kept in
+memory.
 """
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """File formats keyed by suffix."""
 
 
 def read_table(path: str, *, column: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read a CSV, JSON Lines or Parquet file ("-" for JSON Lines or CSV on stdin); return its rows with line numbers.
+    """Read a CSV, JSON Lines or Parquet file ("-" for CSV or JSON Lines on stdin), and yield line numbers and rows.
 
     `column` is the name of a column in the file, used to detect the delimiter of a CSV file. Raises BadFile with the
     number of the invalid line.
@@ -57,7 +57,7 @@ def _read_csv_rows(path: str, content: str, column: str) -> Iterator[tuple[int, 
 
 
 def read_parquet(path: str) -> str:
-    """Read a Parquet file as JSON Lines; dates and other values that JSON cannot represent are converted to text."""
+    """Read a Parquet file as JSON Lines; values that JSON cannot represent, such as dates, are converted to text."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
@@ -74,7 +74,7 @@ def read_parquet(path: str) -> str:
 
 
 def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int, list[str]]]:
-    """Read CSV records, each with the line number where it starts."""
+    """Read CSV records, each with the number of the line on which it starts."""
 
     def has_column(delimiter: str) -> bool:
         names = content.split("\n", 1)[0].split(delimiter)
@@ -94,17 +94,17 @@ def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int,
 
 
 def allow_long_cells(content: str) -> None:
-    """Allow a CSV cell to be as long as its file, whose size is limited elsewhere."""
+    """Allow CSV cells of any length, because the size of the whole file is limited elsewhere."""
     csv.field_size_limit(max(csv.field_size_limit(), len(content)))
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Pattern matching text that spreadsheets interpret as a formula, after any number of `safe_cell` escapes."""
+"""Pattern matching text that spreadsheets treat as a formula, with any number of `safe_cell` escapes before it."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 
 def safe_cell(text: str) -> str:
-    """Escape `text` so spreadsheets do not interpret the cell as a formula; `read_cell` restores it.
+    """Escape `text` so that spreadsheets do not treat the cell as a formula; `read_cell` restores it.
 
     >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
     ("'=1+1", "''=1+1", '-3.5', "'tis so")

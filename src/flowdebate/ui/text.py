@@ -1,7 +1,7 @@
-"""Escaping of untrusted text and JSON for terminals.
+"""Escaping of untrusted text and JSON for display in terminals.
 
-After escaping, no character can move the cursor, reverse lines, or stay invisible. All text from models, users, servers
-and files passes through this module before it is written.
+After escaping, no character can move the cursor, reverse the text direction, or remain invisible. All text from models,
+users, servers and files passes through this module before it is written.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from flowdebate._util.documentation import ONE_MODEL, cite
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: everything except printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of characters that act on the terminal or are invisible: control and format characters,
-surrogates, and line separators.
+"""Unicode categories of characters that a terminal obeys or does not show: control and format characters, surrogates,
+and line separators.
 """
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
-"""Unassigned code points, which terminals do not display."""
+"""Unassigned code points, which terminals do not show."""
 _JOINERS = "\u200c\u200d"
 _JOINED = frozenset({"Lo", "Lm", "Mn", "Mc", "So", "Sk"})
-"""Categories of characters that may be joined: letters and marks in scripts that use joiners, and emoji."""
+"""Unicode categories of characters that may be joined: letters and marks in scripts that use joiners, and emoji."""
 _FIRST_JOINED = "\u0600"
 """First code point of the scripts that use joiners; next to a lower code point, a joiner can only hide something."""
 
 
 def printable(text: str) -> str:
-    r"""Escape every character in `text` that a terminal would interpret or not display.
+    r"""Escape every character in `text` that a terminal would obey or not show.
 
     Newlines, tabs, and joiners between letters, marks and emoji are kept.
 
@@ -68,7 +68,7 @@ def time_text(seconds: float) -> str:
 
 
 _NO_TENTH = 0.05
-"""Duration in seconds below which a value rounded to tenths would be zero."""
+"""Duration in seconds below which rounding to tenths would give zero."""
 
 
 def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str:
@@ -86,12 +86,12 @@ def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str
 
 
 def acts_or_hides(char: str) -> bool:
-    """Return whether a terminal would interpret `char` or not display it."""
+    """Return whether a terminal would obey `char` or not show it."""
     return category(char) in _OBEYED or _HIDDEN.match(char) is not None
 
 
 def in_line(text: str) -> str:
-    r"""Return `printable(text)`, adapted for use within a single line.
+    r"""Escape `text` as `printable` does, and also line breaks (with tabs as spaces), for use within a line.
 
     >>> in_line("two\nlines")
     'two\\nlines'
@@ -109,7 +109,7 @@ def as_json(value: object) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Escape the characters in JSON `text` that a terminal would interpret or not display."""
+    """Escape the characters in JSON `text` that a terminal would obey or not show."""
 
     def escape(match: re.Match[str]) -> str:
         char = match[0]
@@ -121,7 +121,7 @@ def escape_json(text: str) -> str:
 
 
 class PrintableStream:
-    r"""Streaming form of `printable`, for text that arrives in chunks.
+    r"""Streaming version of `printable`, for text that arrives in chunks.
 
     >>> stream = PrintableStream()
     >>> stream.feed("\x1b") + stream.feed("[2J") + stream.end()
@@ -135,7 +135,7 @@ class PrintableStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return the text that can be shown now; a joiner is held back until the next character arrives."""
+        """Return the text that can be shown so far; a joiner is held back until the next character arrives."""
         text = self._held + piece
         self._held = ""
         if text and text[-1] in _JOINERS:

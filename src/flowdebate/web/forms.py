@@ -1,4 +1,4 @@
-"""Forms for a new run, derived from its pattern's options, and for an answer, derived from its schema."""
+"""Forms for starting a run, derived from its pattern's options, and for giving an answer, derived from its schema."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Kind: TypeAlias = Literal[
     "text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "numbers", "pairs", "entries", "schema",
     "json", "group",
 ]  # fmt: skip
-"""Kind of a field's input: "long" text, "mixed" for text, a number or off, a single "choice", several "choices",
+"""Kind of input for a field: "long" text, "mixed" for text, a number or off, a single "choice", several "choices",
 "lines" of text, "numbers", "pairs" of name and value, "entries" with their own fields, the fields of a "schema", "json"
 for any other value in an answer, and a "group" of fields.
 """
 
 _FRONT = ("answer", "model")
-"""Options at the top of the form, in addition to the question, speakers and material, in display order."""
+"""Options shown at the top of the form in this order, in addition to the question, speakers and material."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
-"""Option groups that differ from those on the command line."""
+"""Groups in which the form lists options, where they differ from those on the command line."""
 _LABELS: Mapping[str, str] = {
     "answer_form": "How the judge answers",
     "attempts": "Attempts for each call",
@@ -73,7 +73,7 @@ _LABELS: Mapping[str, str] = {
 }
 """Labels for options whose names are not self-explanatory."""
 _ELSEWHERE = frozenset({"suspend", "continuation", "earlier"})
-"""Options intended for terminals, forks and programs, which the form omits."""
+"""Options that the form omits, because they are meant for terminals, forks or programs."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "answer": "The answer to check. Default: the author, a model, answers first.",
@@ -85,12 +85,12 @@ _HELP: Mapping[str, str] = {
 }
 """Help texts that differ from those on the command line."""
 _LONG_TEXTS = ("TEXT", "FILE")
-"""Placeholders for options that contain multi-line text."""
+"""Placeholders in command-line help that indicate options with multi-line text."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
-"""Speaker fields that share one line."""
+"""Fields of a speaker that are shown on one line."""
 _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "name": {"placeholder": "opening"},
     "rounds": {"placeholder": "1"},
@@ -99,45 +99,45 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "aim": {"placeholder": "what the turns are for"},
     "length": {"placeholder": "short"},
 }
-"""Labels for the fields of phases, with example values as placeholders."""
+"""Labels for the fields of phases, with sample values as placeholders."""
 _FEW = 6
-"""Maximum number of choices shown as a list; longer lists become a drop-down."""
+"""Maximum number of choices shown individually; more choices are shown as a drop-down list."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
-"""Maximum number of schema levels shown as fields. Schemas may be recursive, so deeper levels are entered as JSON."""
+"""Maximum nesting depth of a schema shown as fields. Schemas may be recursive, so deeper levels are entered as JSON."""
 _SIMPLE = ("string", "integer", "number", "boolean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A form field."""
+    """A field in a form."""
 
     name: str
-    """Key of the field in the request."""
+    """Key of the field in the request body."""
     label: str
     help: str = ""
     kind: Kind = "text"
     choices: tuple[Any, ...] = ()
-    """Values to choose from; suggestions for a text field."""
+    """Values to choose from; for a text field, suggestions."""
     required: bool = False
     nullable: bool = False
-    """True if an empty field is sent as null instead of being omitted."""
+    """True if the field is sent as null when it is empty, rather than omitted."""
     minimum: float | None = None
     maximum: float | None = None
     is_integer: bool = False
     """True for an integer field."""
     value: object = None
-    """Initial value."""
+    """Initial value of the field."""
     placeholder: str = ""
-    """Gray text shown in an empty field; never sent."""
+    """Gray text shown while the field is empty; never sent."""
     explanations: Mapping[str, str] = field(default_factory=dict)
-    """Explanations of the choices, one per line."""
+    """Explanations of individual choices."""
     none: str = "Default"
-    """Label of the empty choice."""
+    """Label of the choice that leaves the field empty."""
     flag: str = ""
-    """Command-line flag, also used in error messages."""
+    """Command-line flag, which also appears in error messages."""
     models: bool = False
-    """True for a field that lists models."""
+    """True for a field whose values are names of models."""
     parts: tuple[Field, ...] = ()
 
     @property
@@ -147,40 +147,40 @@ class Field:
 
     @property
     def folds(self) -> bool:
-        """Return whether all parts except the first are collapsed, as for models of individual roles."""
+        """Return whether all parts but the first are collapsed, as in a field with a model for each role."""
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Form for a new run of a pattern."""
+    """Form for starting a new run of a pattern."""
 
     pattern: str
     subject: str
-    """Key for the subject, such as "question"."""
+    """Key of the subject, such as "question"."""
     question: str
-    """Initial question."""
+    """Question shown initially."""
     example: str = ""
-    """Sample question; only filled in when requested."""
+    """Sample question, filled in only when the user asks for it."""
     about_material: str = ""
-    """Default question about the material."""
+    """Default question to ask about the material."""
     roster: str = ""
-    """Key for the speakers."""
+    """Key of the list of speakers."""
     speakers: tuple[tuple[Field, ...], ...] = ()
-    """Fields for each speaker."""
+    """Lists of fields, one per speaker."""
     blank: tuple[Field, ...] = ()
-    """Empty fields for adding a speaker."""
+    """Empty fields for an additional speaker."""
     proposes: bool = False
-    """True if speakers are optional because the question may name them."""
+    """True if speakers may be omitted, because the question may name them."""
     people: tuple[str, ...] | None = None
-    """Roles, other than the speakers, that people can play; None if there are none."""
+    """Roles, besides the speakers, that people can play; None if people cannot take part."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
-    """Other options, grouped by panel."""
+    """Other options, grouped by panel and initially collapsed."""
 
     @property
     def body(self) -> dict[str, Any]:
-        """Request that an untouched form would send."""
+        """Request that the form would send if it were submitted unchanged."""
         entries = [
             {field_.name: field_.value for field_ in speaker if field_.value is not None} for speaker in self.speakers
         ]
@@ -197,7 +197,8 @@ def form_of(
 ) -> Form:
     """Build a built-in pattern's form from its options class; with `example`, fill in the pattern's sample.
 
-    Without `example` or `question`, the sample serves as a placeholder: sides that fit one question do not fit another.
+    Without `example` or `question`, the sample is shown only as a placeholder, because sides that fit one question may
+    not fit another.
     """
     page = info.load_page()
     options: type[PlanOptions] = page.options
@@ -262,9 +263,9 @@ _CHOICE = r" ?\b{}: "
 
 
 def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field, ...]:
-    """Build the fields for an option that can differ by seat: one field per role, and one for all other seats.
+    """Build the fields for an option that can be set per seat: one field per role, and one for all other seats.
 
-    The fields name models, unless there are `levels` to choose from.
+    The fields are for model names, unless there are `levels` to choose from.
     """
     labels = {"default": "For everyone", **{role: _label(role) for role in options.ROLES}}
     kind: Kind = "choice" if levels else "text"
@@ -273,7 +274,7 @@ def _seats_of(options: type[PlanOptions], levels: Sequence[str]) -> tuple[Field,
 
 
 def _explained(field: Field) -> Field:
-    """Remove the lines about individual choices from a field's help text."""
+    """Move the lines about individual choices from a field's help text to its explanations."""
     starts = {choice: match for choice in field.choices if (match := re.search(_CHOICE.format(choice), field.help))}
     if not starts or len(starts) < len(field.choices):
         return field
@@ -293,7 +294,7 @@ def _speakers(
 ) -> tuple[tuple[Field, ...], tuple[tuple[Field, ...], ...]]:
     """Build the empty fields for a speaker, and the fields for each initial speaker.
 
-    The sample's speakers are either `filled` in or shown as `placeholders`.
+    The speakers of the pattern's sample are either `filled` in or shown as `placeholders`.
     """
     page = info.load_page()
     options = page.options
@@ -313,7 +314,7 @@ def _speakers(
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """Build the fields for an answer; anything other than an object gets a single field without a name."""
+    """Build the fields for an answer; if the answer is not an object, there is a single field without a name."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
     definitions, properties = schema.get("$defs", {}), schema.get("properties", {})
@@ -334,7 +335,7 @@ def _parts(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -
 
 
 def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Field:
-    """Build the field for a value described by the schema `part`."""
+    """Build the field for a value that the schema `part` describes."""
     alternatives = _alternatives(part, root)
     field = Field(
         name=name,
@@ -355,7 +356,7 @@ def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: i
 
 
 def _without_json(field: Field, part: Mapping[str, Any], root: Mapping[str, Any]) -> Field:
-    """Replace an option's JSON field with a field that people can fill in."""
+    """Replace an option's JSON field with one that is easier for people to fill in."""
     for alternative in _alternatives(part, root):
         items = _resolved(alternative.get("items", {}), root)
         if items.get("type") == "object":
@@ -397,7 +398,7 @@ def _single(field: Field, part: Mapping[str, Any], root: Mapping[str, Any], dept
 
 
 def _alternatives(part: Mapping[str, Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the possible values other than null."""
+    """Return the schemas of all possible values except null."""
     return [alternative for alternative in _all(part, root) if alternative.get("type") != "null"]
 
 
@@ -426,7 +427,7 @@ def _label(name: str) -> str:
 
 
 def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
-    """Rewrite an option's help text without command-line flags.
+    """Replace command-line flags in an option's help text with labels.
 
     >>> _without_flags("Default: that of --model.")
     'Default: that of “Models”.'
@@ -441,15 +442,15 @@ def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """A request to a human, reduced to the information meant for that person."""
+    """A request to a human, with only the information meant for that person."""
 
     parts: RequestParts
     blind: Mapping[str, str]
-    """Letters that replace the stances for a judge who does not see names."""
+    """Letters that stand for the stances if a judge must not see names."""
 
     @classmethod
     def of(cls, pending: PendingInput) -> OpenRequest:
-        """Build the request; it is blind if the recipient chooses a winner among the stances of all speakers."""
+        """Build the request; names are hidden if the recipient chooses a winner from the stances of all speakers."""
         parts = parse_request(pending.shown)
         # Only judges pick a winner from several stances; in other requests, there are no names to hide.
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})
@@ -493,7 +494,7 @@ def role_title(block: str, pattern: str) -> str:
 
 
 def contributions_since(document: Document, answer: object) -> list[Turn]:
-    """Return the contributions that follow the `answer`; empty if the document does not contain it."""
+    """Return the contributions after `answer`; empty if the document does not contain that answer."""
     parties = parties_of(document)
     entries = [section for section in document.sections() if isinstance(section, Entry)]
     positions = [
