@@ -47,7 +47,6 @@ def test_vague_names_are_counted_at_their_binding(parse: Callable[..., list[Modu
 
 
 def test_any_hidden_behind_an_alias_is_counted(parse: Callable[..., list[Module]]) -> None:
-    """The alias has to be the whole annotation."""
     modules = parse(
         "import typing\nfrom typing import Any, TypeAlias\nValue: TypeAlias = Any\n"
         "size: typing.Any = 1\n"
@@ -64,7 +63,6 @@ def test_suppressions_and_calls_to_locals_are_counted(parse: Callable[..., list[
 
 
 def test_factory_is_named_after_its_folder(parse: Callable[..., list[Module]]) -> None:
-    """Overloads and other functions are skipped, and parameters of every kind count."""
     parse("def debate(a): ...\n", path="patterns/other/factory.py")
     modules = parse(
         "@overload\ndef debate(a): ...\ndef debate(a, *, b, **c): ...\ndef helper(a): ...\n",

@@ -133,10 +133,7 @@ def test_each_argument_is_scanned_once_for_names(long_count: Counter[str]) -> No
 
 
 def test_each_argument_is_escaped_only_a_few_times(long_count: Counter[str]) -> None:
-    """An argument is escaped separately for debaters, moderators and the judge, and as a debater's reply.
-
-    The remaining escapes are of short texts.
-    """
+    """An argument is escaped separately for debaters, moderators and the judge, and as a debater's reply."""
     assert long_count["quoted"] < 8 * 121
 
 

@@ -63,7 +63,7 @@ def find_definition(kind: type[BaseEvent]) -> dict[str, Any]:
 
 
 def test_published_schema_matches_the_classes() -> None:
-    """Reviewers see changes to the wire form as changes to the published file."""
+    """In a review, changes to the wire form show up as changes to the published file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 

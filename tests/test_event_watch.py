@@ -64,7 +64,7 @@ def test_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem:
 
 
 def test_each_shape_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite emits some hundred thousand events, but these have only a few hundred shapes."""
+    """The test suite emits hundreds of thousands of events, which have only a few hundred different shapes."""
     watch = Watch()
     validated: list[str] = []
 

@@ -18,6 +18,5 @@ def test_gallery_shows_every_example() -> None:
 
 
 def test_example_reports_exist(tmp_path: Path) -> None:
-    """Some examples have a report on the site, in a single file without scripts."""
     gallery.reports(tmp_path, ["council"])
     assert "<script" not in (tmp_path / "council.html").read_text("utf-8")

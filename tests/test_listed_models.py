@@ -103,7 +103,7 @@ def test_council_models_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_pa
 
 @pytest.mark.usefixtures("vendor_stubs")
 def test_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chair is printed on the first line, before any call. FLOWDEBATE_MODEL counts as a configured default."""
+    """The chair is printed on the first line, before any call."""
     plan = make_plan(PATTERNS["council"], {"question": QUESTION, "model": LISTED})
     assert models_line(plan) == f"Models: {LISTED[0]} ({LISTED[0]}, chair); {LISTED[1]} ({LISTED[1]})"
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
@@ -124,7 +124,7 @@ def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: p
 
 
 def test_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
-    """Clients that may use any address receive the list. Servers on other machines are not called."""
+    """Only clients that may use any address receive the list, and servers on other machines are not called."""
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = vendor_stubs["ollama"].base_url, "http://192.0.2.1/v1"
     results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]
@@ -142,7 +142,6 @@ def test_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
 @pytest.mark.parametrize("key", ["members", "model"])
 @pytest.mark.parametrize("owner", [None, CHAIR])
 def test_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
-    """The server's own model counts as a configured default. A web form sends members without names."""
     listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
     with staged(lambda: Service(store="memory:", model=owner, allow_models=[*LISTED, CHAIR])) as stage:
         body = {"pattern": "council", "question": QUESTION, "options": {key: listed}}
@@ -153,7 +152,7 @@ def test_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> N
 
 @pytest.mark.usefixtures("vendor_stubs")
 def test_list_of_models_is_a_council_for_an_openai_client() -> None:
-    """The client's `model` is the pattern, so the list is in `models`."""
+    """The client's `model` field selects the pattern, so the list is passed in `models`."""
     with staged(lambda: Service(store="memory:", allow_models=LISTED), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
         messages: Any = [{"role": "user", "content": QUESTION}]
@@ -249,7 +248,6 @@ def test_debate_accepts_one_model_or_one_per_debater() -> None:
 
 
 def test_model_object_can_be_combined_with_named_members() -> None:
-    """In a list of model objects and named members, no model becomes the default for the others."""
     model = FunctionModel(lambda request: "Wait.", name="gemini/c")
     ship = council(name="ship", members=[model, {"name": "Ben"}, {"model": model}], review="none")
     custom = FunctionModel(

@@ -118,7 +118,6 @@ def test_package_imports_lazily() -> None:
 
 @pytest.mark.parametrize("package", [name for name, module in MODULES.items() if has_stub(module)])
 def test_stub_locates_each_lazy_name(package: str) -> None:
-    """Type checkers and the interpreter read the same file."""
     module = MODULES[package]
     assert set(lazy_names(package)) <= set(dir(module))
     for name, home in lazy_names(package).items():

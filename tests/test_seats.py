@@ -129,7 +129,10 @@ def debate_options() -> dict[str, Any]:
 
 
 def test_four_vendors_debate_for_an_openai_client(vendor_stubs: Found) -> None:
-    """The client's `model` is the pattern, so the model assignment is in `models`. Errors list the allowed models."""
+    """The client's `model` field selects the pattern, so the role models are passed in `models`.
+
+    Errors list the allowed models.
+    """
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values()), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
 
@@ -214,7 +217,7 @@ async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> Non
 def test_keyword_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
     """Vendors are used in the order of the table of providers, followed by local servers.
 
-    The judge's vendor does not argue.
+    The judge's vendor provides no debater.
     """
     options = {"question": QUESTION, "model": ["each"]}
     plan = make_plan(PATTERNS["debate"], options)
@@ -318,7 +321,7 @@ def test_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sen
 
 
 def test_name_that_is_also_a_role_is_rejected() -> None:
-    """The key would be ambiguous. Without that key, a debate may have a debater of this name."""
+    """The key would be ambiguous. If the key is not used, a debater may have this name."""
     sides = [Debater("skeptic", "x"), Debater("judge", "y")]
     with pytest.raises(
         ConfigurationError, match="is ambiguous, because it is both a name and a role: rename the debater"

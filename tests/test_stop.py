@@ -300,7 +300,6 @@ def test_measure_without_its_library_is_rejected_immediately(
 
 
 def test_stop_is_imported_on_first_use() -> None:
-    """`import flowdebate` does not import stop conditions, and `flowdebate.stop` is the module."""
     assert flowdebate.stop is stop
     code = "import sys, flowdebate; assert 'flowdebate.stop' not in sys.modules; str(flowdebate.stop.rounds(2))"
     subprocess.run([sys.executable, "-c", code], timeout=60, check=True)  # noqa: S603 - its own code

@@ -42,7 +42,7 @@ def fast_switching() -> Iterator[None]:
 @pytest.mark.usefixtures("fast_switching")
 @pytest.mark.parametrize("place", slow_but_first(["path", "object", "memory", "nowhere"]))
 def test_threads_share_a_pattern_a_model_and_a_store(place: str, tmp_path: Path) -> None:
-    """Each run has the same result as when it runs alone, with no trace of the others."""
+    """Each run must have the same result as if it ran alone, with no trace of the others."""
     model = FunctionModel(answer)
     policies = Fallback(
         CircuitBreaker(RateLimit(ConcurrencyLimit(Retrying(Timeout(model, 30)), 2), requests=60_000)), model

@@ -143,10 +143,6 @@ def test_speaker_models_take_precedence(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ROLES)
 def test_intents_are_resolved_first_by_the_run_and_then_by_the_pattern(pattern: str) -> None:
-    """Speakers use "intent/chat" and all other roles "intent/synthesize".
-
-    A speaker's own model takes precedence.
-    """
     make, roles = ROLES[pattern]
     other_roles = [{"others": {name}} if roles else {} for name in ("thinker", "ours")]
     intents = {"chat": named_model("talker"), "synthesize": named_model("thinker")}
@@ -186,10 +182,6 @@ def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:
     ("pattern", "role"), [(pattern, role) for pattern, roles in VISIBILITIES.items() for role in roles]
 )
 def test_visibility_of_a_role_applies_to_its_items(pattern: str, role: str) -> None:
-    """All items are visible by default, but speakers' items are not stored.
-
-    Turn events are always emitted.
-    """
     part, by_default = VISIBILITIES[pattern][role]
     visible, stored, turns = items_of(pattern)
     role_blocks = {block for block in visible if part in block}

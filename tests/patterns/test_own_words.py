@@ -199,7 +199,7 @@ async def test_labels_requested_by_a_handoff_are_unchanged(words: str) -> None:
     ],
 )
 async def test_transcript_contains_only_words_of_the_speaker(written: str, expected: str) -> None:
-    """Neither the opponent nor the judge may read the rest of what the model wrote."""
+    """Neither the opponent nor the judge may read text that the model wrote on behalf of somebody else."""
     sides = [Debater("a", "for"), Debater("b", "against")]
     pattern = debate(name="x", debaters=sides, max_rounds=1, synthesizer=False)
     model = ScriptedModel(written, "No.", VERDICT)

@@ -255,7 +255,6 @@ def test_role_instructions_apply_only_to_that_role(name: str, role: str) -> None
 
 @pytest.mark.parametrize("name", ROLES)
 def test_speaker_instructions_apply_only_to_blocks_of_that_speaker(name: str) -> None:
-    """A debater, persona, agent or member has its own instructions in its `DebaterOptions`."""
     make, _ = ROLES[name]
     field = {"consensus": "agents", "council": "members", "review": "reviewers"}.get(name, "debaters")
     options = DebaterOptions(instructions=TEXT)
@@ -395,7 +394,6 @@ def test_turns_have_the_configured_length(name: str, length: Any, text: str) -> 
 
 
 def test_speaker_template_overrides_the_pattern_template() -> None:
-    """The speaker's template also takes precedence over every profile."""
     template = DebaterTemplate(system="All: {question}")
     hers = DebaterOptions(template=replace(template, system="Hers: {question}"), profile="concise")
     people = [Debater("ann", "for"), Debater("bea", "against", options=hers)]

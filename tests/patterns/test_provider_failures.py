@@ -419,7 +419,7 @@ async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
 @pytest.mark.parametrize("queues", [False, True], ids=["answers", "queues"])
 @pytest.mark.parametrize("pattern", [name for name in PATTERNS if name != "handoff"])
 async def test_round_deadline_covers_all_turns_in_the_round(pattern: str, *, queues: bool) -> None:
-    """After the deadline, the current and remaining turns fail, but decisions do not.
+    """After the deadline, the current and remaining turns fail.
 
     The next round has a new deadline.
     """

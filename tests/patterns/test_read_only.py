@@ -254,7 +254,6 @@ def test_dir_lists_the_available_resources() -> None:
 
 
 def test_custom_patterns_have_an_audit_trail() -> None:
-    """`create_record_argument` completes the turn's task, which it first creates if necessary."""
     transcript = create_debate_transcript()
     shared: Any = {"name": "own", "transcript": transcript, "collection_id": "own"}
     pattern = sequencer(name="own", state=DebateState).tap(create_init_transcript(**shared))

@@ -67,10 +67,7 @@ def test_pattern_names_are_required(pattern: str, name: Any) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_rosters_need_enough_speakers(pattern: str) -> None:
-    """Text, a mapping and an empty list are all invalid.
-
-    So is a single speaker, except in the patterns listed in `ALONE`.
-    """
+    """Text, a mapping and an empty list are never valid, and most patterns also reject a single speaker."""
     field = roster_of(pattern)
     no_lists: tuple[Any, ...] = ("ab", {"a": "for"}, 3)
     for value in no_lists:
@@ -115,9 +112,9 @@ def test_invalid_speakers_are_rejected_with_their_index(pattern: str, case: str)
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_only_debaters_in_a_debate_have_stances(pattern: str) -> None:
-    """A debate requires a stance, which a `Persona` lacks.
+    """A debate requires stances, so it rejects a `Persona`.
 
-    All other patterns reject stances and therefore a `Debater`.
+    Other patterns reject stances, and therefore a `Debater`.
     """
     field, debating = roster_of(pattern), pattern == "debate"
     other = Persona("a") if debating else Debater("a", "for")

@@ -100,10 +100,7 @@ THINKING = {
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("text", THINKING.values(), ids=THINKING)
 async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """Neither the transcript nor a later prompt contains the thinking.
-
-    Listeners receive the argument or a withdrawal.
-    """
+    """Neither the transcript nor any later prompt contains the thinking."""
     result = await run(Reported(text), stream=stream)
     assert [entry.text for entry in result.output.transcript] == [ARGUMENT] * 2
     assert THOUGHT not in json.dumps([body["messages"] for body in result.bodies])

@@ -32,10 +32,7 @@ def texts_of(request: ModelRequest) -> str:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_speakers_see_sources_that_cannot_forge_a_line(pattern: str) -> None:
-    """Sources are in the system message, which is the same in all turns.
-
-    Among the other roles, only those in `READERS` see the sources.
-    """
+    """Sources are in the system message, which is the same in all turns."""
     talkers = Talkers()
     result = talk(pattern, sources={"report": REPORT, "b]": FORGED}).run_sync(QUESTION, model=talkers.model())
     informed_roles = {role_of(request) for request in talkers.asked if f"\n[report] {REPORT}\n" in texts_of(request)}
@@ -58,10 +55,7 @@ def test_speakers_see_sources_that_cannot_forge_a_line(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_quotes_in_every_contribution_are_verified(pattern: str) -> None:
-    """`raw.quotes` matches `raw.entries`.
-
-    Without sources, neither the output nor its wire format has quotes.
-    """
+    """Without sources, neither the output nor its wire form contains quotes."""
 
     def quoting(request: ModelRequest) -> Any:
         return json.loads(json.dumps(talkers.reply(request)).replace("I say", "It says 'rose by 15 per cent', I say"))

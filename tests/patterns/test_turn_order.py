@@ -99,7 +99,7 @@ def transcript(run: Any) -> list[tuple[int, str, str]]:
 def test_orders_are_seeded_permutations_of_the_speakers(
     speakers: list[str], order: Any, number: int, seed: int
 ) -> None:
-    """In rotation, speakers take turns opening the rounds. Simultaneous turns are recorded in the declared order."""
+    """In rotation, a different speaker opens each round. Simultaneous turns are recorded in the declared order."""
     turns = order_of_turns(speakers, order, round=number, random=Random(seed))
     assert sorted(turns) == sorted(speakers)
     assert turns == order_of_turns(speakers, order, round=number, random=Random(seed))
@@ -124,10 +124,7 @@ def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
 async def test_visible_entries_depend_on_the_order(
     kind: str, data: st.DataObject, order: Any, count: int, rounds: int, seed: int
 ) -> None:
-    """Sequential speakers see all earlier entries, while simultaneous speakers see only earlier rounds.
-
-    Whatever fails, entries keep the order of turns, and the same seed gives the same run.
-    """
+    """Sequential speakers see all earlier entries, while simultaneous speakers see only those from earlier rounds."""
     calls = st.tuples(st.sampled_from(NAMES[:count]), st.integers(1, rounds))
     failing = data.draw(st.frozensets(calls, max_size=2 * count))
     pattern = build(kind, count, turn_order=order, max_rounds=rounds, failures=SKIP)
@@ -359,7 +356,7 @@ async def test_losses_are_listed_in_turn_order() -> None:
 
 
 def test_no_turn_order_lets_blocks_write_to_the_transcript() -> None:
-    """Simultaneous speakers would not see the change, so writing raises an error that names the block."""
+    """Simultaneous speakers would not see changes to the transcript, so a block that writes to it raises an error."""
 
     def meddle(_: object, ctx: Context) -> str:
         ctx.resources.transcript.set(ctx.resources.transcript.state)
@@ -382,7 +379,7 @@ def test_no_turn_order_lets_blocks_write_to_the_transcript() -> None:
 def test_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expected: list[list[str]]) -> None:
     """By default, turns follow the moderator's order.
 
-    Whatever the order, only the named speakers take turns.
+    Whatever the turn order, only speakers named by the moderator take turns.
     """
 
     def moderate(_: object, ctx: Context) -> Any:

@@ -196,7 +196,7 @@ def test_views_have_no_forged_line(attack: Attack, view: Callable[[str], str]) -
 @each_argument
 @each_view
 def test_views_contain_no_control_tokens(attack: Attack, view: Callable[[str], str]) -> None:
-    """Servers interpret control tokens anywhere, and one of them would end the user's message."""
+    """Servers interpret control tokens anywhere, so a token in an argument could end the user's message."""
     rendered = view(attack.written())
     assert not any(token in rendered for token in CONTROL_TOKENS)
 

@@ -238,7 +238,6 @@ def test_earliest_task_is_claimed_first(work: Watched) -> None:
 
 
 def test_assigned_tasks_can_only_be_claimed_by_their_assignee(work: Watched) -> None:
-    """Nobody else can claim an assigned task, even by id, but anybody can claim an unassigned one."""
     work.tasks.add_task("for pro", id="pro", assignee="pro")
     work.tasks.add_task("for anybody", id="any")
     with pytest.raises(IllegalTransition, match=r"cannot claim task 'pro': it is for 'pro', not for 'con'"):
@@ -385,7 +384,7 @@ def test_text_arguments_must_be_strings(work: Watched) -> None:
 
 
 def test_listeners_are_called_after_the_change_is_in_place() -> None:
-    """A listener already finds the change in the collection, even if one call makes two changes."""
+    """A listener that reads the collection finds the change already made, even if one call makes two changes."""
     statuses: list[str] = []
     tasks = TaskCollection("work", on_change=lambda event: statuses.append(tasks.get(event.task.id).status))
     tasks.add_task("a")
@@ -395,7 +394,7 @@ def test_listeners_are_called_after_the_change_is_in_place() -> None:
 
 
 def test_listeners_may_change_the_collection() -> None:
-    """Events for the listener's own changes are delivered to it afterwards, in order."""
+    """Events for changes made by a listener are delivered to that listener afterwards, in order."""
     calls: list[str] = []
 
     def follow(event: TaskChanged) -> None:

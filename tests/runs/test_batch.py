@@ -245,7 +245,7 @@ async def test_changed_question_is_an_error(make: Any) -> None:
 
 
 async def test_changed_pattern_or_seed_is_an_error_by_default() -> None:
-    """All items in a batch have the same configuration, and the seed can never be changed."""
+    """All items in a batch must have the same configuration, and the seed can never be changed."""
     store, paid = MemoryStore(), Paid()
     await short_debate().batch(["a"], **stored_batch(store), model=paid.model).all()
     longer = debate(name="rent", debaters=SIDES, max_rounds=2, synthesizer=False)

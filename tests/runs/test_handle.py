@@ -89,7 +89,7 @@ async def test_events_can_be_read_during_a_run_and_after_its_failure() -> None:
 
 
 async def test_run_has_started_when_start_returns() -> None:
-    """The id, the status and the first event are already available."""
+    """The id, the status and the first event are available immediately."""
     handle = counting_block(1).start(0)
     assert [type(event) for event in handle.events] == [RunStarted]
     assert handle.status == "running"

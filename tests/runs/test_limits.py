@@ -107,7 +107,7 @@ def test_tokens_are_counted_as_reported() -> None:
 
 
 def test_tokens_for_an_answer_are_reserved_before_the_call() -> None:
-    """With `max_tokens`, the limit is never exceeded."""
+    """If `max_tokens` is set, no call can exceed the limit."""
     ask = generator(name="ask", settings=ModelSettings(max_tokens=500))
     model = ScriptedModel("never")
     with pytest.raises(LimitReached):

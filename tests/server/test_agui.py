@@ -114,7 +114,7 @@ def test_repeated_input_returns_the_same_run(stage: Stage) -> None:
 
 
 def test_text_is_streamed_live() -> None:
-    """A debate can be read from its beginning while it is still running."""
+    """Clients can read a debate from its beginning while it is still running."""
     gate = Gate(answer_debate)
     with staged(lambda: service(gate), ag_ui=True) as stage:
         events = stream_events(stage, "rent", next_input(AgUiClient()))

@@ -96,7 +96,7 @@ def test_debate_appears_as_a_conversation_between_its_debaters() -> None:
 
 @given(debate_plays(hostile=True))
 def test_any_debate_produces_a_valid_event_sequence(play: Play) -> None:
-    """Whatever the models and blocks do, everything that is opened is closed, and the run finishes exactly once."""
+    """Whatever the models and blocks do, everything that starts also ends, and the run finishes exactly once."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
     assert client.state["flowdebate"]["tasks"] == final_tasks(runs[0])

@@ -78,7 +78,7 @@ def test_answer_page_exists_only_while_the_run_waits(stage: Stage) -> None:
 
 
 def test_participants_other_than_judges_see_names() -> None:
-    """A moderator, for example, must name the next speaker. Stances that are not choices are shown unchanged."""
+    """A moderator, for example, must be able to name the next speaker."""
     transcript = render_contributions([DebateContributionEntry(round=1, agent_name="Ann", stance="Ship", text="Yes.")])
     view = render_request(who=None, prompt=None, question="?", context=None, transcript=transcript, task=None)
     moderator = {"properties": {"nextSpeakers": {"type": "array", "items": {"enum": ["Ann"]}}}}

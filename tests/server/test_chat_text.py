@@ -74,7 +74,7 @@ def test_debate_is_formatted_as_markdown() -> None:
 
 @given(any_play())
 def test_live_and_stored_text_are_identical(play: Play) -> None:
-    """Text streamed in pieces equals text from the journal, except for the order of simultaneous speakers."""
+    """Text streamed live must equal text read from the journal, except for the order of simultaneous speakers."""
 
     async def both_texts() -> list[Followed]:
         async with Service({"it": play.block}, store="memory:", model=play.model) as first:
@@ -92,7 +92,7 @@ def test_live_and_stored_text_are_identical(play: Play) -> None:
 
 @given(debate_plays(hostile=False))
 def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
-    """Arguments stay inside quotes, and only the debate itself adds headings and speakers."""
+    """Arguments appear only as quotations, and only the debate itself adds headings and speakers."""
     run = follow_single_run(play.block, play.model, question=play.question, seed=play.seed)
     text, _, _ = whole_text(run).partition("## Summary\n")
     tokens = MarkdownIt().parse(text)  # level 0 is text outside quotes

@@ -109,7 +109,7 @@ def test_connection_with_an_incomplete_request_is_closed(stage: Stage, monkeypat
 
 
 def test_connections_with_long_requests_stay_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams, requests after a pause, and bodies that arrive in time are left alone."""
+    """Streams, pauses between requests and slow bodies that arrive in time must not close a connection."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 0.5, h11.SEND_BODY: 5.0})

@@ -65,7 +65,6 @@ def test_verdict_page_says_that_the_order_decided() -> None:
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
 def test_reverse_order_fork_makes_the_announced_calls(without: str) -> None:
-    """The fork makes one call, or two if there is a summary. A scoring judge's ballot is reused as well."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -129,7 +129,7 @@ async def test_late_and_slow_readers_get_the_whole_page() -> None:
 
 
 async def test_renderer_stops_when_the_last_reader_leaves() -> None:
-    """No state is kept, and the next reader starts the renderer again."""
+    """The renderer keeps no state, and the next reader starts it again."""
     async with Service(store="memory:", model=FunctionModel(answer_slowly)) as service:
         everybody, run_id = Readers(), await start_debate(service, 2)
         stream = everybody.page(service, run_id).body_iterator

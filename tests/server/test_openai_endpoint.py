@@ -216,7 +216,7 @@ def test_answer_follows_the_given_schema(client: openai.OpenAI) -> None:
 
 
 def test_text_is_streamed_live() -> None:
-    """A debate can be read from its beginning while it is still running."""
+    """Clients can read a debate from its beginning while it is still running."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True)
@@ -233,7 +233,7 @@ def test_text_is_streamed_live() -> None:
 
 
 def test_metadata_and_user_become_labels(stage: Stage, client: openai.OpenAI) -> None:
-    """Runs can be found by their metadata and user. The seed is passed on to the run."""
+    """Clients can find their runs by metadata and user. The seed is passed on to the run."""
     run = find_run(stage, ask(client, metadata={"ticket": "7"}, user="ann", seed=11))
     assert run["labels"] == {"ticket": "7", "user": "ann"}
     assert run["seed"] == 11
@@ -327,7 +327,10 @@ def test_response_supports_instructions_schema_and_usage() -> None:
 
 
 def test_failed_or_incomplete_response_has_a_status() -> None:
-    """A failed run is an error; in a stream, the error is the last event. A limit makes the response incomplete."""
+    """A failed run is reported as an error, which is the last event in a stream.
+
+    A limit makes the response incomplete.
+    """
 
     def broken(_: ModelRequest) -> Any:
         raise ValueError("no")
@@ -402,7 +405,6 @@ def test_unsupported_parameters_are_rejected(client: openai.OpenAI, options: dic
 
 
 def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
-    """Many clients send default values for parameters without effect."""
     neutral: dict[str, Any] = {"temperature": 1, "top_p": 1, "n": 1, "presence_penalty": 0, "logprobs": False}
     neutral |= {"tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "store": False, "stop": None}
     neutral |= {"prompt_cache_key": "k", "safety_identifier": "s", "parallel_tool_calls": True}

@@ -92,7 +92,7 @@ def test_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty_sto
 def test_run_page_reads_its_row_and_steps_once(
     service: str, counting_server: Stage, empty_store: CountingReads
 ) -> None:
-    """Events, people, votes, the note and public links are derived from what a single read returns."""
+    """Events, people, votes, the note and public links are all derived from a single read."""
     with staged(lambda: Service(store=empty_store, model=FunctionModel(answer_debate))) as other:
         run_id = (other if service == "another service" else counting_server).finished()
         empty_store.reads.clear()

@@ -233,7 +233,10 @@ def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
 def test_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_custom_code: bool
 ) -> None:
-    """Nobody else can reach a local server. With an option that admits others, only configured models are allowed."""
+    """Nobody else can reach a local server.
+
+    If an option opens the server to others, only configured models are allowed.
+    """
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with start_server(tmp_path, *arguments) as (_, url, token), make_client(url, token) as http:
         assert ("openai/*" in http.get("/api/v1/models").json()["allowed"]) == is_custom_code

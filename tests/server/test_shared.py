@@ -58,7 +58,7 @@ def test_public_link_shows_the_run_and_search_engines_skip_it(stage: Stage, stra
 
 
 def test_unshared_runs_are_not_public(stage: Stage, stranger: httpx2.Client) -> None:
-    """A run has no public link until somebody creates one, and the link must be of a permitted kind."""
+    """A run has no public link until somebody creates one."""
     run_id = stage.finished()
     assert stage.get(f"/runs/{run_id}/links").json() == []
     assert stranger.get(f"/shared/{run_id}").status_code == 404

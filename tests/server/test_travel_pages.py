@@ -141,7 +141,7 @@ PANELS = (
 
 @pytest.mark.parametrize("panel", PANELS[1:])
 def test_turns_of_two_runs_are_paired_by_round_and_number(stage: Stage, panel: dict[str, Any]) -> None:
-    """The names of speakers do not matter, so each step has its counterpart."""
+    """Speakers' names do not matter, so steps are paired even if the names differ."""
     one, two = (stage.finished(options={"max_rounds": 2, **options}) for options in (PANELS[0], panel))
     page = get_page(stage, f"/compare?a={one}&b={two}")
     assert "No matching step." not in page

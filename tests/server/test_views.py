@@ -42,7 +42,7 @@ def test_steps_and_page_show_repairs() -> None:
 
 
 def test_call_is_shown_as_sent() -> None:
-    """A call shows everything that its model received, even while it is in progress and after a restart."""
+    """The response includes everything that the model received, even during the call and after a restart."""
     requests: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -110,7 +110,7 @@ async def shout(value: Any, ctx: Context) -> str:
 
 
 def test_registered_pattern_can_be_started_by_name() -> None:
-    """An application's block has no options and accepts any JSON. It has a document only if it is a pattern."""
+    """An application's block takes no options and accepts any JSON value as its input."""
     with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
         (pattern,) = stage.get("/patterns").json()
         assert (pattern["name"], pattern["registered"], pattern.get("options")) == ("shout", True, None)

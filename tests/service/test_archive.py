@@ -191,7 +191,7 @@ async def test_imported_run_changes_no_archive(make_service: Service) -> None:
 
 
 async def test_viewing_a_run_changes_no_archive() -> None:
-    """Viewing an unfinished run replays it, even if its journal ends before the archive is read."""
+    """Viewing an unfinished run replays it, which must not write to the archive."""
     store = MemoryStore()
     async with Service(store=store, model=model(answer_vote)) as service:
         suspended = await finish_debate(service, limits=Limits(calls=5))

@@ -150,7 +150,10 @@ def test_retries_count_individually() -> None:
 
 
 def test_unreported_tokens_and_money_are_estimated() -> None:
-    """Each request is first charged at its estimate and then at its reported usage. Deleted runs still count."""
+    """Each request is charged its estimated usage first and its reported usage later.
+
+    The usage of deleted runs still counts.
+    """
 
     async def run() -> None:
         price = {"function": Price(prompt=1.0, completion=2.0)}

@@ -93,10 +93,6 @@ async def test_live_page_shows_each_step_of_an_escalation() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("calls", [3, 5, 12])
 async def test_auto_run_is_resumed_after_a_limit(calls: int) -> None:
-    """The limit may be reached in any step.
-
-    Until the run is resumed, its document is that of the debate in progress.
-    """
     async with Service(store="memory:", model=judged_model([])) as service:
         begun = await service.begin("debate", QUESTION, options={"depth": "auto", "max_calls": calls, **DEBATE})
         limited: Any = await service.wait(begun.run_id)

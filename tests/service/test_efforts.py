@@ -79,7 +79,7 @@ def test_invalid_efforts_and_roles_are_rejected(effort: list[str], message: str)
 
 
 def test_model_without_effort_support_is_rejected_before_any_call() -> None:
-    """The local model, for example, does not support efforts."""
+    """The local model, for example, has no effort setting."""
     with pytest.raises(ConfigurationError, match="`effort` is not supported"):
         with_policies(make_plan(PATTERNS["debate"], {**GIVEN, "model": ["local"], "effort": ["low"]}))
 

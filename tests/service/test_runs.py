@@ -87,7 +87,7 @@ async def test_listing_reads_no_more_runs_than_needed() -> None:
 
 
 async def test_run_can_be_found_by_id_prefix_anywhere_in_the_store() -> None:
-    """Even the oldest of many runs is found. An ambiguous prefix lists the first matches."""
+    """Even the oldest of many runs is found. For an ambiguous prefix, the error lists the first matches."""
     store = await filled_store(["complete"] * 120)
     await store.create(header("older-than-all", created_at=-1.0))
     assert (await find_run(store, "older")).header.run_id == "older-than-all"

@@ -209,7 +209,7 @@ async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
 
 
 async def test_document_of_a_run_in_progress_has_its_transcript() -> None:
-    """The document is built from the journal, without a call and without changing anything."""
+    """The document is built from the journal, without making a call or changing anything."""
     model = Gate(at=2)
     async with Service(store="memory:", model=model) as service:
         run = await service.begin("debate", "Should we ship?", options={"max_rounds": 2})
@@ -265,7 +265,7 @@ async def test_simultaneous_starts_with_the_same_id_start_one_run() -> None:
 
 
 async def test_runs_above_the_concurrency_limit_are_queued() -> None:
-    """New runs, forks and resumed runs keep their order. Once the queue is full, nothing more is stored."""
+    """Runs, forks and resumed runs start in the order of the queue. Once the queue is full, nothing more is stored."""
     model = Gate(at=6)
     patterns = {"it": rent_debate()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=1, max_queued=3) as service:
@@ -297,7 +297,7 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
 
 
 async def test_owners_of_queued_runs_take_turns() -> None:
-    """Lower priority values come first, even after a start has been rejected. Recovered runs keep their order."""
+    """Runs with lower priority values start first, and recovered runs keep their order."""
     store, model, patterns = MemoryStore(), Gate(at=0), {"it": rent_debate()}
 
     async def order() -> list[str]:
@@ -381,7 +381,7 @@ async def test_runs_per_owner_are_limited() -> None:
 
 
 async def test_resumed_run_is_queued() -> None:
-    """Repeating the request does not resume it twice."""
+    """Repeating the request does not resume the run twice."""
     model = Gate(at=0)
     async with Service({"it": rent_debate()}, store="memory:", model=model, max_concurrency=1) as service:
         await service.begin("it", QUESTION, run_id="r")
@@ -640,7 +640,6 @@ async def test_run_is_resumed_and_forked_with_an_explicit_plan() -> None:
 
 
 async def test_abandoned_run_is_not_awaited() -> None:
-    """The state of the run is returned unchanged."""
     store = MemoryStore()
     await store.create(header("r"))
     await store.release("r")

@@ -302,7 +302,6 @@ async def test_notebook_shows_the_pattern_live_and_finished(register_riddles: Mo
 
 
 def test_documentation_page_of_the_pattern_is_in_the_index(register_riddles: ModuleType) -> None:
-    """All registered patterns have a page, and all of these pages are in the index."""
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")
     for info in PATTERNS.values():

@@ -224,10 +224,7 @@ def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
 
 
 def test_excluded_files_are_omitted_with_the_reason(repository: Path) -> None:
-    """If only excluded files changed, there is no change.
-
-    If only images changed, they cannot be read.
-    """
+    """The error distinguishes a change to nothing but excluded files from a change to nothing but images."""
     commit(repository, {"package-lock.json": "{}\n" * 3, "docs/a.png": b"\x89PNG\0\1", "b.py": "b = 1\n"})
     sources = read(repository, exclude=["docs/*"])
     assert {name: (source.left_out, source.excluded) for name, source in sources.items()} == {

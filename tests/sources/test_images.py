@@ -106,10 +106,7 @@ def test_vendors_receive_the_image_before_the_transcript(
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_all_speakers_in_a_pattern_see_the_image(pattern: str, chart: Path) -> None:
-    """Every command is tested.
-
-    Pages and traces show the request without the image.
-    """
+    """Pages and traces show the request without the image."""
     info = PATTERNS[pattern]
     plan = make_plan(info, {info.subject: info.load_page().example, "sources": ["chart.png"]})
     has_image = [

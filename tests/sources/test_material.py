@@ -62,7 +62,7 @@ def strip_frame(prompt: str, name: str, *, numbers: bool) -> list[str]:
 @each_material
 @pytest.mark.parametrize("numbers", [False, True], ids=["plain", "numbered"])
 def test_material_is_shown_unchanged(name: str, numbers: bool) -> None:  # noqa: FBT001
-    """Apart from the frame, the only lines that differ are those containing a listed token."""
+    """Only lines that contain a known control token may differ from the material."""
     lines = strip_frame(render_sources(SOURCES[name], numbers=numbers), name, numbers=numbers)
     expected = lines_of(MATERIAL[name])
     if numbers and expected[-1] == "":

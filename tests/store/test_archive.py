@@ -287,7 +287,7 @@ async def agreed_debate(archive: Archive) -> str:
 
 
 async def test_outcomes_and_answers_can_be_corrected() -> None:
-    """The last outcome counts for the debate and its voters, even in a process that has read the first one."""
+    """The latest outcome applies to the debate and its voters, even in a process that has read an earlier one."""
     store = MemoryStore()
     archive, second_archive = stored_archive(store), stored_archive(store)
     debate = await agreed_debate(archive)

@@ -61,7 +61,7 @@ async def test_unstarted_step_is_not_awaited() -> None:
 async def test_draining_store_starts_nothing_and_requeues_interrupted_runs(
     status: StoredStatus, *, given_up: bool, expected_status: str
 ) -> None:
-    """Runs that were cancelled before are not requeued, and a completed run stays complete."""
+    """Runs that had already been cancelled are not requeued, and completed runs stay complete."""
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))

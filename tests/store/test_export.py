@@ -445,7 +445,7 @@ def list_names(folder: Path) -> list[str]:
 
 
 async def test_export_is_written_atomically(tmp_path: Path) -> None:
-    """A failed export keeps the previous file and leaves no temporary one."""
+    """A failed export keeps the previous file and leaves no temporary file behind."""
     path = tmp_path / "runs.jsonl"
     store = await filled_store("r1", "r2")
     with pytest.raises(RunNotFound):
@@ -475,7 +475,7 @@ async def test_inaccessible_path_is_reported_as_a_bad_file(tmp_path: Path) -> No
 
 
 async def test_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """The umask does not matter, even if the export replaces a public file."""
+    """The export is private whatever the umask is, even if it replaces a public file."""
     path, store = tmp_path / "runs.jsonl", await filled_store("r1")
     for overwrite in (False, True):
         await write_export(path, store, ["r1"], overwrite=overwrite)
@@ -517,7 +517,7 @@ def test_export_schema_is_a_valid_json_schema() -> None:
 
 
 async def test_documents_of_a_run_are_exported_with_it() -> None:
-    """The target store may be new, or may have deleted the documents. Deleted documents are not exported."""
+    """The target store may be new, or its documents may have been deleted. Deleted documents are not exported."""
     store, target = await filled_store("r1"), MemoryStore()
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
         assert await store.put(documents_of("r1"), key, body)

@@ -209,7 +209,7 @@ def list_modes(folder: Path) -> set[str]:
 
 
 async def test_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: None) -> None:
-    """The file, the log, locks, lists of open steps and the folders created for them are private, with any umask."""
+    """The file, the log, locks, lists of open steps and new folders are private, whatever the umask is."""
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
     await store.create(make_header())
     await store.intend("r1", "a", "call", "x" * 2_000_000)

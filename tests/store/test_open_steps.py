@@ -38,7 +38,7 @@ ACTIONS = st.one_of(
 def test_open_steps_are_written_to_the_file(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, str, str, str | None]], long: int
 ) -> None:
-    """Whatever the order of starts, ends and rewrites, the file lists every open call."""
+    """The file lists every open call, whatever the order of starts, ends and rewrites."""
     path = tmp_path_factory.mktemp("begun") / "owner.begun"
     open_now: dict[str, dict[str, Attempt]] = {}
     finished: dict[str, set[str]] = {}

@@ -67,9 +67,9 @@ async def take_run(store: PostgresStore, run_id: str, within: float) -> StoredRu
 
 
 async def test_restarted_server_loses_nothing(postgres_server: Server, own_schema: str) -> None:
-    """Steps written in the meantime wait for the server.
+    """Steps written while the server is down are stored later, once and in order.
 
-    All of them are stored once and in order, and the run keeps its owner.
+    The run keeps its owner.
     """
     store, second_store = (PostgresStore(postgres_server.url, schema=own_schema) for _ in range(2))
     await store.create(header("r"))
@@ -117,7 +117,7 @@ async def test_owner_reconnects_automatically(postgres_server: Server, own_schem
 
 
 async def test_owner_that_is_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
-    """Another owner took the run in the meantime.
+    """In the meantime, another owner has taken the run.
 
     Later writes by the first owner are rejected, although earlier ones succeeded.
     """

@@ -60,12 +60,10 @@ def test_stored_export_can_be_verified(copied_store: Path) -> None:
 
 
 def test_stored_run_is_exported_unchanged(copied_store: Path) -> None:
-    """The files are identical byte for byte."""
     assert run_command("export", "--all", store=copied_store).stdout == EXPORT.read_text(encoding="utf-8")
 
 
 def test_imported_run_is_exported_with_only_its_origin_changed(import_store: Path) -> None:
-    """An imported run is marked as foreign."""
     exported = run_command("export", "--all", store=import_store).stdout
     assert exported.replace(', "foreign": true', "") == EXPORT.read_text(encoding="utf-8")
 

@@ -189,7 +189,7 @@ async def test_verdict_identifies_sides_by_number() -> None:
 
 
 async def test_replayed_answers_verdicts_and_failures_are_counted_once() -> None:
-    """Whenever a complete run is resumed, nothing is added but its duration."""
+    """Resuming a complete run records nothing but its duration."""
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):

@@ -262,7 +262,7 @@ async def test_http_request_of_the_client_is_below_the_call() -> None:
     ],
 )
 async def test_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
-    """Spans and metrics name the provider, whatever the model is. The rest of the URL is not exported."""
+    """Spans and metrics name the provider, whatever the model is, but do not contain the rest of the URL."""
     watched = Watched()
 
     class Elsewhere(FunctionModel):

@@ -225,7 +225,6 @@ def test_hostile_values_include_exceptions() -> None:
 
 @given(debates())
 def test_user_property_tests_can_run_a_drawn_debate(case: DebateCase) -> None:
-    """`case.run_sync()` runs the drawn debate to its end."""
     result = case.run_sync()
     assert result.raw.rounds <= case.max_rounds
 

@@ -173,7 +173,7 @@ def test_text_growing_by_characters_ends_up_as_the_whole_text(text: str) -> None
 
 @given(st.text("ab .,:;!?()\n\t'\"\xa0\u3000\r\v\x1f\u2028", max_size=60))
 def test_plain_text_is_the_same_with_and_without_the_parser(text: str) -> None:
-    """Most contributions have no marks, so they skip the parser."""
+    """Most contributions contain no Markdown, so they skip the parser."""
     plain = module._plain(text)
     if not module.is_marked(plain):
         writer = module._Writer(())

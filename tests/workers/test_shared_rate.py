@@ -136,7 +136,7 @@ async def test_tokens_are_counted_across_processes(postgres_server: Server) -> N
 
 
 async def test_request_that_cannot_be_counted_is_not_sent() -> None:
-    """If there is no database, StoreError names its location without the secrets."""
+    """If there is no database, StoreError gives its address without the secrets."""
     spender = FixedUsage(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/runs") as caught:

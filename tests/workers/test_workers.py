@@ -712,7 +712,7 @@ async def test_duplicate_deliveries_are_ignored_and_abandoned_runs_are_found(fle
 
 
 async def test_process_can_have_only_one_worker(fleet: Fleet) -> None:
-    """A second worker in the process is rejected without harming the first."""
+    """A second worker in the process is rejected without disturbing the first."""
     workers = fleet.workers()
     run_id = await workers.submit("city", "How?")
     async with fleet.working(workers):

@@ -70,7 +70,7 @@ def test_output_schema_does_not_apply_if_the_judge_fails() -> None:
 
 
 def test_failed_moderators_are_replaced_by_the_declared_order() -> None:
-    """The declared order applies only to the round whose moderator failed; the moderator may open the next one."""
+    """The declared order applies only to the failed round, and the moderator may open the next one."""
     model = ScriptedModel(DOWN, "A1", "B1", decision("ben", "anna"), "B2", "A2", VERDICT)
     result = rent(**moderated()).run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2", "A2"]

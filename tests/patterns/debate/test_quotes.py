@@ -120,7 +120,6 @@ def test_short_quotes_have_a_separate_status(quote: str) -> None:
 
 
 def test_minimum_lengths_are_configurable() -> None:
-    """With a minimum of two words, a single word is not a quote."""
     text = '"in May" and "May"'
     statuses = [quote.status for quote in verify_quotes(text, {"r": REPORT}, min_words=2, min_characters=1)]
     assert statuses == ["verified", "too_short"]
@@ -206,7 +205,6 @@ def test_quotations_are_distinguished_from_apostrophes(text: str) -> None:
 
 
 def test_depth_is_the_number_of_enclosing_quotes() -> None:
-    """Quotes nested more than two levels deep are left out."""
     quotes = find_quotes("“a «b „c 「d」 c“ b» a” “e”")
     assert [(quote.text[0], quote.depth) for quote in quotes] == [("a", 0), ("b", 1), ("c", 2), ("e", 0)]
 

@@ -110,7 +110,6 @@ def test_no_argument_can_forge_or_break_the_quote_line(text: str) -> None:
 
 @given(hostile)
 def test_no_argument_can_forge_a_mark(text: str) -> None:
-    """The argument may itself contain brackets that look like those of a mark."""
     quotes = verify_quotes(text, REPORT)
     marked = mark_quotes(text, quotes)
     marks = re.findall(r"⟦(?!U\+[0-9A-F]+⟧)", marked)

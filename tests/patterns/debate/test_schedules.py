@@ -92,7 +92,6 @@ def test_default_random_source_is_deterministic() -> None:
 
 @given(schedules)
 def test_schedules_are_parsed_from_their_name(schedule: Schedule) -> None:
-    """`as_schedule` parses the result of `str()` and returns a schedule unchanged."""
     assert as_schedule(str(schedule), location="x") == schedule
     assert as_schedule(schedule, location="x") is schedule
 

@@ -289,7 +289,7 @@ def test_sides_of_other_questions_are_proposed_by_a_model() -> None:
 
 
 def test_positions_are_cut_to_their_first_sentence() -> None:
-    """Small models add explanations.
+    """Small models tend to add an explanation.
 
     A period in an abbreviation or version number does not end a sentence.
     """
@@ -300,7 +300,6 @@ def test_positions_are_cut_to_their_first_sentence() -> None:
 
 
 def test_plain_questions_need_no_call() -> None:
-    """The sides can be derived from the wording of the question."""
     assert [side.name for side in propose(question="Should we cap rents?")] == ["pro", "con"]
 
 

@@ -110,7 +110,6 @@ async def test_personas_do_not_see_entries_from_the_same_round() -> None:
 
 
 async def test_state_contains_the_answers_of_the_current_round() -> None:
-    """An answer appears in the state as soon as it arrives, and the state is empty between rounds."""
     states: list[dict[str, str]] = []
 
     def close(topic: object, ctx: Context) -> dict[str, Any]:

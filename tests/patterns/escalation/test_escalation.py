@@ -76,7 +76,7 @@ def test_agreement_judge_reads_both_orders() -> None:
 
 @pytest.mark.parametrize("orders", [(AGREE, DISAGREE), (DISAGREE,)])
 def test_answers_must_agree_in_both_orders(orders: tuple[Any, ...]) -> None:
-    """If the judge says no in the first order, the second request is not made."""
+    """If the judge finds no agreement in the first order, the second request is not made."""
     model = ScriptedModel("Yes.", "No.", *orders, "Perhaps.")
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(QUESTION, model=model)
     assert (result.output.decided_by, result.output.answer, result.output.stop_reason) == (

@@ -226,7 +226,6 @@ async def test_invalid_handovers_can_raise_an_error_that_keeps_the_text(case: Ca
 
 
 async def test_only_the_last_marker_counts() -> None:
-    """Only the last marker is removed; earlier ones stay in the text."""
     result, bodies = await run_handoff(
         completion(f"{SAID}\nTransition to Con\nTransition to Neutral"), transition="text"
     )

@@ -103,7 +103,6 @@ Answer with a JSON object. Its "response" is what you say: your answer to the st
 
 @pytest.mark.parametrize("form", FORMS)
 def test_retry_prompt_contains_the_text_and_the_problem(form: TransitionForm) -> None:
-    """Up to the end of the transcript, the message is identical to the one in the first request."""
     first = {"text": "Yes.", "tool": over("Yes.", "Pro", "tool"), "structured": over("Yes.", "Bob")}[form]
     model = ScriptedModel(first, over("x", "Con", form))
     morals(max_turns=1, transition=form).run_sync(PROPOSITION, model=model)

@@ -89,7 +89,6 @@ def test_names_can_have_any_characters(name: str, written: object) -> None:
     ids=case_id,
 )
 def test_last_marker_counts_and_all_other_text_is_kept(text: str, rest: str, name: str) -> None:
-    """A marker is either at the end of the text or on a line of its own."""
     assert read_transition(text, ROSTER) == Transition(text=rest, name=name)
 
 

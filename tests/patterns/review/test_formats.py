@@ -186,7 +186,6 @@ def test_every_result_has_a_location_that_github_accepts(place: Place, uri: str,
 
 
 def test_findings_without_a_file_become_notifications() -> None:
-    """A review without material has no line to attach a finding to."""
     [run] = json.loads(findings_sarif(document_of(finding_of(1))))["runs"]
     assert run["results"] == []
     assert "It fails." in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]

@@ -278,7 +278,7 @@ def test_reviewers_examine_findings_confirmed_earlier(quote: str | None, word: s
 
 
 def test_repeated_findings_are_merged_with_earlier_ones() -> None:
-    """The other reviewers examine the finding, and it remains confirmed even if all of them are unsure."""
+    """The other reviewers examine the finding, and it stays confirmed even if all of them are unsure."""
     draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
     reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
     [finding] = run_review(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
@@ -311,7 +311,6 @@ def test_majority_of_reviewers_decides(standings: list[str], state: str) -> None
 
 
 def test_documented_rules_match_the_code() -> None:
-    """The table of states in the documentation is generated from these rules."""
     table = "\n".join(f"| `{rule.state}` | {rule.condition} |" for rule in STATE_RULES)
     assert table in (Path(__file__).parents[3] / "docs" / "review.md").read_text()
 
@@ -395,7 +394,7 @@ def test_flipped_answers_count_neither_for_nor_against_a_finding() -> None:
 
 
 def test_merges_require_a_match_in_both_orders() -> None:
-    """Without a match in both orders, both findings remain. Merging takes two calls, whatever the number of pairs."""
+    """Merging takes two calls, however many pairs of findings there are."""
     drafts_by_name = {
         "ann": [{"title": "Zero", "claim": "C", "severity": "nit", "file": "app.py", "line": 3}],
         "bea": [{"title": "Division", "claim": "C", "severity": "major", "file": "app.py", "line": 4}],
@@ -481,9 +480,9 @@ raised = st.builds(
 
 @given(st.lists(raised, max_size=24))
 def test_findings_at_the_same_location_are_compared(findings: list[Raised]) -> None:
-    """Two findings by different reviewers may be the same if they are close together or give no line.
+    """Two findings by different reviewers may be the same if they are close together or have no line number.
 
-    Findings up to five lines apart are compared, the nearest first.
+    Findings up to five lines apart are compared, starting with the nearest.
     """
     groups = group(findings)
     near = []

@@ -60,7 +60,7 @@ def two_sides(**options: Any) -> Any:
 @given(seed=st.integers(0, 2**20), failing=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=example_count(3))
 async def test_unchanged_fork_makes_no_call_and_has_the_same_result(name: str, seed: int, failing: float) -> None:
-    """The result must be the same for every pattern, even if providers fail, and also for a fork of a fork."""
+    """The result must be the same for every pattern, even if providers fail and even for a fork of a fork."""
     store, pattern, calls = MemoryStore(), PATTERNS[name](), Calls()
     try:
         first = await pattern.run(

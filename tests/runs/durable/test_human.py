@@ -112,7 +112,7 @@ class Model:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_human_can_take_any_role(role: str) -> None:
-    """The run is suspended as often as necessary, and its result is the same as with immediate answers."""
+    """However often the run is suspended, its result must be the same as if the human had answered immediately."""
     pattern, store, models = ROLES[role](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, seed=1, store=store, run_id="it")
     waits = 0
@@ -165,8 +165,6 @@ async def test_failed_run_does_not_wait_for_a_human() -> None:
 @LAW
 @given(data=st.data())
 async def test_result_does_not_depend_on_the_order_of_answers(data: st.DataObject) -> None:
-    """Resuming the run between two answers makes no difference."""
-
     def made() -> Any:
         return deliberation(name="deal", debaters=make_people("ann", "bob", "cy"), max_rounds=2)
 

@@ -212,7 +212,7 @@ async def test_run_that_raised_a_limit_error_can_be_resumed_with_a_higher_limit(
 
 
 async def test_resumed_run_restores_the_session() -> None:
-    """Both state and history are restored. If they could not be stored, the session must be passed again."""
+    """Both state and history are restored. If they could not be stored, the caller must pass the session again."""
     store = MemoryStore()
     block = generator(name="ask", history=True)
 
@@ -381,10 +381,7 @@ async def test_environment_selects_the_store(tmp_path: Path, monkeypatch: pytest
 async def test_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run can be resumed with the same model elsewhere.
-
-    A blank name means no model.
-    """
+    """The recorded name makes it possible to resume the run with the same model elsewhere."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
     await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")

@@ -35,10 +35,7 @@ def assert_nothing_lost(report: dict[str, Any]) -> None:
 
 
 def test_run_killed_at_any_moment_has_the_same_result() -> None:
-    """The process is killed at random moments and at each specific point.
-
-    Parallel patterns and failing providers are included.
-    """
+    """The process is killed at random moments, even during parallel turns and while providers fail."""
     report = run_killed("--kills", "12", "--seed", "11")
     assert report["kills"] == 12
     assert_nothing_lost(report)

@@ -273,7 +273,10 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_complete_run_is_owned_from_its_first_new_step() -> None:
-    """The run's block has been extended since. If two processes resume the run, only one of them makes the new call."""
+    """The block has been extended since the run completed.
+
+    If two processes resume the run, only one of them makes the new call.
+    """
     store, counter = MemoryStore(), CountingModel()
     await make_calls().run("q", model=counter.model, store=store, run_id="it")
     arrived = asyncio.Barrier(2)

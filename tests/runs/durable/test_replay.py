@@ -278,7 +278,7 @@ async def test_follower_replays_no_step_twice_in_a_debate_without_failures() -> 
 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_replay_memory_is_linear_in_text_length() -> None:
-    """A replay does not render prompts, each of which contains the whole transcript so far."""
+    """A replay must not render prompts, because each of them contains the whole transcript so far."""
     peaks = [await measure_replay(rounds) for rounds in (20, 80)]
     assert peaks[1] < 5 * peaks[0]
     assert peaks[1] < 10 * 80 * 2 * 4_000
@@ -405,7 +405,7 @@ async def test_run_with_a_time_limit_is_replayed_completely() -> None:
 
 
 async def test_replay_uses_the_prompt_profile_of_the_model_object() -> None:
-    """The profile affects which steps follow. Without the model object, it would be derived from the model's name."""
+    """The profile affects which steps follow, and the model's name alone might suggest a different profile."""
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")

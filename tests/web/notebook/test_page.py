@@ -163,7 +163,7 @@ async def test_failed_run_shows_its_progress() -> None:
 
 
 async def test_suspended_run_names_the_human_it_waits_for() -> None:
-    """The transcript so far is shown, in Markdown as well. A standalone human block works too."""
+    """The transcript so far is shown both on the page and in Markdown."""
     sides = [Debater("ann", "for"), Debater("bob", "against", block=human(name="olga"))]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     result = await pattern.run(QUESTION, model=ScriptedModel("Homes."), store="memory:")
@@ -262,8 +262,6 @@ def test_excerpt_omits_the_middle() -> None:
 
 @pytest.mark.parametrize("broken", ["raw", "events", "status"])
 async def test_unprintable_value_causes_no_error(broken: str) -> None:
-    """The notebook shows the repr of whatever unknown result an application's block returns."""
-
     class Broken(type(await _result())):  # type: ignore[misc]
         def __getattribute__(self, name: str) -> Any:
             if name == broken:
