@@ -380,7 +380,7 @@ class Trimmed(str):
 
 
 def is_blank(text: str) -> bool:
-    r"""Return whether `text` is empty or consists only of whitespace and characters that are invisible by themselves.
+    r"""Return whether `text` is empty or consists only of whitespace and characters invisible by themselves.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
@@ -517,7 +517,7 @@ def origins(text: str) -> list[int] | None:
 
 
 def with_accents(text: str, end: int) -> int:
-    """Extend a span ending at `end` to include any combining accents that follow it."""
+    """Extend a span ending at `end` to include any combining accents after it."""
     while end < len(text) and _is_accent(text[end]):
         end += 1
     return end

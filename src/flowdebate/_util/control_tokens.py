@@ -19,7 +19,7 @@ def _bars(names: str) -> tuple[str, ...]:
 
 
 def _full_width(names: str) -> tuple[str, ...]:
-    """Build DeepSeek and Hunyuan tokens, which contain fullwidth bars, and U+2581 in place of hyphens."""
+    """Build DeepSeek and Hunyuan tokens, with fullwidth bars, and with U+2581 in place of hyphens."""
     return tuple(f"<\uff5c{name.replace('-', chr(0x2581))}\uff5c>" for name in names.split())
 
 

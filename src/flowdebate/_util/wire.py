@@ -1,4 +1,4 @@
-"""Base classes for models and events, which use camelCase keys on the wire, and frozen lists and dicts."""
+"""Base classes for models and events, with camelCase keys on the wire, and frozen lists and dicts."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class BaseEvent:
     kind: ClassVar[str]
     """Event kind, for consumers that do not know the class."""
     repeats_speech: ClassVar[bool] = False
-    """True if the event merely repeats text that consumers of the run already have, so that chats can omit it."""
+    """True if the event merely repeats text already known to consumers of the run, so chats can omit it."""
     output_item: ClassVar[tuple[str, str] | None] = None
     """Pair of field names: the event's field, and the raw output's field that contains the same value or a list of such
     values.

@@ -1,4 +1,4 @@
-"""Adapters that let other frameworks' agents and models take any role, and that turn patterns into tools and nodes.
+"""Adapters that let other frameworks' agents and models take any role, and turn patterns into tools and nodes.
 
 There is one module per framework. Each needs its own extra and imports the framework only when it is used.
 """

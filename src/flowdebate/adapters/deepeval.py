@@ -1,4 +1,4 @@
-"""deepeval: `comparison_metric`, which compares a test case's actual output with the expected output."""
+"""deepeval: `comparison_metric` compares a test case's actual output with the expected output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pydantic-evals: `comparison_evaluator`, which compares a case's output with the expected output."""
+"""pydantic-evals: `comparison_evaluator` compares a case's output with the expected output."""
 
 from __future__ import annotations
 

@@ -125,12 +125,12 @@ def sampling_of(request: ModelRequest, *, effort: str | None = None) -> dict[str
 
 
 def schema_prompt(schema: OutputSchema) -> str:
-    """Return an instruction that contains the schema for the answer."""
+    """Return an instruction containing the schema for the answer."""
     return SCHEMA_PROMPT.replace("{schema}", json.dumps(schema.json_schema, ensure_ascii=False))
 
 
 def usage_of(prompt: object, completion: object, cached: object = None) -> Usage:
-    """Return the usage of one call. Values that are not counts, and counts that are all zero, are treated as unknown.
+    """Return the usage of one call. Values other than counts, and counts that are all zero, are treated as unknown.
 
     >>> usage_of(120, 7), usage_of(0, 0) == Usage.unknown()
     (Usage(calls=1, prompt_tokens=120, cached_tokens=None, completion_tokens=7), True)

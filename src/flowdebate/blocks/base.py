@@ -209,7 +209,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Return the block's outline."""
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
-        """List the places in this block where a model is called, except in blocks that a function calls internally."""
+        """List the places in this block where a model is called, except in blocks called internally by functions."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
         for log in values:  # this list grows while the loop runs

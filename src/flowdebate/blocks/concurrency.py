@@ -1,4 +1,4 @@
-"""Concurrent calls, whose results are in the order of the calls; a failure cancels the remaining calls."""
+"""Concurrent calls with results in the order of the calls; a failure cancels the remaining calls."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Escalation rule: a step decides if the `confidence` in its output is at least `minimum`."""
+    """Escalation rule under which a step decides if the `confidence` in its output is at least `minimum`."""
 
     minimum: float
 
@@ -63,9 +63,9 @@ Rule: TypeAlias = Literal["agreement", "undisputed"] | Agreement | Confidence | 
 """Rule deciding whether a step ends an escalation.
 
 - "agreement", or `Agreement` with a model or a function: the step's answer agrees with an earlier answer.
-- "undisputed": all deciders agree on the step's result. In a debate, all ballots name the winner; in a council, nobody
-  dissents; in a review, no finding is disputed; in a consensus debate, consensus was reached; in a critique, no claim
-  holds.
+- "undisputed": all deciders agree on the step's result. In a debate, every ballot is for the winner; in a council,
+  nobody dissents; in a review, no finding is disputed; in a consensus debate, consensus was reached; in a critique, no
+  claim is upheld.
 - `Confidence(0.9)`: the `confidence` in the step's output is high enough.
 - A function called with the step's output and, if it has a second parameter, the context; True ends the escalation. The
   output of a pattern is its raw output; `ctx.sequencer.state.steps` lists the steps so far, the current one last.
@@ -77,7 +77,7 @@ class EscalationState(PatternState):
     """State of an escalation's sequencer, available to its steps as `ctx.sequencer.state`."""
 
     steps: list[EscalationStep] = Field(default_factory=new_list)
-    """The steps so far, excluding failed ones."""
+    """The steps run so far, excluding failed ones."""
 
     @property
     def is_decided(self) -> bool:
@@ -96,7 +96,7 @@ class EscalationOutput(PatternOutput):
     skipped: list[str] = Field(default_factory=new_list)
     """Names of the steps skipped as unnecessary."""
     answer: Any = None
-    """The last step's answer as text. The last step is the deciding one, unless the run ended early (see `status`)."""
+    """The last step's answer as text; the last step is the deciding one, unless the run ended early (see `status`)."""
     output: Any = None
     """The last step's output; for a pattern, its raw output."""
     stop_reason: str | None = None
@@ -116,7 +116,7 @@ class EscalationOutput(PatternOutput):
 
     @property
     def calls(self) -> int:
-        """Number of calls made by all steps and the checks between them."""
+        """Number of calls made by all steps and by the checks between them."""
         return sum(step.calls + step.check_calls for step in self.steps)
 
     @property
@@ -127,7 +127,7 @@ class EscalationOutput(PatternOutput):
         ]
 
     def find_repetitions(self) -> list[str]:
-        """Return no remarks, because matching answers are what an escalation looks for."""
+        """Report no repetitions, because matching answers are exactly what an escalation looks for."""
         return []
 
 
@@ -136,7 +136,7 @@ class StepResult:
     """Result of the latest step."""
 
     result: object = None
-    """The output of the step's block."""
+    """Output of the block for this step."""
     output: object = None
     """The step's output; for a pattern, its raw output."""
 
@@ -158,7 +158,7 @@ def escalate(
     A step is a pattern, or any block or function that takes the question as its input. `until` is the rule for all
     steps, or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does.
     A step whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the previous
-    answer counts. `model` is the default model for all inner blocks.
+    step's answer is used. `model` is the default model for all inner blocks.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -258,7 +258,7 @@ def _compares(rule: Rule) -> bool:
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap that stores the question and registers the output for a run that ends early."""
+    """Create a tap that stores the question and registers `make_output`, for a run that ends early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -279,8 +279,8 @@ def _is_undecided(_: object, ctx: Context) -> bool:
 
 
 _RESULT = "result"
-"""Key of the latest step's result in the escalation's derived values. The result can be of any type, so it is kept out
-of the state, which would freeze it.
+"""Key of the latest step's result among the escalation's derived values. The result may have any type, so it is not
+stored in the state, which would freeze it.
 """
 
 
@@ -337,7 +337,7 @@ class _Step(Block[Any, Any]):
         ctx.emit(EscalationStepFinished(step=step))
 
     async def _run(self, value: object, ctx: Context) -> object:
-        """Run the step and keep its output (for a pattern, its raw output), even if the run ends afterwards."""
+        """Run the step and store its output (for a pattern, its raw output), even if the run ends afterwards."""
         raw: object = None
         result: object = None
         with ctx.run.watch_raw_output(ctx.path) as raw_output:
@@ -350,7 +350,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Return the reason for ending the escalation with this step; None to continue, or if the judge fails."""
+        """Return the reason for ending the escalation with this step, or None to continue (also if the judge fails)."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
@@ -396,7 +396,7 @@ def _answer_in(output: object) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """Step that a rule is being applied to."""
+    """Step to which a rule is being applied."""
 
     output: object
     step: EscalationStep
@@ -428,7 +428,7 @@ class _Check(Block[_Judged, "str | None"]):
         return function_name(self._function) if holds else None
 
     async def _find_agreement(self, check: AgreementCheck, value: _Judged, ctx: Context) -> str | None:
-        """Compare the answer with earlier answers, the latest first."""
+        """Compare the answer with the earlier answers, starting with the latest."""
         question = state_of(ctx, EscalationState).question
         for other in reversed(value.earlier):
             if value.step.answer is None or other.answer is None:

@@ -1,4 +1,4 @@
-"""Options shared by all patterns, and rules about incompatible options."""
+"""Options shared by all patterns, and constraints on combining them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 RoleChoice: TypeAlias = "BlockLike | RoleOptions | bool | None"
-"""Value of the option for a role: a block or a function, options for the default block, True, False, or None."""
+"""Value of a role's option: a block or a function, options for the default block, True, False, or None."""
 VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 
 
@@ -34,11 +34,11 @@ VisibilityLike: TypeAlias = "Visibility | Mapping[str, bool] | None"
 class PromptOptions:
     """Options for a pattern's prompts: `debate(prompts=PromptOptions(profile="concise"))`.
 
-    Raises ConfigurationError for invalid options, and for options the pattern does not support.
+    Raises ConfigurationError for options that are invalid or not supported by the pattern.
     """
 
     profile: Profile | None = None
-    """Set of default prompts: "concise" for small models, "full" for others; None chooses by model."""
+    """Set of default prompts: "concise" for small models, "full" for others; None to choose according to the model."""
     length: Length | None = None
     """Length of a turn: "short", "medium", "long", or a number of words. None means short with concise prompts and
     medium with full prompts.
@@ -46,14 +46,14 @@ class PromptOptions:
     template: Template | None = None
     """Template for the speakers' prompts, an instance of the pattern's template class; None to use the profile's."""
     history: History = "all"
-    """Rounds of the transcript shown in prompts: "all", or a window.
+    """Rounds of the transcript shown in prompts: "all", or a window of recent rounds.
 
     `Window(rounds=2)` replaces older rounds with a summary, so a long discussion does not exceed a model's context. The
     summary costs one call per round.
     """
     hide_names: bool | None = None
-    """True to replace the names of speakers and of their models with aliases in contributions. None means True in the
-    patterns that support this option, debate and council.
+    """True to replace the names of speakers and of their models with aliases in contributions. None means True in
+    patterns that support this option (debate and council).
     """
 
     def __post_init__(self) -> None:
@@ -67,10 +67,10 @@ class PromptOptions:
 def check_prompts(
     prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], location: str
 ) -> PromptOptions:
-    """Return the prompt options for a pattern whose speakers' prompts use a `template`.
+    """Check and return the options for the prompts of a pattern whose speakers use a `template`.
 
-    Raises ConfigurationError for a template of the wrong class, and for `history` and `hide_names` unless they are
-    `accepted`.
+    Raises ConfigurationError for a template of another class, and for `history` or `hide_names` if it is set but not
+    listed in `accepted`.
     """
     if prompts is None:
         return PromptOptions()
@@ -88,8 +88,7 @@ def check_prompts(
 class CommonOptions:
     """Options shared by all patterns, as passed to a pattern's function.
 
-    A pattern's function creates an instance of this class, or of a subclass with its own options, for `check_options`
-    to check.
+    A pattern's function passes an instance of this class, or of a subclass with further options, to `check_options`.
     """
 
     name: str
@@ -99,7 +98,7 @@ class CommonOptions:
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)
     """Values of the options for all roles except the speakers, keyed by role."""
     visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
-    """Visibility of each role's default blocks; None for the role's default."""
+    """Visibility of the default blocks of each role; None for the role's default."""
     turn_order: TurnOrder = "declared"
     terminate_when: StopWhen | None = None
     transcript: StateResource[Any] | None = None
@@ -121,7 +120,7 @@ class CommonOptions:
         return False
 
     def for_blocks(self) -> BlockOptions:
-        """Return the options for all roles' default blocks, omitting unset options."""
+        """Return the options for the default blocks of all roles, omitting unset options."""
         options: BlockOptions = {}
         if self.tools is not None:
             options["tools"] = self.tools
@@ -144,13 +143,13 @@ CheckedT_contra = TypeVar("CheckedT_contra", bound=CommonOptions, contravariant=
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constraint(Generic[CheckedT_contra]):
-    """Rule about incompatible options. All front ends report a violation in the same wording."""
+    """Rule about incompatible options; all front ends report a violation in the same words."""
 
     name: str
     options: tuple[str, ...]
     """Names of the options; the error is reported for the first one."""
     sentence: str
-    """Message, with each option in braces: "{mirror} cannot be combined with …"."""
+    """Error message, with each option name in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
     """Predicate that returns True if the options break the rule."""
 

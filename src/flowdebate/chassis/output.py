@@ -1,4 +1,4 @@
-"""Outputs: the base class for raw outputs, their publication, and the synthesizer's output."""
+"""Pattern outputs: the base class for raw outputs, how they are published, and the synthesizer's output."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Contribution to a discussion, in a form common to all patterns."""
+    """A contribution to a discussion, in a form common to all patterns."""
 
     round: int
-    """The round, or the turn in a handoff, counted from 1; 0 for the initial proposals in a consensus debate."""
+    """The round, or in a handoff the turn, from 1; 0 for the initial proposals in a consensus debate."""
     speaker: str
     """The name of the debater or agent."""
     text: str
@@ -60,17 +60,17 @@ _MAX_QUOTED_LENGTH = 80  # maximum length, in characters, of a contribution quot
 class PatternOutput(WireModel):
     """A pattern's raw output, in a form common to all patterns.
 
-    Each pattern adds its own fields under the names used in its wire form.
+    Each pattern defines a subclass with its own fields.
     """
 
     subject_field: ClassVar[str] = "question"
-    """Name of the field containing the question, the topic, the proposition or the task."""
+    """Name of the field for the question, topic, proposition or task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """The pattern's stop reasons that may also apply after the last round, where they take precedence over the maximum
+    """Stop reasons of the pattern that may also apply after the last round; they then take precedence over the maximum
     number of rounds.
     """
     transcript_field: ClassVar[str] = "transcript"
-    """Name of the field containing the transcript."""
+    """Name of the transcript's field."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
     """The pattern's sources, including omitted files; None (and omitted from JSON) if it has none."""
@@ -84,18 +84,18 @@ class PatternOutput(WireModel):
     None (and omitted from JSON) if the sources were shown in full.
     """
     older: Older | None = Field(default=None, exclude_if=is_none)
-    """The summary that replaces the earliest rounds in prompts.
+    """The summary that replaces the oldest rounds in prompts.
 
     None (and omitted from JSON) without a history window.
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of answers that continue into another speaker's turn; None (and omitted from JSON) if there are
-    none.
+    """The full text of each answer that continues into another speaker's turn; None (and omitted from JSON) if there
+    are none.
     """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The escalation steps up to and including this one, in a run with depth "auto"; None (and omitted from JSON) in
-    other runs.
+    """The steps of the escalation up to and including this one, in a run with depth "auto"; None (and omitted from
+    JSON) in other runs.
     """
 
     # Only for type checkers: outputs declare these as fields, in wire-form order.
@@ -139,17 +139,17 @@ class PatternOutput(WireModel):
 
     @property
     def incomplete(self) -> str | None:
-        """Line added above every answer if speakers are missing, with the reasons; None if everyone spoke."""
+        """Line shown above every answer if speakers are missing, with names and reasons; None if everyone spoke."""
         return missing_line(self.losses)
 
     @property
     def decision_word(self) -> str | None:
-        """The decision as a word or name, used by batches to count runs; None if the pattern makes no decision."""
+        """The decision as a word or name, by which batches group runs; None if the pattern makes no decision."""
         return None
 
     @property
     def decision_line(self) -> str | None:
-        """The decision on one line, for lists: the decision word, or the beginning of the answer."""
+        """The decision on one line, for use in lists: the decision word, or the beginning of the answer."""
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
@@ -169,10 +169,10 @@ class PatternOutput(WireModel):
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the course of each decision: every voice's answers in order, and the outcome.
+        """Return how each decision was reached: the answers of every voice, in order, and the outcome.
 
         The list is empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` analyzes
-        the courses.
+        the result.
         """
         return []
 
@@ -204,7 +204,7 @@ OutputT = TypeVar("OutputT", bound=PatternOutput)
 
 
 def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa: ANN401 - what a schema says
-    """Add the line about missing speakers above an answer that is text; return any other answer unchanged."""
+    """Prepend the line about missing speakers to a text answer; return any other answer unchanged."""
     line = missing_line(losses)
     if line is None or not isinstance(answer, str) or answer.startswith(line):
         return answer
@@ -214,9 +214,9 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """Create a tap that stores the pattern's subject and registers `make_output` for a run that ends early.
+    """Create a tap that stores the pattern's subject, and registers `make_output` for a run that ends early.
 
-    It also records the `material`, since it may change before the run is resumed.
+    The tap also records the `material`, because the sources may change before the run is resumed.
     """
 
     @handler(name=f"{name}-stamp-question")
@@ -243,8 +243,8 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
     """Set `output` as the raw output (`result.raw`) of the pattern at `path`; None means the enclosing pattern.
 
-    Every raw output passes through this function. If an output changes later, because the synthesizer failed or
-    baselines were added, it is built and published again.
+    All raw outputs are published with this function. If an output changes later because the synthesizer failed or
+    baselines were added, it is rebuilt and published again.
     """
     ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
     return output
@@ -257,7 +257,7 @@ def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """Return the status of a finished pattern: "no_verdict" if nobody contributed, "degraded" after any failure."""
+    """Return the status of a finished pattern: "no_verdict" if nobody contributed, or "degraded" after any failure."""
     if not has_contributions(ctx):
         ctx.run.degrade("no_verdict")
         return "no_verdict"
@@ -309,7 +309,7 @@ def _validate_output(name: str, synthesizer: str, schema: OutputSchema) -> Handl
 class Synthesis(Wrapped):
     """Block that runs `inner` only on raw outputs with a verdict.
 
-    For any other output it returns None, because there is nothing to write about.
+    For any other output, it returns None, because there is nothing to synthesize.
     """
 
     def __init__(self, inner: Block[Any, Any], *, read_only: bool) -> None:

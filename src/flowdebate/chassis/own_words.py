@@ -1,4 +1,4 @@
-"""A speaker's own words: the answer without its label, cut where the model starts writing another speaker's turn."""
+"""Extraction of a speaker's own words: the answer without its label, up to the start of another speaker's turn."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class LabelParser:
     other_stances: dict[str, str | None]
     """Stances of the other speakers, by name."""
     system_prompt: str | None = None
-    """The application's description of the speaker. If it asks for a label, the label is kept."""
+    """The application's description of the speaker; if it asks for a label, labels are not removed."""
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> LabelParser:
-        """Create the parser for the answers of one `member` of the `roster`."""
+        """Create the parser for the answers of a `member` of the `roster`."""
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),
@@ -57,7 +57,7 @@ class LabelParser:
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the speaker's own words in `text`.
 
-        If the text continues into another speaker's turn, the result is a `Trimmed`, and the cut is recorded.
+        If the text continues into another speaker's turn, return them as a `Trimmed` and record the cut.
         """
         if "[" not in text and ":" not in text:  # cannot contain a speaker label
             return text
@@ -65,7 +65,7 @@ class LabelParser:
         return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])
 
     def keep(self, text: str, ctx: Context, *, instructions: str = "") -> str:
-        """Return the speaker's own words in `text` as `read` does, for a speaker with the given `instructions`."""
+        """Return the speaker's own words in `text`, as `read` does, given the speaker's `instructions`."""
         words, other = self.separate(text, instructions=instructions)
         if other is None:
             return words
@@ -75,7 +75,7 @@ class LabelParser:
         return Trimmed(words)
 
     def separate(self, text: str, *, instructions: str = "") -> tuple[str, str | None]:
-        """Return the speaker's own words in `text`, and the name of any other speaker whose turn it also contains."""
+        """Return the speaker's own words in `text`, and the name of any other speaker whose turn follows them."""
         other = self._find_other_speaker(text)
         own_text = text if other is None else text[: other[0]].rstrip()
         return self.without_label(own_text, instructions), None if other is None else other[1]
@@ -100,7 +100,7 @@ class LabelParser:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Return whether an answer that starts with `begins` may start with a label."""
+        """Return whether an answer that begins with `begins` may begin with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False
@@ -126,13 +126,13 @@ class LabelParser:
 
     @cached_property
     def _other_patterns(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """Patterns matching the first line of another speaker's turn, by name."""
+        """Patterns for the first line of another speaker's turn, keyed by the speaker's name."""
         return tuple(
             (name, re.compile(_turn_of(name, stance), re.MULTILINE)) for name, stance in self.other_stances.items()
         )
 
     def _find_other_speaker(self, text: str) -> tuple[int, str] | None:
-        """Find the first line of another speaker's turn after some of the speaker's own words."""
+        """Find the first line of another speaker's turn, which must follow some of the speaker's own words."""
         other_line = min(
             (line for line in map(partial(_first_turn, text), self._other_patterns) if line is not None), default=None
         )
@@ -146,7 +146,7 @@ class LabelParser:
 
 
 def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str] | None:
-    """Find the first line of a turn by `other`, outside code and lettered lists."""
+    """Find the first line of a turn by `other`, skipping code and lettered lists."""
     name, begins = other
     fences: list[int] | None = None
     item = _LETTERED.search(text) if len(name) == 1 else None
@@ -161,7 +161,7 @@ def _first_turn(text: str, other: tuple[str, re.Pattern[str]]) -> tuple[int, str
 
 
 class LabelFilter:
-    """Listener that forwards a streamed answer without the speaker's label, holding back only what may be a label."""
+    """Listener that forwards a streamed answer without the speaker's label, holding back text that may be a label."""
 
     def __init__(self, words: LabelParser, listener: Callable[[str], None]) -> None:
         self._words = words
@@ -190,7 +190,7 @@ class LabelFilter:
 
 
 def _label_of(name: str, stance: str | None) -> str:
-    """Build the pattern for a speaker's label: a tag, or the name before a colon, possibly bold or in a heading."""
+    """Build the pattern for a speaker's label: a tag, or a name and a colon, possibly bold or in a heading."""
     tag, name_pattern = _tag(name, stance), rf"{re.escape(name)}(?:[ \t]*(?:{_tag(name, stance)}))?[ \t]*"
     bold_name = rf"{name_pattern}(?::[ \t]*(?P=open)|(?P=open)[ \t]*(?::|(?=\n)))"
     bold = rf"(?P<open>[*_]{{1,3}})(?:{tag}[ \t]*:?(?P=open)|{bold_name})"
@@ -198,7 +198,7 @@ def _label_of(name: str, stance: str | None) -> str:
 
 
 def _turn_of(name: str, stance: str | None) -> str:
-    """Build the pattern for the start of another speaker's turn: a tag on a line, or a name after a blank line."""
+    """Build the pattern for the start of a turn: a tag beginning a line, or the name following a blank line."""
     tagged = rf"^[ \t]*(?:\#{{1,4}}[ \t]*)?[*_]{{0,3}}(?i:{_tag(name, stance)})"
     name_pattern = rf"[ \t]*[*_]{{0,3}}{re.escape(name)}(?:[ \t]*{_tag(name, stance)})?[*_]{{0,3}}[ \t]*:"
     return rf"{tagged}|\n[ \t\r]*\n{name_pattern}"

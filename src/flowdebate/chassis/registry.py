@@ -1,6 +1,6 @@
 """Registry of patterns, used by the command line, stored plans, batches, documents and servers.
 
-`flowdebate.patterns` registers one entry per subpackage; applications add their own with `register`.
+`flowdebate.patterns` registers one pattern per subpackage; applications register their own with `register`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class PatternInfo:
     factory: str
     """Import path of the pattern's function."""
     output: str
-    """Import path of the pattern's raw output class."""
+    """Import path of the class of the pattern's raw output."""
     subject: str
-    """Name of the pattern's input: "question", "topic", "proposition" or "task"."""
+    """Name of the pattern's input field: "question", "topic", "proposition" or "task"."""
     page: str
     """Import path of the pattern's `Page`, which provides its options, document and sections to all front ends."""
     help: str
-    """Purpose of the pattern, for lists and for its command's help. Its first sentence must fit on one line."""
+    """Purpose of the pattern, shown in lists and in its command's help. Its first sentence must fit on one line."""
     events: tuple[str, ...] = ()
     """Import paths of the event classes emitted only by this pattern; streams and pages pass these events
     on unchanged.
     """
     listed: bool = False
-    """True if the help lists the command separately rather than among the other patterns."""
+    """True if the help gives the command its own entry instead of listing it among the other patterns."""
 
     @property
     def verb(self) -> str:
@@ -60,16 +60,16 @@ class PatternInfo:
 
 # import paths are strings, so that looking up a name imports neither a pattern nor a page from a higher layer
 PATTERNS: dict[str, PatternInfo] = {}
-"""All patterns by name, in the order shown to users."""
+"""All patterns, keyed by name, in the order shown to users."""
 
 
 def register(info: PatternInfo) -> None:
-    """Add a pattern, replacing any registered pattern with the same name."""
+    """Register a pattern, replacing any registered pattern with the same name."""
     PATTERNS[info.name] = info
 
 
 def load_patterns() -> Mapping[str, PatternInfo]:
-    """Return all patterns by name, including built-in ones.
+    """Return all patterns, including the built-in ones, keyed by name.
 
     >>> sorted(load_patterns())[:2]
     ['consensus', 'council']
@@ -80,7 +80,7 @@ def load_patterns() -> Mapping[str, PatternInfo]:
 
 
 def find_pattern(name: object) -> PatternInfo | None:
-    """Return the pattern with this name or command; None if there is none.
+    """Return the pattern with this name or command name, or None if there is none.
 
     >>> found = find_pattern("round-robin")
     >>> found and found.name

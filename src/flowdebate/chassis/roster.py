@@ -52,7 +52,7 @@ class Debater:
     stance: str
     """Position that the debater argues for."""
     role: str | None = None
-    """The debater's persona in a few words. Used only by the default block."""
+    """The debater's persona in a few words; used only by the default block."""
     block: Any = None
     """Replacement for the default debater: a block, or a sync or async function of `(input, ctx)` or `(input)`. It
     returns `str`, `{"text": str}`, or a model with a `text` field.
@@ -76,7 +76,7 @@ class Persona:
     role: str | None = None
     """Role in a few words, shown to the others next to the name."""
     system_prompt: str | None = None
-    """Character and interests of the persona, visible only to its own model. Used only by the default block."""
+    """Character and interests of the persona, shown only to its own model; used only by the default block."""
     block: Any = None
     """Replacement for the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
@@ -86,16 +86,16 @@ class Persona:
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
-"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model, which also provides the member's
-name.
+"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model, whose name also becomes the
+member's.
 """
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable for the maximum number of members in a roster."""
 _MAX_MEMBERS = 100
-"""Default maximum number of participants, because the time needed to build a pattern is quadratic in their number."""
+"""Default maximum number of members in a roster; the time needed to build a pattern is quadratic in this number."""
 _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
-"""Maximum length of each field, in characters. Every prompt contains all names and stances, and every argument is
+"""Maximum length of each field, in characters; every prompt contains all names and stances, and every argument is
 searched for names.
 """
 MANY_MEMBERS = 10
@@ -125,7 +125,7 @@ def check_roster(
     maximum: int | None = MANY_MEMBERS,
     stacklevel: int = 4,
 ) -> tuple[MemberT, ...]:
-    """Return `members` in declared order, each as a `kind`; raise ConfigurationError for an invalid entry.
+    """Return `members` in declared order as instances of `kind`; raise ConfigurationError for an invalid entry.
 
     The warning about too many members points to the caller of the pattern's function, `stacklevel` frames up.
     """
@@ -162,7 +162,7 @@ def check_roster(
 
 
 def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
-    """Return the models if the roster is a list of models; otherwise return an empty list."""
+    """Return the roster if it is a list of models; otherwise, return an empty list."""
     listed: list[ModelSpec] = [entry for entry in roster if isinstance(entry, (str, Model))]
     return listed if len(listed) == len(roster) else []
 
@@ -191,7 +191,7 @@ _NOT_UNSEEN = " by more than case or invisible characters"
 
 
 def _find_lookalikes(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the index of each string that looks like an earlier one, together with the index of the earlier one."""
+    """Yield the index of each string that looks like an earlier one, paired with the earlier string's index."""
     # neither models nor readers can tell such strings apart, even if `==` can
     first: dict[str, int] = {}
     for index, text in enumerate(texts):
@@ -201,7 +201,7 @@ def _find_lookalikes(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _check_stances(stances: Sequence[str], location: str, field: str) -> None:
-    """Check the stances; debaters on the same team may share one.
+    """Check the stances; a stance may be shared by debaters on the same team.
 
     At least two stances are required, and no two different stances may look alike.
     """
@@ -254,7 +254,7 @@ def check_name(value: object, *, location: str, field: str) -> None:
 
 
 def check_predicate(value: object, *, location: str) -> None:
-    """Check that `terminate_when` is a condition or a function of the context alone, not a block."""
+    """Check that `terminate_when` is a condition or a function of the context, and not a block."""
     if value is None:
         return
     from flowdebate.stop import is_predicate  # imported lazily: most patterns have no `terminate_when`
@@ -265,7 +265,7 @@ def check_predicate(value: object, *, location: str) -> None:
 
 
 def check_transcript(value: object, maker: Callable[[], StateResource[Any]], *, location: str) -> None:
-    """Check that a transcript was created by `maker`, because each pattern has its own kind of entries."""
+    """Check that a transcript was created by `maker`; each pattern has its own type of transcript entry."""
     if value is None:
         return
     kind = type(maker().initial())
@@ -295,7 +295,7 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """A role's block that still lacks facts about its pattern, such as the debaters' names.
+    """Block for a role that still lacks facts about its pattern, such as the debaters' names.
 
     The pattern turns it into a complete block. Any other use raises a ConfigurationError listing the missing facts.
     """
@@ -330,7 +330,7 @@ class UnboundRole(Block[Any, Any]):
 
 
 class Bindable(Generic[P, BlockT]):
-    """A `create_…` function whose missing arguments the pattern fills in."""
+    """A `create_…` function whose missing arguments are filled in by the pattern."""
 
     def __init__(
         self, create: Callable[P, BlockT], needs: tuple[str, ...], pattern: str, role: str, template: type[Template]
@@ -372,12 +372,12 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Create a decorator for functions that create a `role` of `pattern`; callers may omit the arguments in `needs`."""
+    """Create a decorator for functions that create a `role`'s block in `pattern`; callers may omit `needs`."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
 def role_options(value: object) -> Mapping[str, object] | None:
-    """Return a role's own options, overriding the pattern's; None for a custom block or function."""
+    """Return the options set for a role, overriding the pattern's; None for a custom block or function."""
     if value is None or isinstance(value, bool):
         return {}  # use the default block with the pattern's options
     if isinstance(value, RoleOptions):
@@ -386,18 +386,18 @@ def role_options(value: object) -> Mapping[str, object] | None:
 
 
 def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
-    """Return whether a custom block or function fills a role instead of a default block."""
+    """Return whether a role is filled by a custom block or function instead of a default block."""
     return role_options(value) is None
 
 
 def is_custom_code(value: object) -> bool:
-    """Return whether application code fills a role; answers from models and people are recorded in any case."""
+    """Return whether a role is filled by application code; answers from models and people are always recorded."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
 
 def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
-    """Merge the options for a default block; None in a layer keeps the value from an earlier layer.
+    """Merge layers of options for a default block; a value of None keeps the value from an earlier layer.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
@@ -412,7 +412,7 @@ def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[st
 
 
 def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
-    """Merge the options for a default block as `merge_options` does, without the facts known only to its pattern."""
+    """Merge the options for a default block as `merge_options` does, but without facts known only to its pattern."""
     return cast("SpeakerOptions", merge_options(*layers))  # the merged options have the same keys as the layers
 
 
@@ -444,7 +444,7 @@ _ABSENT = {
     "if False": "None (the default), False (none),",
     "by default": "True (the default), None or False (none),",
 }
-"""Values that a role accepts besides a custom block or function, keyed by `Role.absent`."""
+"""Values accepted for a role in addition to a custom block or function, keyed by `Role.absent`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -456,21 +456,21 @@ class Role:
     create: Sequence[Bindable[..., Any]]
     """Functions that create default blocks. The first one is used if the option is None."""
     instead: Recovery = "skipped"
-    """Recovery used if the role's provider fails and the failure policy lets the run continue."""
+    """Recovery to use if the role's provider fails and the failure policy lets the run continue."""
     absent: Literal["never", "if False", "by default"] = "never"
     """Condition under which the pattern is built without this role."""
     visibility: Visibility = SHOWN
-    """Visibility of the role's default blocks; overridden by the option `{name}_visibility` if the pattern has it."""
+    """Visibility of the role's default blocks; overridden by the option `{name}_visibility`, if the pattern has one."""
     block: str | None = None
-    """Suffix of the block's name; None for the role's name."""
+    """Suffix of the block's name; None to use the role's name."""
     acts_as: str | None = None
-    """Role of the block in events and failures; None for the role's name."""
+    """Role assigned to the block in events and failures; None to use the role's name."""
 
     @property
     def closes(self) -> bool:
-        """True if the role ends the pattern, so that its failure does not affect the contributions.
+        """True if the role acts last in the pattern, so that its failure does not affect the contributions.
 
-        The role can then be retried.
+        The role can then be called again.
         """
         return self.instead in ("no_verdict", "no_output")
 
@@ -494,9 +494,10 @@ def with_answer_schema(
     who: str | None = None,
     material: Material | None = None,
 ) -> Block[Any, Any]:
-    """Apply the role's answer schema to `block`: a human block with no output schema of its own gets `schema()`.
+    """Set the answer schema of the role on `block`, if it is a human block with no output schema of its own.
 
-    `who` describes the role to the human, along with the `material`. Blocks of other kinds are returned unchanged.
+    The schema is the result of `schema()`. `who` describes the role to the human, who also sees the `material`. Other
+    blocks are returned unchanged.
     """
     fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
     if fitted is None:

@@ -1,4 +1,4 @@
-"""Rounds of a pattern: the input, the order of turns, and the reasons for stopping."""
+"""Rounds of a pattern: input validation, turn order, and reasons to stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Simultaneous speakers by name, each with the task for the turn if the pattern assigns one."""
+"""Simultaneous speakers, keyed by name, each with the task for the turn if the pattern assigns one."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
@@ -70,7 +70,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundCondition:
-    """Condition in a pattern's loop that decides whether there is another round. The state stores the stop reason.
+    """Loop condition of a pattern that decides whether another round follows; the stop reason is stored in the state.
 
     `terminate_when` is evaluated only if the pattern itself has no reason to stop.
     """
@@ -80,7 +80,7 @@ class RoundCondition:
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
     earlier_rounds: int = 0
-    """Number of rounds before a continuation; the loop never stops after one of these."""
+    """Number of rounds in the run being continued; the loop never stops after one of them."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)
@@ -122,7 +122,7 @@ class RoundCondition:
 
 
 def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
-    """Describe the possible reasons for ending the rounds early, for the outline; empty if there are none.
+    """Describe, for the outline, what may end the rounds early; return "" if nothing can.
 
     >>> from flowdebate import stop
     >>> note_of_ends("done", terminate_when=stop.rounds(2) & stop.flag("enough"))
@@ -136,7 +136,7 @@ def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
 
 
 def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
-    """End the time limit shared by a round's turns, and check the quorum."""
+    """End the time limit shared by the turns of a round, and check the quorum."""
     ctx.scope.handle.deadline = None
     state = pattern_state(ctx)
     if state.losses and voice_of is not None:
@@ -148,7 +148,7 @@ def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) 
 def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, block: str) -> None:
     """Raise QuorumLost if turns in this round were skipped and fewer than `quorum` voices were `heard`.
 
-    Voices are stances, or names in a pattern without stances. If a round has fewer speakers than the quorum, all of
+    A voice is a stance or, in a pattern without stances, a name. If a round has fewer voices than the quorum, all of
     them must be heard.
     """
     skipped = [loss for loss in state.losses if loss.round == state.round and loss.instead == "skipped"]
@@ -192,7 +192,7 @@ def waves_of(speakers: Sequence[str]) -> list[list[str]]:
 
 
 class RoundOfTurns(Block[Any, None]):
-    """A round's turns, in `turn_order`.
+    """The turns of a round, in `turn_order`.
 
     Simultaneous speakers see the transcript as it was at the beginning of the round. A failure is raised only after all
     of them have finished, because the other answers have been paid for, and a stored run records them.
@@ -241,7 +241,7 @@ class RoundOfTurns(Block[Any, None]):
         return self.turn_order, [dict.fromkeys(wave) for wave in waves]
 
     def open(self, wave: Wave, ctx: Context) -> None:
-        """Prepare the turns in `wave`."""
+        """Prepare the turns of the speakers in `wave`."""
 
     def in_order(self, names: Sequence[str], turn_order: TurnOrder, ctx: Context) -> list[str]:
         number = round_of(ctx)
@@ -254,7 +254,7 @@ class RoundOfTurns(Block[Any, None]):
         return order
 
     async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
-        """Collect simultaneous turns by position, and record them in that order."""
+        """Take simultaneous turns, and record them in the order of their positions."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
         now, scope = transcript.snapshot(), ctx.scope  # a snapshot of the transcript, unaffected by later turns

@@ -1,7 +1,8 @@
-"""Seats: the model for each name and each role, derived from a pattern's `model` option.
+"""Seats: assignment of models to names and roles, based on a pattern's `model` option.
 
 A mapping may have entries for all seats ("default"), for speakers ("chat"), for all other roles ("synthesize"), for a
-single role, or for a name; the most specific entry applies. The default "each" distributes the available models.
+single role, or for a name; the most specific entry applies. The value "each" for "default" distributes the available
+models.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ _GROUPS = (DEFAULT, "chat", "synthesize")
 
 @dataclass(frozen=True, kw_only=True)
 class Seats:
-    """A pattern's `model` option, split into individual assignments."""
+    """A pattern's `model` option, split into assignments to names and roles."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """Models of the members that have their own, by name."""
+    """Models of the members that have their own, keyed by member name."""
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """Models by role."""
+    """Models keyed by role."""
     rest: ModelChoice = None
-    """Model for all other names and roles."""
+    """Model for all names and roles not listed."""
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
-        """The assignments combined into a single `model` option, without "each"."""
+        """The assignments merged into a single `model` option, without "each"."""
         rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
         if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
             rest = {DEFAULT: rest["chat"]}
@@ -107,10 +108,10 @@ def seat_models(
 
 
 def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> tuple[dict[str, str], str, str]:
-    """Distribute the `candidates` among the names without a model, one vendor after another.
+    """Distribute `candidates` among the names without a model, alternating between vendors.
 
-    Returns the models by name, the first candidate, and a model for the judge: from a vendor not assigned to any name
-    if possible, otherwise from the next vendor.
+    Returns the models by name, the first candidate, and a model for the judge: if possible from a vendor not assigned
+    to any name, otherwise from the next vendor.
     """
     if not candidates:
         raise no_model()
@@ -124,7 +125,7 @@ def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> t
 
 
 def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
-    """Add the first of the `listed` models to `choice` as the default, unless a default model is already set.
+    """Add the first of the `listed` models to `choice` as the default, unless `choice` already has one.
 
     >>> with_first({"chair": "local"}, ["openai/gpt-5", "gemini/gemini-3-pro"])
     {'default': 'openai/gpt-5', 'chair': 'local'}
@@ -139,7 +140,7 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 def check_makers(
     models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
-    """Check the vendors of `models`, keyed by name; `seats` is the word used for the names in errors.
+    """Check the vendors of `models`, keyed by name; `seats` is what errors call the models' users.
 
     Raises ConfigurationError for a model from an excluded vendor, and for fewer vendors than `min_vendors`.
 
@@ -163,7 +164,7 @@ def check_makers(
 
 
 def default_vendor_models(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
-    """Choose the models for a multi-vendor pattern if none are specified, and warn about the choice.
+    """Choose models for a multi-vendor pattern if none are specified, and warn about the choice.
 
     Models from vendors in `without` are not used.
     """

@@ -21,7 +21,7 @@ _SENTENCE_END = (
     "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
-"""Pattern matching sentence ends, in scripts with and without spaces."""
+"""Pattern for the end of a sentence, in scripts with and without spaces."""
 # Periods that do not end a sentence. If an abbreviation is missing from this list, a turn ends one sentence early.
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 
@@ -29,8 +29,8 @@ _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))
 def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bool = False) -> str:
     """Return the first `maximum` sentences of `text`, as `Trimmed` if it has more.
 
-    The incomplete last sentence of `unfinished` text is dropped if a full sentence remains after `begins`; otherwise
-    the text is `CutOff`.
+    If the text is `unfinished`, its incomplete last sentence is dropped, provided that a full sentence remains after
+    `begins`; otherwise, the result is a `CutOff`.
 
     >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
     'Cars are loud. They stink.'
@@ -52,7 +52,7 @@ def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bo
 
 
 def trim_to_sentence(text: str) -> str:
-    """Return `text` up to the end of its last full sentence, or all of it if there is none.
+    """Return `text` up to the end of its last full sentence, or all of `text` if it contains none.
 
     >>> trim_to_sentence("Cars are loud. They also po")
     'Cars are loud.'

@@ -1,4 +1,4 @@
-"""Patterns as declarations: a pattern's description of itself, and the checks, blocks and steps derived from it.
+"""Declarative patterns: how a pattern describes itself, and the checks, blocks and steps derived from that.
 
 A pattern declares its roles and its data in a `PatternSpec`. The pattern's function passes on its arguments and
 assembles the steps from top to bottom:
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatternSpec(Generic[OptionsT]):
-    """Declaration of a pattern: its roles, its data and how it ends. Checks, blocks and steps are derived from it."""
+    """Declaration of a pattern: its roles, its data and how it ends; checks, blocks and steps are derived from it."""
 
     name: str
     """Name of the function that builds the pattern."""

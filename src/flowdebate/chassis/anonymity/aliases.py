@@ -1,4 +1,4 @@
-"""Aliases for the names of debaters and models, drawn once per run, and reports on names left in arguments (leaks)."""
+"""Aliases for the names of debaters and models, drawn once per run, and reports of names found in arguments (leaks)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
-"""Kind of leaked name: a debater, a model on the roster, or a model family or maker claimed by an author."""
+"""Kind of leaked name: a debater, a model on the roster, or a model family or maker that an author claims
+as its own.
+"""
 # nouns that fit any speaker: they imply no position and are not debate roles such as judge or moderator
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
 _MODEL_NOUNS = ("Model", "System", "Machine")
@@ -39,12 +41,12 @@ class Leak:
     start: int
     end: int
     meant: str
-    """The name or model as spelled in the roster, or the family or maker."""
+    """The debater's name or the model, as spelled in the roster, or the model family or maker."""
     alias: str
 
 
 class Hidden(NamedTuple):
-    """Text with aliases in place of names, and the leaks found in the original."""
+    """Text with names replaced by aliases, and the leaks found in the original."""
 
     text: str
     leaks: tuple[Leak, ...]
@@ -114,7 +116,7 @@ def make_aliases(
     """Create aliases for `names` and `models`, given in any order; they are drawn from `random` on first use.
 
     An alias shares no word with a name, a model, the question, a stance, or any string in `used`. A name that also
-    occurs in the question or in a stance is hidden only where the text clearly uses it as a person's name.
+    occurs in the question or in a stance is hidden only where it clearly refers to a person.
 
     >>> from random import Random
     >>> aliases = make_aliases(["Alice", "skeptic"], random=Random(7))
@@ -131,7 +133,7 @@ def make_aliases(
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
-    """Compile the name patterns, and collect the words that aliases must avoid."""
+    """Compile the patterns for the names, and collect the words that aliases must not contain."""
     from .names import Names  # imported lazily, because importing the module compiles its patterns
 
     words = frozenset().union(*map(_split_words, (*people, *machines, question, *stances)))
@@ -148,7 +150,7 @@ def _split_words(text: str) -> set[str]:
 def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
-    """Draw a noun and a number for each name, family and maker, avoiding the words in `avoid`."""
+    """Draw a noun and a number for each name, model family and maker; the nouns are not in `avoid`."""
     # start at 10: in many arguments, a single digit refers to a turn, a round or a side
     count, low = len(people) + len(machines) + 2, 10
     free: Sequence[int] = ()
@@ -179,10 +181,10 @@ class Anonymity:
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()
-    """Names of the models, as far as they are known before the run."""
+    """Names of the models known before the run."""
     stances: tuple[str, ...] = ()
     question: str | None = None
-    """The question, for blocks used outside a debate."""
+    """The question; only needed for blocks used outside a debate."""
 
     def aliases(self, ctx: Context) -> Aliases:
         """Return the aliases for this run and debate."""
@@ -222,13 +224,13 @@ class Anonymity:
         return text if text is None else self.aliases(ctx).hide(text).text
 
     def leaks(self, ctx: Context) -> LeakReport | None:
-        """Report the names in the transcript so far; return None if there are none."""
+        """Report the names found in the transcript so far, or return None if there are none."""
         report = leak_report(entries_of(ctx), self.aliases(ctx))
         return report if report.leaks else None
 
 
 def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object) -> tuple[str, ...]:
-    """List the models that a pattern names: in its `model` option, in its `roster` and in `more_models`."""
+    """List the models specified by a pattern: in its `model` option, in its `roster` and in `more_models`."""
     values = model.values() if isinstance(model, Mapping) else (model,)
     models = [*values, *(member.model for member in roster), *more_models]
     model_names = [name for name in models if isinstance(name, str) and "/" in name and not name.startswith("intent/")]
@@ -236,7 +238,7 @@ def named_models(model: ModelChoice, roster: Iterable[Any], *more_models: object
 
 
 _EXCERPT = 30
-"""Number of characters shown on either side of a leak, enough for a reader to see whether it is a name."""
+"""Number of characters shown on either side of a leak, so that a reader can see whether it is a name."""
 
 
 class Entry(Protocol):
@@ -266,16 +268,16 @@ class LeakAt(WireModel):
     """The argument's author."""
     kind: LeakKind
     whose: Literal["own", "other", "model"]
-    """Owner of the name: the author, another debater, or a model or its maker."""
+    """Owner of the name: the author ("own"), another debater ("other"), or a model or its maker ("model")."""
     meant: str
-    """The debater's name or the model as spelled in the roster, or the family or maker."""
+    """The debater's name or the model, as spelled in the roster, or the model family or maker."""
     text: str
     """The name as written."""
     start: Annotated[int, Field(ge=0)]
     """The offset of the name in the argument, in characters."""
     end: Annotated[int, Field(ge=0)]
     excerpt: str
-    """The name with a few words around it, on one line."""
+    """The name and a few words on either side of it, on one line."""
 
 
 class LeakReport(WireModel):
@@ -292,27 +294,27 @@ class LeakReport(WireModel):
 
     @property
     def own(self) -> int:
-        """The number of times authors name themselves."""
+        """Number of times authors mention their own names."""
         return sum(leak.whose == "own" for leak in self.leaks)
 
     @property
     def others(self) -> int:
-        """The number of times authors name another debater."""
+        """Number of times authors mention another debater's name."""
         return sum(leak.whose == "other" for leak in self.leaks)
 
     @property
     def models(self) -> int:
-        """The number of times authors name a model or its maker."""
+        """Number of times authors mention the name of a model or its maker."""
         return sum(leak.whose == "model" for leak in self.leaks)
 
     @property
     def share(self) -> float:
-        """The share of arguments containing a name, from 0.0 to 1.0; 0.0 if there are no arguments."""
+        """Share of arguments containing a name, from 0.0 to 1.0; 0.0 if there are no arguments."""
         return len({leak.entry for leak in self.leaks}) / self.entries if self.entries else 0.0
 
 
 def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
-    """Report the names found in the arguments of `entries`, with their positions."""
+    """Report the names found in the arguments in `entries`, with their positions."""
     leaks: list[LeakAt] = []
     for place, entry in enumerate(entries):
         for leak in aliases.hide(entry.text).leaks:

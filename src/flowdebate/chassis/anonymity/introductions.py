@@ -1,7 +1,8 @@
-"""Detection of arguments that reveal their author's model family or its maker: "I am Claude, made by Anthropic".
+"""Detection of arguments that reveal the model family or maker of their author: "I am Claude, made by Anthropic".
 
-The text is first folded (`fold`): lowercase, without accents. Once an author introduces itself, all families and makers
-in the rest of the introduction count as the author's: a maker left next to an alias would reveal the hidden name.
+The text is first folded (see `fold`) to lowercase without accents. Once an author has introduced itself, all model
+families and makers in the rest of the introduction are taken to be the author's, because a maker's name next to an
+alias would reveal the hidden model.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Families, makers, and words for a model, excluding names that contain another name.
+"""Model families, makers, and terms such as "language model", excluding names that contain another name.
 
-Any text that introduces a model contains at least one of these. Most arguments contain none, and a plain search for all
-of them is five times as fast as the patterns.
+Any text in which a model introduces itself contains at least one of these. Most arguments contain none, and a plain
+substring search for all of them is five times as fast as matching the patterns.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
-"""A family or maker claimed by an author, given as its span, kind and name."""
+"""A model family or maker that an author claims as its own, given as its span, kind and name."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
 
 def family_among(text: str) -> str | None:
-    """Return the first well-known family in lowercase `text`; None if there is none.
+    """Return the first well-known model family in lowercase `text`, or None if there is none.
 
     >>> family_among("gpt-5-mini"), family_among("smollm2"), family_among("my-own")
     ('gpt', 'smollm', None)
@@ -95,14 +96,14 @@ _MAX_INTRODUCTIONS = 5  # maximum number of introductions in a sentence
 
 
 class _Patterns(NamedTuple):
-    """Regular expressions for introductions in English, and for families and makers anywhere in the text."""
+    """Regular expressions for self-introductions in English, and for model families and makers anywhere in the text."""
 
     family: re.Pattern[str]
     maker: re.Pattern[str]
     names: re.Pattern[str]
-    """Regular expression for names; the second group is a maker."""
+    """Regular expression for the name of a model family or maker; the second group matches only makers."""
     unknown: re.Pattern[str]
-    """Regular expression for an introduction that mentions an unlisted family and its maker."""
+    """Regular expression for a self-introduction that names an unlisted model family and its maker."""
 
 
 def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
@@ -111,7 +112,7 @@ def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
-    """Compile the patterns for claims of a model family ("I am Claude") or a maker ("made by Anthropic")."""
+    """Compile the patterns for authors' claims about their family ("I am Claude") or maker ("made by Anthropic")."""
     maker = rf"(?:{_any_of(MAKERS)})\b"
     family = rf"(?:{_any_of(FAMILIES)}){_VERSION}\b"
     mark = r"[*_\"'(]{0,3}"
@@ -213,7 +214,7 @@ _SENTENCE = re.compile(r"(?:[^.!?。\n]|[.!?](?![\s*_\"')]|\Z))+")
 
 
 def find_claimed_names(low: str) -> Iterator[Own]:
-    """Find the families and makers that authors claim as their own, in folded text."""
+    """Find, in folded text, the model families and makers that authors claim as their own."""
     patterns = _patterns()
     for match in patterns.family.finditer(low):
         group = match.lastindex or 0
@@ -235,7 +236,7 @@ def find_claimed_names(low: str) -> Iterator[Own]:
 
 
 def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
-    """Find the families and makers that an author claims in a sentence not written in English."""
+    """Find the model families and makers that an author claims in a sentence in a language other than English."""
     name = _patterns().names.search(low, start, end)
     if name is None:
         return

@@ -1,9 +1,9 @@
-"""Names in arguments: spellings of debaters, models and their families, and rules for recognizing them.
+"""Names in arguments: how debaters, models and their families are spelled, and how these names are recognized.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
-corpus, they find 227 of the 246 names and change 25 of the 179 turns that contain none. With such lists (common words,
-given names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer arguments were changed, but more of
-them gave away their authors.
+corpus, they find 227 of the 246 names, and wrongly change 25 of the 179 turns that contain no name. With such lists
+(common words, given names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer turns were changed,
+but more of them revealed their authors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def family_of(model: str) -> str:
-    """Return a model's maker, or the model's own name if the maker is unknown.
+    """Return the maker of a model, or the model's own name if its maker is unknown.
 
     >>> family_of("openai/gpt-5-mini"), family_of("ollama/my-own:7b")
     ('openai', 'my-own:7b')
@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about models, in which case model names are part of its subject."""
+    """Return whether the debate is about language models, so that model names are part of its subject."""
     # hiding model names in these debates as well would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -69,11 +69,11 @@ Level: TypeAlias = Literal["any", "capital", "sign"]
 - "sign": a cue next to it, such as "X:", "@X", "I am X", "as X,", "X's argument", "X argues" or "— X".
 """
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
-"""Owner of an alias: a debater, a model, or a model family or maker (with an empty name)."""
+"""Owner of an alias: a debater, a model, a model family or a maker; the name is empty for the last two."""
 
 
 class FoundName(NamedTuple):
-    """A name and its position in the text; see `Leak`."""
+    """A name found in a text, and its position; see `Leak`."""
 
     start: int
     end: int
@@ -85,7 +85,9 @@ class FoundName(NamedTuple):
 # Spellings of names
 
 _MIN_LENGTH = 3
-"""Minimum length, in letters, of a name that needs no cue: "a" and "B" also occur as words, list items and plans."""
+"""Minimum length, in letters, of a name that counts without a cue; "a" and "B" also occur as words, list items and
+plans.
+"""
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
 )
@@ -107,8 +109,8 @@ _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),
 )
-"""Patterns matching Arabic and Hebrew words, each with the prefixes for "and", "in" and "for" that may be joined to a
-name. Other such prefixes are omitted, because ordinary words often begin with these letters.
+"""Patterns for Arabic and Hebrew words, each with the prefixes for "and", "in" and "for" that may be joined to a name.
+Other such prefixes are omitted, because ordinary words often begin with the same letters.
 """
 _UNSPACED = (
     range(0x0E00, 0x0F00),
@@ -122,7 +124,7 @@ _UNSPACED = (
 )
 """Scripts written without spaces between words, so names in them (4 in the corpus) have no boundaries.
 
-These are ranges rather than a pattern, because `re` takes several milliseconds to compile such a large set.
+They are given as ranges rather than as a pattern, because `re` takes several milliseconds to compile such a large set.
 """
 
 
@@ -167,7 +169,7 @@ def _write_pattern(name: str) -> str:
 
 
 def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
-    """List the spellings of a debater's name: in full and, for a person's full name, its first and last words."""
+    """List the spellings of a debater's name: in full and, for a person's name, also its first and last words."""
     written = re.findall(r"[^\W_]+", name)
     if not written:
         yield name, "any"
@@ -187,7 +189,7 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
 
 
 def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
-    """List the spellings of a model such as `"openai/gpt-5-mini"`: in full, without the provider, up to the number."""
+    """List the spellings of a model name such as `"openai/gpt-5-mini"`: in full, without provider, up to the number."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
         return  # these are settings, which do not identify a model
@@ -205,8 +207,8 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
 # labels 8, introductions 19, "as X," 6, words after a name 19, signatures 1.
 
 _AROUND = 48
-"""Number of characters examined before a name, more than enough for the longest introduction: "my esteemed counterpart,
-the".
+"""Number of characters to examine before a name; enough for the longest introduction, "my esteemed
+counterpart, the".
 """
 _LABEL_BEFORE = re.compile(r"(?:\A|\n)[\s>*_#\[(<-]*(?:the\s)?\Z")
 _LABEL_AFTER = re.compile(r"[*_)\]>]*(?:, [^\[\]\n]{0,60}\])?\s?:(?![\w/])|[*_]+ ?[—-]|, [^\[\]\n]{0,60}\]|[*_]*\n")
@@ -216,7 +218,7 @@ _INTRODUCED = re.compile(
 )
 # of the names found through introductions, 3 are lowercase
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
-"""Pattern matching what may follow a lowercase name: "unlike bear, I", but not "unlike bear markets"."""
+"""Pattern for what may follow a lowercase name, as in "unlike bear, I" but not in "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
 _SAID = re.compile(
     r"[*_]*'s? (?:own |first |second |last )?"
@@ -227,7 +229,7 @@ _SAID = re.compile(
 _SIGNED = re.compile(r"(?:—|--)\s*\Z")
 _LINE_END = re.compile(r"[.*_]*\s*(?:\n|\Z)")
 _ANY_ONE = re.compile(r"\b(?:an?|any|every|no|each|some|one)\s+\Z")
-"""Pattern matching words that precede a common noun rather than a name: "any economist knows", "a Bull market"."""
+"""Pattern for words that precede a common noun rather than a name, as in "any economist knows" and "a Bull market"."""
 _ARTICLE = re.compile(r"\bthe\s{1,3}\Z")
 
 
@@ -254,17 +256,17 @@ def _is_name(level: Level, low: str, start: int, end: int, spelling: str, after:
 
 
 class _KnownName(NamedTuple):
-    """A known spelling of a name."""
+    """One of the known spellings of a name."""
 
     whose: Meant
     level: Level
     pattern: str
     needle: str
-    """Substring of every match of the pattern; searching for it is ten times as fast as matching the pattern."""
+    """Substring of every match of the pattern; searching for it is ten times as fast as searching for the pattern."""
 
 
 class Names:
-    """Compiled patterns for the names in a roster and its models.
+    """Compiled patterns for the names on a roster and the names of its models.
 
     A name that is also a stance is never hidden, because every tag shows it. A name that occurs in the question or as
     part of a stance counts only next to a cue.
