@@ -70,7 +70,7 @@ def test_models_from_each_provider_can_be_selected_by_name(provider: str) -> Non
 
 
 def test_a_provider_model_uses_its_own_address() -> None:
-    """OPENAI_BASE_URL changes nothing but OpenAI's address."""
+    """OPENAI_BASE_URL changes the address of OpenAI alone."""
     with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
         ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
         assert isinstance(ollama, OpenAIModel)
@@ -80,7 +80,7 @@ def test_a_provider_model_uses_its_own_address() -> None:
 
 
 def test_local_selects_the_embedded_model() -> None:
-    """The model's file is not looked up yet."""
+    """Resolving the name does not look up the model's file yet."""
     assert isinstance(resolve_model("local"), LocalModel)
 
 
@@ -119,7 +119,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
-    """The run's override comes first, then the block's own choice, the run's model, the environment, and OpenAI."""
+    """A run's override takes precedence over the block's own choice, the run's model, the environment and OpenAI."""
     with environment(**case.environment):
         assert ModelResolver(case.run_model).resolve(case.block_model).name == case.name
 
@@ -150,9 +150,9 @@ AROUND = [
 
 @pytest.mark.parametrize("case", AROUND, ids=lambda case: case.id)
 def test_an_intent_is_resolved_by_the_nearest_pattern(case: EnclosingModels) -> None:
-    """Patterns come before the environment.
+    """Patterns take precedence over the environment.
 
-    If a pattern maps an intent to another one, the enclosing patterns resolve that.
+    If a pattern maps an intent to another one, the enclosing patterns resolve the latter.
     """
     with environment(FLOWDEBATE_MODEL="ollama/env"):
         assert ModelResolver().resolve(case.model, case.defaults).name == case.name
@@ -247,7 +247,7 @@ def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> 
 
 @pytest.mark.parametrize("name", ["ollama", "lmstudio"])
 def test_an_embedding_model_is_never_the_default(name: str, local_servers: Servers) -> None:
-    """Ollama reports embedding models even if their names do not reveal them."""
+    """Ollama reports which models are embedding models, even if their names do not show it."""
     listed = ["bge-m3:latest", "all-minilm:latest", "paraphrase-multilingual:latest", "BAAI/bge-large", "newvec:1b"]
     local_servers.answers = {name: list_models(*listed[: None if name == "ollama" else 4], "qwen3:14b")}
     local_servers.abilities = {"newvec:1b": ["embedding"], "qwen3:14b": ["completion", "tools"]}
@@ -257,7 +257,7 @@ def test_an_embedding_model_is_never_the_default(name: str, local_servers: Serve
 
 
 def test_the_address_of_every_provider_can_be_set(local_servers: Servers) -> None:
-    """A separate variable exists for each provider with a key and for each local server."""
+    """Each provider with a key and each local server has its own environment variable."""
     moved = f"http://127.0.0.1:{local_servers.ports['vllm']}/v1"
     for name, provider in PROVIDERS.items():
         key = {} if provider.key_env is None else {provider.key_env: "k"}
@@ -269,7 +269,7 @@ def test_the_address_of_every_provider_can_be_set(local_servers: Servers) -> Non
 
 
 def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compatible endpoint has a different address, and nothing may be sent to the public one."""
+    """Anthropic's OpenAI-compatible endpoint is at a different address, and nothing may be sent to the public one."""
     monkeypatch.setattr("flowdebate.models.resolve.find_spec", lambda _: None)
     moved = environment(ANTHROPIC_BASE_URL="https://gateway.example", ANTHROPIC_API_KEY="k")
     with moved, pytest.raises(ConfigurationError, match=r"flowdebate\[anthropic\]"):
@@ -277,7 +277,7 @@ def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.M
 
 
 def test_an_invalid_address_names_its_variable() -> None:
-    """The rules are the same as for an address passed as an option."""
+    """An address from a variable must meet the same rules as an address passed as an option."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
 
@@ -294,7 +294,10 @@ def test_unresponsive_servers_delay_startup_by_at_most_200_ms(local_servers: Ser
 
 @pytest.mark.parametrize("variables", [{"FLOWDEBATE_MODEL": "ollama/b"}, {"ANTHROPIC_API_KEY": "k"}], ids=str)
 def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], local_servers: Servers) -> None:
-    """Imports never probe a server. Neither do calls inside a guard against real models, unless it allows loopback."""
+    """Importing the library never probes a server.
+
+    Neither do calls inside a guard against real models, unless the guard allows loopback.
+    """
     local_servers.answers = {"ollama": list_models("gemma3")}
     with environment(**variables):
         assert environment_choice() is not None
@@ -335,7 +338,10 @@ def test_imports_open_no_connection() -> None:
     ids=str,
 )
 def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_servers: Servers) -> None:
-    """The error lists where the library looked, what it found, and every solution, not just one provider's key."""
+    """The error lists where the library looked and what it found.
+
+    It suggests every solution rather than just one provider's key.
+    """
     local_servers.answers = {"lmstudio": answer}
     ways = r"^no model is configured: neither FLOWDEBATE_MODEL nor the key of a provider is set, no local"
     ways += r" server has a model( \(lmstudio is running, but has none\))?, and the local.*"
@@ -379,7 +385,8 @@ def test_a_key_is_not_sent_to_other_providers(
 ) -> None:
     """The address may come from a name, an option, a plan or OPENAI_BASE_URL, in any spelling.
 
-    Only the key in OPENAI_API_KEY is sent to OPENAI_BASE_URL, unless the provider at this address has its own key.
+    The key in OPENAI_API_KEY is the only one sent to OPENAI_BASE_URL, unless the provider at this address has its own
+    key.
     """
     address = PROVIDERS[to].base_url or "https://api.openai.com/v1"
     host = str(urlsplit(address).hostname)
@@ -403,7 +410,7 @@ def test_a_key_is_not_sent_to_other_providers(
 
 
 def test_one_resolver_returns_one_object_per_name() -> None:
-    """The debaters in a run share connections, while another run has separate ones."""
+    """The debaters in a run share connections, whereas another run has separate ones."""
     resolver = ModelResolver("ollama/a")
     assert resolver.resolve("intent/chat") is resolver.resolve("ollama/a") is resolver.resolve("intent/synthesize")
     assert ModelResolver("ollama/a").resolve("ollama/a") is not resolver.resolve("ollama/a")
@@ -413,7 +420,7 @@ def test_one_resolver_returns_one_object_per_name() -> None:
     "name", ["", " ", "gemma3", "nobody/gpt", "openai/", "openai/ ", "intent/think", "LOCAL", "/x"]
 )
 def test_an_unknown_name_is_rejected_with_the_allowed_names(name: str) -> None:
-    """The error is raised when the name is resolved, and also when a factory checks it."""
+    """The error is raised not only when the name is resolved, but also when a factory checks it."""
     for attempt in (lambda: resolve_model(name), lambda: check_model(name, location="debate 'x'")):
         with pytest.raises(ConfigurationError) as caught:
             attempt()
@@ -457,7 +464,7 @@ def test_a_mistyped_name_gets_a_suggestion(name: str, suggestion: str | None) ->
     ],
 )
 def test_a_name_that_implies_its_provider_needs_no_prefix(name: str, full: str) -> None:
-    """The name can be the one that the model's owner uses."""
+    """The name used by the model's maker, such as `gpt-5-mini`, is enough."""
     assert full_name(name) == full
     if "/" in full and full != name:
         assert resolve_model(name).name == full
@@ -476,7 +483,7 @@ def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_server
 
 
 def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> None:
-    """Resolving a well-known name opens no connection, whether or not the provider's key is set."""
+    """Resolving a well-known name opens no connection, whether or not its provider's key is set."""
     local_servers.answers = {"ollama": list_models("gpt-5-mini")}
     names = ["gpt-5-mini", "Claude-Sonnet-4-5", "mistral-large-latest", "deepseek-chat", "ft:gpt-4o:Org::x"]
     assert [full_name(name).partition("/")[0] for name in names] == [
@@ -488,7 +495,10 @@ def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> No
 
 @pytest.mark.parametrize("name", ["mistral-small", "deepseek-r1"])
 def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_servers: Servers) -> None:
-    """A local server is used if it has the model. If the maker's key is set as well, the error names both."""
+    """A local server takes precedence if it has the model.
+
+    If the maker's key is set as well, an error lists both names.
+    """
     maker = name.partition("-")[0]
     with environment():
         assert full_name(name) == f"{maker}/{name}"
@@ -522,14 +532,14 @@ def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_ser
 def test_an_ambiguous_name_lists_its_full_forms(
     name: str, keys: list[str], message: str, local_servers: Servers
 ) -> None:
-    """The error lists the providers whose keys are set, or all of them if no key is set."""
+    """The error lists the full names for all providers whose keys are set, or for every provider if no key is set."""
     local_servers.answers = {}
     with environment(**dict.fromkeys(keys, "k")), pytest.raises(ConfigurationError, match=re.escape(message)):
         check_model(name, location="debate 'x'")
 
 
 def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
-    """The error is the same as for the full name."""
+    """The error is the same as for the name with its prefix."""
     with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(
             "Cap?"
@@ -538,7 +548,7 @@ def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
 
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])
 def test_only_models_are_accepted(value: Any) -> None:
-    """A class is not a model, and the keys of a mapping must be intents."""
+    """A class is not a model, and the keys of a mapping have to be intents."""
     with pytest.raises(ConfigurationError):
         ModelResolver(value).resolve("intent/chat")
     with pytest.raises(ConfigurationError, match="debate 'x'"):
@@ -546,7 +556,7 @@ def test_only_models_are_accepted(value: Any) -> None:
 
 
 def test_an_intent_cannot_resolve_to_an_intent() -> None:
-    """The resolution could otherwise go on forever."""
+    """Resolving an intent to another intent could go on forever."""
     with pytest.raises(ConfigurationError, match="intent"):
         ModelResolver("intent/chat").resolve("intent/chat")
 

@@ -47,7 +47,7 @@ def is_usable(schema: Any) -> bool:
 
 @given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys("ABC", SCHEMAS.filter(is_usable))), st.lists(VALUES, max_size=6))
 def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dict[str, Any], values: list[Any]) -> None:
-    """References remain only in recursive schemas, and the original schema is not changed."""
+    """References remain only in recursive schemas, and the original schema is not modified."""
     schema = {"properties": {"x": top}, "$defs": definitions}
     before = repr(schema)
     inlined = inline_definitions(schema)
@@ -62,7 +62,7 @@ def test_inlining_definitions_accepts_the_same_values(top: Any, definitions: dic
 
 
 def test_data_that_looks_like_a_reference_is_unchanged() -> None:
-    """Defaults, enums and examples are data, so they are not interpreted."""
+    """Defaults, enums and examples contain data, so references in them are not resolved."""
     schema = {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}], "$defs": {"A": {"type": "string"}}}
     assert inline_definitions(schema) == {"default": {"$ref": "#/$defs/A"}, "enum": [{"const": 1}]}
 
@@ -74,7 +74,7 @@ def test_external_references_are_unchanged() -> None:
 
 
 def test_names_with_slashes_are_resolved() -> None:
-    """In a reference, slashes are escaped."""
+    """Slashes in the names of definitions are escaped in references."""
     schema = {"items": {"$ref": "#/$defs/a~1b~0c"}, "$defs": {"a/b~c": {"type": "string"}}}
     assert inline_definitions(schema) == {"items": {"type": "string"}}
 
@@ -89,7 +89,10 @@ def test_names_with_slashes_are_resolved() -> None:
     ],
 )
 def test_a_self_reference_is_rejected(schema: dict[str, Any]) -> None:
-    """No answer could fit, so no model is called. A schema that refers to itself inside a property may be valid."""
+    """No answer could satisfy the schema, so no model is called.
+
+    A schema that refers to itself inside a property may still be valid.
+    """
     with pytest.raises(ConfigurationError, match="without endless references to itself"):
         OutputSchema.of(schema, location="debate", field="output_schema")
     tree = {"type": "object", "properties": {"next": {"$ref": "#"}}}
@@ -97,6 +100,6 @@ def test_a_self_reference_is_rejected(schema: dict[str, Any]) -> None:
 
 
 def test_a_reference_outside_the_definitions_is_unchanged() -> None:
-    """The server receives the original schema."""
+    """The server receives the schema as the application wrote it."""
     schema = {"$ref": "#/properties/a", "properties": {"a": {"type": "object"}}}
     assert OutputSchema.of(schema, location="debate").json_schema["$ref"] == "#/properties/a"

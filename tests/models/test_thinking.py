@@ -108,7 +108,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
-    """A text may mention tags, whether or not it is about thinking."""
+    """Text may mention such tags, whether or not it is about thinking."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
 
@@ -117,7 +117,7 @@ def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
     ["<think>Hm.</think>", "<think>Hm, ", "Hm.\n</think>\n", "<|channel|>analysis<|message|>Hm.<|end|>", "<think>"],
 )
 async def test_an_answer_with_only_thinking_counts_as_lost_to_thinking(text: str) -> None:
-    """The call is retried, with a higher limit if one was set."""
+    """The call is retried, with a higher token limit if one was set."""
     with pytest.raises(LostToThinking):
         await call.ask(ScriptedModel(text), ModelRequest(messages=[], block="b"))
 
@@ -162,7 +162,7 @@ def split_at(text: str, cuts: list[int]) -> list[str]:
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
 def test_cleaning_is_idempotent(text: str) -> None:
-    """Removing a part never creates another one to remove."""
+    """Removing a part never produces another part that would have to be removed."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
 
@@ -172,14 +172,14 @@ def test_cleaning_is_idempotent(text: str) -> None:
 @example("x\n</think>\nTrams", [1, 2, 3])
 @example(THOUGHTS["Harmony"][0], [3, 30, 60])
 def test_any_chunking_of_a_stream_gives_the_same_text(text: str, cuts: list[int]) -> None:
-    """Only trailing whitespace may differ, since it is streamed before the end is known."""
+    """Only whitespace at the end may differ, since it is streamed before the end is known."""
     texts, _ = stream_to_listener(split_at(text, cuts))
     assert texts.rstrip() == separate_thinking(text).text.rstrip()
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
-    """Some servers send single tokens. Only a lone closing tag cannot be anticipated."""
+    """Servers may send one token at a time. Only a closing tag without an opening tag cannot be anticipated."""
     separated = separate_thinking(ANSWERS[kind])
     texts, withdrawn = stream_to_listener(list(ANSWERS[kind]))
     assert texts.rstrip() == separated.text.rstrip()
@@ -193,7 +193,7 @@ def test_text_without_tags_is_unchanged(text: str, cuts: list[int]) -> None:
 
 
 def test_words_are_passed_on_as_they_arrive() -> None:
-    """Text without tags is delayed by no more than one word."""
+    """Text without tags is delayed by one word at most."""
     texts: list[str] = []
     stream = AnswerStream(texts.append, ModelRequest(messages=[], block="b").attempts, block="b")
     for piece in ("Trams", " are", " <", " 80", " dB"):
@@ -205,7 +205,7 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 
 
 async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
-    """If the server counts the answer's tokens, they are divided in proportion to the text."""
+    """If the server counts only the tokens of the whole answer, they are divided in proportion to the text."""
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
     request = ModelRequest(messages=[], block="b")
@@ -224,7 +224,7 @@ async def test_the_provider_reasoning_count_takes_precedence() -> None:
 
 
 async def test_json_after_thinking_is_read() -> None:
-    """Braces in the thinking must not be mistaken for JSON."""
+    """Braces in the thinking must not be mistaken for the beginning of the JSON."""
     schema = OutputSchema.of({"type": "object", "properties": {"winner": {"type": "string"}}})
     model = ScriptedModel('<think>{"winner": "bus"}? No.</think>\n{"winner": "tram"}')
     response = await call.ask(model, ModelRequest(messages=[], block="b", output=schema))
@@ -232,7 +232,7 @@ async def test_json_after_thinking_is_read() -> None:
 
 
 async def test_unannounced_thinking_is_buffered_from_the_second_call() -> None:
-    """The text of the first answer has to be withdrawn, but the thinking in later answers is never shown."""
+    """The streamed text of the first answer has to be withdrawn, but the thinking in later answers is never shown."""
     events: list[object] = []
     texts: list[str] = []
 
@@ -254,7 +254,7 @@ async def test_unannounced_thinking_is_buffered_from_the_second_call() -> None:
 
 
 async def test_a_known_thinking_model_is_buffered_until_it_answers() -> None:
-    """The model is recognized by its name at first, and by its answers afterwards."""
+    """The model is recognized by its name at first, and later by its answers."""
     texts: list[str] = []
 
     def answer(request: ModelRequest) -> ModelResponse:

@@ -77,7 +77,10 @@ PIECES = [
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_extra_fields_of_a_tool_call_are_sent_back(transport: Any, *, streamed: bool) -> None:
-    """Reasoning, signatures and unknown fields are sent back. If they were streamed, their pieces are joined."""
+    """Reasoning, signatures and unknown fields are sent back.
+
+    If they arrived in several chunks, the chunks are joined.
+    """
     async with ChatServer({}, otherwise=calling(CALL, pieces=PIECES, **FIELDS)) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k", transport=transport)
         assert await ask_with_tool(model, streamed=streamed) == TEXT
@@ -96,7 +99,7 @@ async def test_a_call_without_arguments_is_sent_back_with_an_empty_object(argume
 
 
 async def test_a_resumed_run_sends_back_the_same_fields() -> None:
-    """The fields are recorded with the answer."""
+    """The extra fields are stored together with the answer."""
     store = MemoryStore()
     broken = True
 
@@ -119,7 +122,7 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
 async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None:
-    """The fallback may belong to another vendor. Rejected fields are remembered."""
+    """A fallback may belong to another vendor. The fields that it rejected are remembered for later requests."""
 
     async def refuse(exchange: Exchange) -> None:
         if any("reasoning_details" in message for message in exchange.body["messages"]):
@@ -142,7 +145,7 @@ async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None
 
 
 async def test_the_error_names_an_sdk_with_another_signature() -> None:
-    """The error states the difference instead of reporting an unreadable answer."""
+    """The error explains the incompatibility instead of reporting an unreadable answer."""
 
     class Completions:
         """Completions of an older SDK."""

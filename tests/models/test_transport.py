@@ -48,7 +48,7 @@ def read(stream: AsyncIterator[bytes]) -> bytes:
 
 @given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
 def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[int]) -> None:
-    """Data lines and the empty lines between them keep their order, and all other lines are omitted."""
+    """Data lines and the empty lines between them keep their order, and all other lines are dropped."""
     stream = b"\n".join((*lines, b""))
     expected = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
     assert read(event_lines(aiter(ChunkedBody(split_bytes(stream, places))))) == b"".join(
@@ -58,14 +58,14 @@ def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
 def test_an_endless_event_counts_as_malformed(line: bytes) -> None:
-    """Reading stops before it could take quadratic time."""
+    """Reading stops before the size of the event could make it take quadratic time."""
     with pytest.raises(MalformedResponse, match="too long"):
         read(event_lines(aiter(ChunkedBody([line * 50, line * 51]))))
 
 
 @given(st.binary(max_size=60), st.sets(st.integers(0, 200), max_size=10), st.booleans(), st.booleans())
 def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int], marked: bool, packed: bool) -> None:  # noqa: FBT001
-    """A byte order mark at the beginning is removed, and compressed bodies are decompressed."""
+    """A byte order mark at the beginning is removed, and a compressed body is decompressed."""
     content = b"\xef\xbb\xbf" + body if marked else body
     payload = gzip.compress(content) if packed else content
     stream = bound_parts(aiter(ChunkedBody(split_bytes(payload, places))), 1_000, encoding="gzip" if packed else None)
@@ -74,7 +74,7 @@ def test_a_body_does_not_depend_on_network_chunks(body: bytes, places: set[int],
 
 @given(st.integers(0, 300), st.booleans())
 def test_a_body_above_the_limit_is_reported_as_too_large(length: int, packed: bool) -> None:  # noqa: FBT001
-    """The limit is exact, and it applies even during decompression."""
+    """The limit is exact, and it also applies while a body is being decompressed."""
     body = b"x" * length
     parts = ChunkedBody([gzip.compress(body)]) if packed else ChunkedBody([body[:100], body[100:]])
     stream = bound_parts(aiter(parts), 200, encoding="gzip" if packed else None)
@@ -86,6 +86,6 @@ def test_a_body_above_the_limit_is_reported_as_too_large(length: int, packed: bo
 
 
 def test_identity_or_a_missing_header_means_uncompressed() -> None:
-    """Any other value in the header means that the body is compressed."""
+    """If the header has any other value, the body is considered compressed."""
     encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
     assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

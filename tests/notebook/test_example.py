@@ -84,7 +84,7 @@ def test_example_page_has_no_horizontal_overflow(
 
 @pytest.mark.browser
 def test_links_inside_a_report_stay_inside(chromium: Browser, tmp_path: Path) -> None:
-    """The number after a quote links to the list of quotes in the report, not to the surrounding notebook."""
+    """The number after a quote links to the report's own list of quotes, not to a place in the surrounding notebook."""
     sides = [Debater("ann", "repair"), Debater("bob", "build")]
     sources = {"engineer.txt": "The basin is sound. The pipes beneath it are not."}
     pattern = debate(name="pool", debaters=sides, sources=sources, max_rounds=1, synthesizer=False)

@@ -94,7 +94,7 @@ def test_failure_is_raised_after_the_page(cells: Kernel) -> None:
 
 
 def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
-    """The page shows the finished part, and a single line replaces the traceback."""
+    """The page shows the part that was finished, and a single line replaces the traceback."""
     output = cells.start("hold = True\nhandle = rent().start('Rent?', model=model)\nawait show(handle)")
     cells.read(lambda: any("Homes come first." in update["text/html"] for update in output.updates))
     cells.manager.interrupt_kernel()
@@ -106,7 +106,7 @@ def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
 
 
 def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> None:
-    """Later cells update the output of the first cell, and their own outputs are unaffected."""
+    """Later cells update the output of the first cell, while their own outputs are not affected."""
     output = cells.run("hold = True\nhandle = rent().start('Rent?', model=model)\nshow(handle, every=0.01)")
     assert len(output.displays) == 1
     cells.run("go.set()\nawait handle")
@@ -149,7 +149,7 @@ def test_invalid_answer_is_reported_by_field(cells: Kernel) -> None:
 
 
 def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
-    """The form disappears after the first answer, even for somebody who answers too late."""
+    """The form disappears after the first answer, and a later answer from the form is rejected."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )
@@ -165,7 +165,7 @@ def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
 
 
 def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> None:
-    """With `ask=turn.ask`, the run rejects an invalid answer and uses a valid one without having to be resumed."""
+    """With `ask=turn.ask`, the run rejects an invalid answer and accepts a valid one without being resumed."""
     output = cells.run("turn = HumanTurn()\nturn")
     turn = cells.turn(output)
     assert "not your turn yet" in cells.page(turn)

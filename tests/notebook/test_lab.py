@@ -94,7 +94,7 @@ def test_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> 
 
 @pytest.mark.browser
 def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """JupyterLab delivers widget messages even while a cell is running."""
+    """JupyterLab delivers messages from a widget even while a cell is running."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": AT_ONCE.strip()}]
@@ -114,7 +114,7 @@ def test_cell_awaiting_the_run_gets_the_answer(chromium: Browser, lab: tuple[Pat
 
 @pytest.mark.browser
 def test_untrusted_notebook_shows_the_result(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """The sanitizer removes frames, so the question and the result are shown instead."""
+    """JupyterLab's sanitizer removes frames, so the question and the result are shown in place of the page."""
     folder, address = lab
     pattern = debate(name="pool", debaters=[Debater("ann", "repair"), Debater("bob", "build")], max_rounds=1)
     model = ScriptedModel("Yes.", "No.", {"reasoning": "-", "winner": "repair", "verdict": "Repair it."}, "Repair.")
@@ -140,7 +140,7 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 @pytest.mark.browser
 def test_jupyterlab_shortcuts_do_not_affect_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """On choices and buttons, arrow keys select another side, and letter keys do not delete or move a cell."""
+    """On choices and buttons, arrow keys select another side, and letter keys neither delete nor move a cell."""
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": JUDGE.strip()}]

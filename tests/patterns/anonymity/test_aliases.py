@@ -117,7 +117,7 @@ def test_capitalized_words_can_be_mistaken_for_names(key: str, text: str, replac
 
 
 def test_documented_figures_match_the_corpus() -> None:
-    """`docs/prompts.md` states how many names are found and how many turns without names are changed."""
+    """`docs/prompts.md` states how many names are found and how many turns without any name are changed."""
     name_count = sum(len(_MARK.findall(text)) for _, text in NAMING) + sum(len(names) for _, _, names in FURTHER)
     missed = sum(len(names) - len(caught) for _, _, names, caught in NOT_CAUGHT)
     caught = name_count + sum(len(caught) for *_, caught in NOT_CAUGHT)
@@ -228,7 +228,7 @@ def test_text_between_names_is_unchanged(case: tuple[Aliases, str]) -> None:
 
 @given(st.lists(st.text(anything, max_size=8), max_size=8), st.text(max_size=40), st.integers())
 def test_aliases_are_distinct_and_share_no_words_with_the_debate(names: list[str], question: str, seed: int) -> None:
-    """An alias that shared a word with a name, the question or the earlier text could be mistaken for it."""
+    """An alias that shares a word with a name, the question or the earlier text could be mistaken for it."""
     aliases = make_aliases(names, question=question, used=["Speaker 47 said it."], random=Random(seed))
     all_aliases = [aliases.of(name) for name in set(names)]
     assert len(set(all_aliases)) == len(all_aliases)
@@ -243,7 +243,7 @@ def test_aliases_depend_on_the_seed_but_not_on_the_order(names: list[str], seed:
 
 
 def test_aliases_are_assigned_uniformly() -> None:
-    """A skewed draw would reveal names.
+    """A biased assignment would reveal names.
 
     With 1,200 seeds, each of the six orders of three aliases should occur about 200 times.
     """
@@ -296,7 +296,7 @@ _SCRIPTS = {
     after=st.sampled_from(["", " said so", ",", "। ", "؟ ", "。", ")", "”", "'s point", " 🙂", "\n"]),
 )
 def test_names_in_every_script_are_hidden(name: str, before: str, after: str) -> None:
-    """A vowel sign or emoji at the end of a name is part of that name."""
+    """A vowel sign or an emoji at the end of a name is part of the name."""
     aliases = make_aliases([name, "Somebody Else"], models=[], question="Q?", stances=[], random=Random(1))
     hidden = aliases.hide(f"{before}{name}{after}; {name}")
     assert name not in hidden.text
@@ -314,7 +314,7 @@ def test_names_in_every_script_are_hidden(name: str, before: str, after: str) ->
     ],
 )
 def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, hidden: str) -> None:
-    """Speakers leave out the emoji in a name, and Arabic and Hebrew attach one-letter words to the front of names."""
+    """Speakers omit the emoji in a name, and Arabic and Hebrew attach one-letter words to the beginning of names."""
     aliases = make_aliases([name], models=[], question="Q?", stances=[], random=Random(1))
     assert aliases.hide(text).text == hidden.replace("X", aliases.names[name])
 
@@ -323,19 +323,19 @@ def test_names_with_emoji_or_attached_letters_are_hidden(name: str, text: str, h
     ("name", "text"), [("राम", "रामायण"), ("राम", "रामा"), ("Rocket🚀", "Rocketry"), ("علي", "فعلي"), ("امل", "كامل")]
 )
 def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) -> None:
-    """A vowel sign after a name makes it a different word, as do letters in front of it."""
+    """A vowel sign after a name turns it into a different word, as do letters in front of it."""
     assert make_aliases([name], models=[], question="Q?", stances=[], random=Random(1)).hide(text).text == text
 
 
 def test_stances_used_as_names_are_not_hidden() -> None:
-    """The tags show the stances anyway, so such a name reveals nothing new."""
+    """The tags of the turns show the stances anyway, so such a name reveals nothing new."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
     assert aliases.hide(text).text == text
 
 
 def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
-    """A debate about models has to name them, so only the author's own model is hidden there."""
+    """A debate about models has to mention them, so only the name of the speaker's own model is hidden there."""
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
     assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."
@@ -345,7 +345,7 @@ def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
 
 
 def test_model_settings_are_not_names() -> None:
-    """`local` and the intents are settings rather than names, so the word "local" must stay in the text."""
+    """`local` and the intents are settings rather than names, so the word "local" must remain in the text."""
     aliases = make_aliases(["Ann"], models=["local", "intent/chat"], random=Random(1))
     assert aliases.hide("As local councils chat, I wait.").text == "As local councils chat, I wait."
 
@@ -388,7 +388,7 @@ def test_report_without_leaks_is_empty() -> None:
 
 
 def test_combining_accents_are_hidden_with_the_name() -> None:
-    """A leftover combining mark would attach to the alias, and normalization would shift the offsets."""
+    """A leftover combining mark would attach to the alias, and normalizing the text would shift the offsets."""
     aliases = make_aliases(["José", "مريم"], random=Random(1))
     text = "— \uff2aose\u0301!\nAs Jos\u00e9, I… ask مَرْيَم."
     assert [leak.text for leak in aliases.hide(text).leaks] == ["\uff2aose\u0301", "Jos\u00e9", "مَرْيَم"]

@@ -22,7 +22,7 @@ ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
     ],
 )
 def test_common_words_are_not_mistaken_for_names(text: str) -> None:
-    """A lower-case word, or a word in a list, is treated as an ordinary word."""
+    """Words in lower case and words in a list are treated as ordinary words."""
     assert ALIASES.hide(text).text == text
 
 

@@ -46,7 +46,7 @@ def failing_model(*phases: str, agent: str = "bob") -> Any:
 
 
 def test_three_consecutive_failures_open_the_circuit() -> None:
-    """An agent with an open circuit is no longer called, and each missing call is recorded as a failure."""
+    """An agent whose circuit is open is no longer called, and each call that is not made is recorded as a failure."""
     calls: list[Call] = []
 
     async def answer(call: Call) -> Any:
@@ -68,7 +68,7 @@ def test_three_consecutive_failures_open_the_circuit() -> None:
 
 
 def test_success_between_failures_keeps_the_circuit_closed() -> None:
-    """In each round, two critiques and a vote fail, but the revision between them succeeds."""
+    """In each round, two critiques and a vote fail, but the revision between them is successful."""
     result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=failing_model("critique", "vote"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
     assert events(result, CircuitChanged) == []
@@ -96,7 +96,7 @@ def test_shared_circuits_persist_across_runs() -> None:
 
 
 def test_agent_recovers_after_the_cooldown() -> None:
-    """The test sets the clock so that the circuit goes from open to half-open without waiting."""
+    """The test advances the clock, so that the circuit becomes half-open without a real wait."""
     clock = Clock()
     breakers = Breakers(clock=clock)
     debate = plan(FIVE, topology="round-robin", max_rounds=1, breakers=breakers)
@@ -154,7 +154,7 @@ def test_half_open_circuit_allows_two_concurrent_trials() -> None:
 
 @given(at=st.integers(0, 3 * CALLS - 1))
 def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
-    """If a cancelled trial call never ended, it would block the circuit for good."""
+    """A cancelled trial call must end, or it would keep the circuit from ever closing."""
     clock = Clock(100.0)
     breakers = Breakers(failures=1, successes=1, clock=clock)
 
@@ -187,7 +187,7 @@ def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
 
 @pytest.mark.parametrize("error", [AuthenticationFailed("no such key"), ValueError("a mistake")], ids=case_id)
 def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> None:
-    """A wrong API key or an exception in application code does not mean that the model is unavailable."""
+    """A wrong API key or an exception in application code does not mean that the agent's model is unavailable."""
     breakers = Breakers(failures=1)
 
     def answer(call: Call) -> Any:
@@ -199,7 +199,7 @@ def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> 
 
 
 def test_run_limits_do_not_count_as_agent_failures() -> None:
-    """A run limit prevents the call, so the model had no chance to fail."""
+    """A run limit prevents the call, so the model had no opportunity to fail."""
     breakers = Breakers(failures=1)
     result = plan(breakers=breakers, max_rounds=1).run_sync(TASK, model=model(), limits=Limits(calls=14))
     assert result.status == "limit"

@@ -69,7 +69,7 @@ async def test_votes_without_recorded_outcomes_are_weighted_by_rating() -> None:
 
 
 async def test_wrong_verdict_says_nothing_about_other_choices() -> None:
-    """Ann's proposal turned out to be wrong, but nobody knows whether Cy's would have been better."""
+    """Ann's proposal turned out to be wrong, but nobody knows whether Cy's proposal would have been better."""
     archive = Archive()
     first = await run_debate(archive)
     await archive.record_outcome(first.feedback.debate, wrong="ann")
@@ -124,7 +124,7 @@ async def test_invalid_outcomes_are_rejected(
 
 
 async def test_unknown_agents_are_rejected_with_the_agent_names() -> None:
-    """Nothing is recorded for a misspelled name, so the outcome can still be recorded afterwards."""
+    """Nothing is recorded under a misspelled name, so the outcome can still be recorded afterwards."""
     archive = Archive()
     first = await run_debate(archive)
     with pytest.raises(ConfigurationError, match=r"is not an agent of the debate .got typo.. Choose ann, bob or cy"):

@@ -75,7 +75,7 @@ def test_all_event_paths_are_under_the_debate_path() -> None:
 
 
 def test_nested_debates_keep_their_events_separate() -> None:
-    """When a debate takes an agent's role, its events still have their own sequence numbers in the wire format."""
+    """If a debate fills an agent's role, its events have their own sequence numbers in the wire format."""
 
     async def inner(request: Any, ctx: Context) -> Any:
         if request.kind == "vote":
@@ -125,7 +125,7 @@ def _text_of(critic: str, target: str) -> str:
 
 
 def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
-    """The wire format has to keep this order, or parsing it would not return an equal output."""
+    """The wire format has to preserve this order, so that parsing it returns an equal output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None

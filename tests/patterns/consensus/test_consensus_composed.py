@@ -79,7 +79,7 @@ async def test_debates_can_run_in_a_parallel_step() -> None:
 
 
 async def test_consensus_can_act_as_a_debater() -> None:
-    """Within `debate()`, the answer that the agents agree on becomes the debater's argument."""
+    """The answer that the agents agree on becomes the debater's argument in the outer debate."""
     team = sequencer(name="team").then(plan(max_rounds=1)).map(lambda output: output.answer)
 
     def answer(request: ModelRequest) -> Any:
@@ -104,7 +104,7 @@ async def test_consensus_can_act_as_a_debater() -> None:
 
 
 async def test_no_proposals_error_can_be_rescued() -> None:
-    """`NoProposals` is an ordinary exception, so a rescue step can handle it."""
+    """`NoProposals` is an ordinary exception, so a rescue step can catch it."""
     failing = model(lambda call: ProviderFailed("down"))
     pipeline = sequencer(name="safe").then(plan()).rescue(lambda error: len(error.failures), on=NoProposals)
     assert (await pipeline.run(TASK, model=failing)).output == 3

@@ -72,7 +72,7 @@ def test_agents_repeating_opposite_answers_have_not_converged() -> None:
 
 
 def test_positions_last_until_the_agent_states_a_new_one() -> None:
-    """An agent whose revision fails keeps the position it stated before."""
+    """If an agent's revision fails, the agent keeps the position that it stated before."""
 
     def answer(call: Call) -> Any:
         if call == Call("revision", "bob", 2):
@@ -160,7 +160,7 @@ def test_best_installed_similarity_measure_is_used() -> None:
 
 @pytest.mark.parametrize(("content", "ends"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
 def test_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> None:  # noqa: FBT001
-    """Each revision states whether the agent thinks the debate has gone on long enough."""
+    """In each revision, an agent states whether it thinks the debate has lasted long enough."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "enough": NAMES.index(call.agent) < content} if call.phase == "revision" else None
@@ -175,7 +175,7 @@ def test_majority_of_agents_can_end_the_rounds(content: int, ends: bool) -> None
 
 
 def test_failed_revisions_do_not_count_as_votes_to_end() -> None:
-    """A majority means more than half of the agents with a proposal, so exactly half is not enough."""
+    """A majority is more than half of the agents that have a proposal, so exactly half is not enough."""
 
     def answer(call: Call) -> Any:
         if call.phase == "revision":
@@ -277,7 +277,7 @@ def voting_model(confidence: dict[int, float], choice: str = "bob") -> Any:
 
 @pytest.mark.parametrize(("enough", "rounds"), [(0.5, 1), (0.6, 2), (0.7, 2), (0.71, 3)])
 def test_confident_agents_end_the_rounds(enough: float, rounds: int) -> None:
-    """Agents are polled after each round except the last, and the poll that ends the rounds also serves as the vote."""
+    """Agents are polled after each round except the last. The poll that ends the rounds also serves as the vote."""
     calls: list[Call] = []
     debate = plan(max_rounds=3, convergence=None, confidence=enough)
     result = debate.run_sync(TASK, model=model(voting_model({1: 0.5, 2: 0.7, 3: 0.9}), calls=calls))
@@ -303,7 +303,7 @@ def test_polls_without_a_consensus_do_not_end_the_rounds() -> None:
 
 
 def test_failed_poll_votes_are_not_retried() -> None:
-    """Two of three agents are confident. The third agent's vote failed during the poll and stays missing."""
+    """Two of three agents are confident. The vote of the third agent failed in the poll and remains missing."""
 
     def answer(call: Call) -> Any:
         if call.phase == "vote" and call.agent == "cy":
@@ -322,7 +322,7 @@ def test_failed_poll_votes_are_not_retried() -> None:
 
 
 def test_missing_proposals_lower_the_confidence() -> None:
-    """With two of three proposals missing, confidence in the remaining one can be at most one third."""
+    """If two of three proposals are missing, confidence in the remaining one is at most one third."""
 
     def answer(call: Call) -> Any:
         if call.phase == "proposal" and call.agent != "ann":
@@ -353,7 +353,7 @@ def test_debate_stays_within_its_call_budget(
     ties: bool,  # noqa: FBT001
     polled: bool,  # noqa: FBT001
 ) -> None:
-    """Even the smallest budget for one round leaves enough calls for the vote."""
+    """Even with the smallest budget for a single round, enough calls remain for the vote."""
     names = NAMES[:size]
     options: dict[str, Any] = {"topology": topology, "convergence": None}
     if judged:
@@ -396,7 +396,7 @@ def test_exhausted_budget_message_states_the_required_calls() -> None:
 @pytest.mark.parametrize("source", ["convergence", "agents", "judge", "predicate", "budget"])
 @pytest.mark.parametrize("max_rounds", [1, 2])
 def test_last_round_never_ends_early(source: str, max_rounds: int) -> None:
-    """Once the last round is over, there is nothing left to skip."""
+    """After the last round, there are no further rounds to skip."""
 
     def answer(call: Call) -> Any:
         if call.phase != "revision" or call.round < max_rounds:
@@ -437,7 +437,7 @@ def test_first_condition_to_end_the_rounds_is_reported() -> None:
 
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
 def test_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
-    """Agents cannot extend a debate beyond the limit."""
+    """The agents' wish to continue cannot extend a debate beyond the limit."""
     debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring")
     result = debate.run_sync(TASK, model=model())
     check_emitted(result)

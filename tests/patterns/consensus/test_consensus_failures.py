@@ -87,7 +87,7 @@ def test_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
 
 
 def test_invalid_structured_answers_count_as_failures() -> None:
-    """A critique without a severity is invalid, for example, as is a vote with a confidence of 700."""
+    """Examples are a critique without a severity and a vote with a confidence of 700."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":
@@ -108,7 +108,7 @@ def test_invalid_structured_answers_count_as_failures() -> None:
 
 @pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
 def test_values_outside_0_to_1_are_rejected(written: float) -> None:
-    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5, so its meaning is not guessed."""
+    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5, so the library does not guess."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):
@@ -151,7 +151,7 @@ def test_blank_proposals_count_as_failures() -> None:
 
 
 def test_failures_are_sorted_by_phase_and_agent() -> None:
-    """The order of arrival varies between runs, so failures are sorted by round, phase, agent and target."""
+    """Answers arrive in a different order in every run, so failures are sorted by round, phase, agent and target."""
 
     def answer(call: Call) -> Any:
         return ConnectionLost("gone") if call.phase in ("critique", "vote") else None
@@ -216,7 +216,7 @@ def test_text_from_failed_calls_appears_only_in_losses(size: int, seed: int, fai
 
 
 def test_partial_proposals_are_discarded() -> None:
-    """Listeners to the stream have seen the partial proposal, but the debate does not use it."""
+    """Listeners have already received the partial proposal, but the debate does not use it."""
     deltas: list[str] = []
     calls: list[Call] = []
 
@@ -241,7 +241,7 @@ def test_partial_proposals_are_discarded() -> None:
 
 @pytest.mark.parametrize("lost_in", [1, 2])
 def test_failed_revisions_leave_the_proposal_unchanged(lost_in: int) -> None:
-    """Later critics and voters read the previous version, as if the revision had not been requested."""
+    """Critics and voters then read the previous version of the proposal."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -355,7 +355,7 @@ async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> N
     ],
 )
 def test_invalid_results_from_custom_blocks_raise_an_error(phase: str, answer: Any, field: str) -> None:
-    """The `OutputError` names the block and the field. The intended vote is never guessed."""
+    """The `OutputError` names the block and the field. What the agent wanted to vote for is never guessed."""
 
     def block(request: Any) -> Any:
         fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}
@@ -368,7 +368,7 @@ def test_invalid_results_from_custom_blocks_raise_an_error(phase: str, answer: A
 
 
 def test_model_errors_in_custom_blocks_count_as_failures() -> None:
-    """A custom block that raises a model error is treated like a failing provider."""
+    """If a custom block raises a model error, it is treated like an agent whose provider fails."""
 
     def block(request: Any) -> Any:
         raise EmptyResponse("nothing")

@@ -52,7 +52,10 @@ async def _ratings_after(archive: Archive, *choices: str) -> tuple[ConsensusOutp
 
 @pytest.mark.anyio
 async def test_consensus_winner_gains_what_the_others_lose() -> None:
-    """All three agents start with 1500 points. The winner gains 10.667, and each of the others loses 5.333."""
+    """All three agents start with a rating of 1500.
+
+    The winner gains 10.667 points, and the others lose 5.333 points each.
+    """
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "ann")
     assert output.feedback is not None
     assert output.feedback.rating_changes == pytest.approx({"ann": 32 / 3, "bob": -16 / 3, "cy": -16 / 3})
@@ -61,7 +64,7 @@ async def test_consensus_winner_gains_what_the_others_lose() -> None:
 
 @pytest.mark.anyio
 async def test_winner_without_consensus_takes_points_from_every_other_agent() -> None:
-    """Since nobody followed the winner, it gains 16 points from each of the other agents."""
+    """Since no other agent voted for the winner's proposal, the winner gains 16 points from each of them."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "nobody")
     assert output.outcome == "no_consensus"
     assert ratings == pytest.approx({"ann": 1548, "bob": 1484, "cy": 1484, "di": 1484})
@@ -198,7 +201,7 @@ async def test_critique_points_are_helpful_if_their_target_wins() -> None:
 
 @pytest.mark.anyio
 async def test_critique_points_without_a_revision_are_not_helpful() -> None:
-    """The target won with its earlier proposal, since its revision failed."""
+    """The winner's revision failed, so it won with a proposal that the critique had not changed."""
     archive = Archive()
 
     def answer(call: Call) -> Any:
@@ -249,7 +252,7 @@ async def test_debates_without_agreement_are_stored_without_an_answer() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
 async def test_history_limit_bounds_the_context(limit: int) -> None:
-    """The limit applies to past debates and helpful points.
+    """The limit applies both to past debates and to helpful points.
 
     If it is 0, the prompt contains neither, and the result reports this.
     """
@@ -311,7 +314,7 @@ def test_agents_see_research_and_missing_research_is_explained(case: Research) -
 
 
 def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
-    """Reaching a run limit is not a research failure, so no further call may follow."""
+    """A run limit is not a failure of the research, so no further call may follow."""
 
     def spends(task: str) -> str:
         raise LimitReached("calls", limit=1, used=1)

@@ -39,7 +39,7 @@ def run_debate(size: int, lost: Collection[str], *, confidence: float = 1.0) -> 
 
 
 def test_agreement_on_the_only_remaining_proposal_is_weak() -> None:
-    """Two of three proposals are missing, so votes for the third cover only a third of the possible choices."""
+    """Two of three proposals are missing, so even unanimous votes cover only a third of the possible choices."""
     result = run_debate(3, ("bob", "cy"))
     output = result.output
     assert output.tally is not None
@@ -54,7 +54,7 @@ def test_agreement_on_the_only_remaining_proposal_is_weak() -> None:
 
 @given(size=st.integers(2, 7), lost=st.sets(st.sampled_from(NAMES[1:7])), confidence=st.floats(0, 1))
 def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[str], confidence: float) -> None:
-    """An agreement cannot be unanimous while a proposal is missing."""
+    """Agents cannot be considered unanimous while a proposal is missing."""
     missing = lost.intersection(NAMES[:size])
     output = run_debate(size, missing, confidence=confidence).output
     heard = (size - len(missing)) / size
@@ -65,7 +65,7 @@ def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[st
 
 @pytest.mark.parametrize("choice", [None, "nobody"])
 def test_debates_without_valid_ballots_have_no_verdict(choice: str | None) -> None:
-    """If all votes failed or chose nobody, it is unknown whether the agents agree."""
+    """If every vote failed or chose nobody, it is unknown whether the agents agree."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":
@@ -79,7 +79,7 @@ def test_debates_without_valid_ballots_have_no_verdict(choice: str | None) -> No
 
 
 def test_ties_count_as_verdicts() -> None:
-    """A tie is a valid result: all agents voted, and they disagreed."""
+    """A tie is a valid result: all agents have voted, and they disagree."""
 
     def answer(call: Call) -> Any:
         return {**answer_of(call), "choice": call.agent} if call.phase == "vote" else None

@@ -35,9 +35,9 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_small_model_completes_a_debate() -> None:
-    """A real engine writes the proposals and votes; the text is nonsense, and invalid answers count as failures.
+    """A real engine writes the proposals and votes. Its text is nonsense, and invalid answers count as failures.
 
-    There are no critiques, because a critique of nonsense is long and tests no more than a vote does.
+    Critiques are left out, because a critique of nonsense is long and tests no more than a vote does.
     """
     model = LocalModel(small_test_model())
     pattern = plan(

@@ -68,7 +68,7 @@ def test_agents_may_call_tools_before_answering() -> None:
 
 
 def test_options_do_not_apply_to_custom_blocks_or_judges() -> None:
-    """Judges have their own options, as do generators that fill an agent's role."""
+    """Judges have their own options, and so do generators that fill an agent's role."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -221,7 +221,7 @@ def test_debates_without_a_vote_count_have_no_analytics() -> None:
 
 
 def test_single_agent_debates_have_sparse_analytics() -> None:
-    """A single agent cannot cause dissent, splits or risks, so only the measurements remain."""
+    """A single agent cannot cause dissent, splits or risks, so the analytics contain only measurements."""
     output = plan(("ann",), max_rounds=1).run_sync(TASK, model=model()).output
     analytics = analyze(output, 1.0)
     assert (analytics.agreement, analytics.dissent, analytics.split_opinions, analytics.risk_areas) == (1.0, [], [], [])
@@ -382,7 +382,7 @@ def test_hub_is_rejected_for_a_topology_function() -> None:
 
 
 def test_divergence_threshold_above_convergence_is_rejected() -> None:
-    """A similarity between the two thresholds would count as both convergence and divergence."""
+    """A similarity between the two thresholds would count as convergence and divergence at the same time."""
     with pytest.raises(ConflictingOptions) as caught:
         ConvergenceOptions(diverging=0.9)
     sentence = "`diverging` cannot be above `convergence`: proposals between them would be both"
@@ -390,7 +390,7 @@ def test_divergence_threshold_above_convergence_is_rejected() -> None:
 
 
 def test_default_divergence_never_exceeds_convergence() -> None:
-    """Lowering the convergence threshold must not require lowering the divergence threshold as well."""
+    """Lowering the threshold for convergence must not require lowering the one for divergence as well."""
     assert ConvergenceOptions().lower_bound == 0.4
     assert ConvergenceOptions(None).lower_bound == 0.4
     assert ConvergenceOptions(0.3).lower_bound == 0.3
@@ -426,7 +426,7 @@ def test_valid_options_build_a_debate(options: dict[str, Any]) -> None:
 
 
 def test_reserved_resource_keys_are_rejected() -> None:
-    """A block with such a key would replace the debate's audit trail with its own."""
+    """A block that used such a key would replace the debate's audit trail."""
 
     @handler(name="own", resources={"audit": create_task_collection("mine", key="audit")})
     def own(request: Any) -> str:

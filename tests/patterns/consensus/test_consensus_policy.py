@@ -147,12 +147,12 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
 
 
 def test_default_policy_skips_failed_agents() -> None:
-    """Each agent has 90 seconds per turn, as in the pipeline that this pattern is modeled on."""
+    """As in the pipeline on which this pattern is modeled, each agent has 90 seconds per turn."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
 def test_agent_options_apply_to_default_blocks_and_fallback_model() -> None:
-    """No other agent's prompt may contain the instructions or the template."""
+    """The prompts of the other agents must not contain these instructions or this template."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)
     agents = [Persona("ann"), Persona("bob", options=options), Persona("cy")]

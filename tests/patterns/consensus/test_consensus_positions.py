@@ -31,7 +31,7 @@ def stating(call: Call) -> Any:
 
 
 def test_change_of_mind_in_the_first_revision_is_recorded() -> None:
-    """The position stated in a proposal belongs to round 0, both in the output and in the ledger."""
+    """The position stated in the proposal belongs to round 0, both in the output and in the ledger."""
     archive = Archive()
     output = plan(max_rounds=1, archive=archive).run_sync(TASK, model=model(stating)).output
     assert [(proposal.text, proposal.position, proposal.round) for proposal in output.proposals] == [
@@ -46,7 +46,7 @@ def test_change_of_mind_in_the_first_revision_is_recorded() -> None:
 
 
 def test_position_line_is_removed_from_the_text() -> None:
-    """The line serves only to report the position, so neither critics nor voters see it."""
+    """The line only reports the position, so neither critics nor voters see it."""
     calls: list[Call] = []
     result = plan(max_rounds=1).run_sync(TASK, model=model(stating, calls=calls))
     emissions = check_emitted(result)
@@ -56,7 +56,7 @@ def test_position_line_is_removed_from_the_text() -> None:
 
 
 def test_proposal_positions_count_towards_convergence() -> None:
-    """Bob's revisions fail, so his proposal stands, and its position contradicts the others."""
+    """Bob's revisions fail, so his proposal remains, and the position stated in it contradicts the other agents."""
 
     def answer(call: Call) -> Any:
         match call.phase:

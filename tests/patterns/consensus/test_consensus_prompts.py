@@ -204,7 +204,7 @@ Decide which one is best. Give your reasoning first, then your choice: the name 
 def test_all_agent_calls_share_a_prefix(size: int, seed: int) -> None:
     """Servers process a common prefix only once, so the rules, task and context precede everything that varies.
 
-    An agent's instructions follow and are the same in all of its calls; only the user message differs from call to
+    An agent's instructions follow and are the same in all of its calls. Only the user message differs from call to
     call.
     """
     names = NAMES[:size]

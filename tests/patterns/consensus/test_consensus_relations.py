@@ -93,7 +93,7 @@ def test_win_despite_severe_criticism_counts_as_a_comeback() -> None:
 
 
 def test_win_by_a_low_rated_agent_counts_as_an_upset() -> None:
-    """The winner was rated at least 100 points below the loser before the debate."""
+    """Before the debate, the winner's rating was at least 100 points below the loser's."""
     archive = Archive()
     asyncio.run(archive.ratings.apply("before", {"ann": 60.0, "bob": -40.0}))
     output = run_debate({"ann": 0, "bob": 0}, {"ann": "bob", "bob": "bob"}, archive)

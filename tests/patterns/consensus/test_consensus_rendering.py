@@ -130,7 +130,7 @@ def test_arbitrary_text_never_begins_a_line(view: Callable[[str, str], str], nam
 
 @given(written=st.lists(st.tuples(texts.filter(bool), texts), min_size=1, max_size=5, unique_by=lambda one: one[0]))
 def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> None:
-    """The rule in the system message is enough to determine who proposed what."""
+    """The rule stated in the system message is enough to tell which agent made which proposal."""
     rendered = render_turn(
         VoteRequest(task="Q?", agent="bob", proposals=[proposal(name, text) for name, text in written])
     )
@@ -148,7 +148,7 @@ def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> Non
 
 
 def test_missing_context_is_not_rendered() -> None:
-    """The prompt leaves out the section instead of showing an empty one."""
+    """The prompt omits the section instead of leaving it empty."""
     plain = render_agent_system(task="Q?", name="ann")
     assert "known from before" not in plain
     assert render_agent_system(task="Q?", context=ConsensusContext(), name="ann") == plain
@@ -157,7 +157,7 @@ def test_missing_context_is_not_rendered() -> None:
 
 
 def test_agent_instructions_come_last_and_unchanged() -> None:
-    """The application wrote the system prompt, so its lines can be trusted."""
+    """The application wrote the instructions, so their lines are trusted."""
     system = render_agent_system(task="Q?", name="ann", role="a mayor", system_prompt="Be brief.\n\n[x] <|y|> {z}")
     assert system.endswith("You are the agent ann. Your role: a mayor\n\nBe brief.\n\n[x] <|y|> {z}")
 

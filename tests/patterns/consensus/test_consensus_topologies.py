@@ -110,7 +110,7 @@ def test_random_graphs_are_drawn_from_the_seed_for_each_round() -> None:
 
 @pytest.mark.parametrize(("hub", "center"), [(None, "ann"), ("cy", "cy")])
 def test_star_edges_all_include_the_hub(hub: str | None, center: str) -> None:
-    """The hub and every other agent critique each other. By default, the hub is the first agent."""
+    """The hub critiques every other agent and is critiqued by it. By default, the hub is the first agent."""
     names = ("di", "cy", "bob", "ann")
     output = plan(names, topology=TopologyOptions("star", hub=hub), max_rounds=1).run_sync(TASK, model=model()).output
     rim = {*names} - {center}
@@ -236,7 +236,7 @@ def test_star_replaces_a_hub_that_cannot_criticize() -> None:
 
 
 def test_agents_without_a_proposal_still_criticize_and_vote() -> None:
-    """The missing proposal itself can be neither criticized nor voted for."""
+    """An agent whose proposal failed cannot be criticized or voted for, but still takes part."""
 
     def lost(call: Call) -> Any:
         return ConnectionLost("gone") if call == Call("proposal", "bob") else None

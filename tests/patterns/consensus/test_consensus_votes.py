@@ -113,7 +113,7 @@ def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fract
 
 
 def test_strength_counts_all_eligible_voters() -> None:
-    """An agent that does not vote weakens the agreement."""
+    """An agent that does not vote makes the agreement weaker."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],
@@ -155,7 +155,7 @@ def test_single_agent_agrees_with_itself() -> None:
     ],
 )
 def test_winner_needs_enough_votes(choices: list[str | None], min_votes: int | None, met: bool) -> None:  # noqa: FBT001
-    """By default, at least half of the agents and no fewer than two must cast valid votes."""
+    """By default, at least half of the agents, and never fewer than two, must cast valid votes."""
     output = vote(choices, voting=VotingOptions(min_votes=min_votes))
     assert output.tally is not None
     assert output.tally.quorum_met is met
@@ -171,7 +171,7 @@ def test_winner_needs_enough_votes(choices: list[str | None], min_votes: int | N
     "written", ["ann", " ANN ", "**Ann**", "Ann's", "the proposal of ann", "I vote for Ann.", "[ann]", "A\u200bnn\n"]
 )
 def test_choices_are_parsed_leniently(written: str) -> None:
-    """Models decorate names with Markdown, brackets, invisible characters or extra words."""
+    """Models decorate the names they choose with Markdown, brackets, invisible characters or extra words."""
     output = vote([written] * 3)
     assert output.winner == "ann"
     assert [ballot.choice for ballot in output.ballots] == ["ann"] * 3
@@ -194,7 +194,7 @@ def test_attacks_given_as_choices_spoil_the_vote(attack: Any) -> None:
 
 @given(written=st.lists(texts | st.sampled_from(("ann", "ANN", "[bob]")), min_size=3, max_size=3), custom=st.booleans())
 def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noqa: FBT001
-    """A vote may contain any characters, even lone surrogates, and must still be stored as valid JSON."""
+    """A vote that contains arbitrary characters, even lone surrogates, must still be stored as valid JSON."""
 
     def block(request: Any) -> Any:
         index = THREE.index(request.agent)
@@ -214,7 +214,7 @@ def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noq
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
 def test_escaped_names_match_their_agent(name: str, other: str) -> None:
-    """Prompts show names in brackets, with any commas or brackets escaped, and models copy what they see."""
+    """In prompts, names are in brackets, with any commas or brackets escaped, and models copy what they see."""
     assume(name != other and tag_name(name) != other)
     assert find_name(tag_name(name), [name, other]) == name
     assert find_name(name, [other, name]) == name
@@ -228,7 +228,7 @@ def test_voters_may_copy_escaped_names() -> None:
 
 
 def test_long_texts_are_not_searched_for_a_choice() -> None:
-    """Long text can mention many names, so it does not count as a choice."""
+    """Long text can mention many names without choosing one."""
     assert find_name("the proposal of " * 20_000 + "ann", THREE) is None
 
 
@@ -246,9 +246,9 @@ def test_votes_for_agents_without_a_proposal_are_spoiled() -> None:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_voters_see_proposals_in_different_orders(shuffle: bool) -> None:  # noqa: FBT001
-    """The order depends on the seed.
+    """The order of the proposals depends on the seed.
 
-    Without shuffling, all voters see the agents in the order in which they were declared.
+    Without shuffling, all voters see them in the declared order of the agents.
     """
 
     def orders(seed: int) -> list[list[str]]:
@@ -300,9 +300,9 @@ def _rated_archive(**ratings: Rating) -> Archive:
 
 
 def test_votes_are_weighted_by_archive_ratings() -> None:
-    """The ELO rating and calibration count as they do in `vote_weight`, and unknown agents have a weight of 1.
+    """The weight of a vote follows from its agent's rating and calibration, and is 1 for an unknown agent.
 
-    Weights from the application take precedence.
+    Weights set by the application take precedence.
     """
     archive = _rated_archive(ann=Rating(elo=2500, calibration=1.0), bob=Rating(elo=1000))
     output = vote(["ann", "bob", "cy"], voting="weighted", archive=archive)
@@ -318,7 +318,7 @@ def test_votes_are_weighted_by_archive_ratings() -> None:
 
 
 def test_majority_rule_ignores_ratings() -> None:
-    """The majority rule counts agents, so their weights do not matter."""
+    """The majority rule counts agents, so their weights have no effect."""
     archive = _rated_archive(cy=Rating(elo=3000, calibration=1.0))
     assert vote(["ann", "ann", "bob"], archive=archive).winner == "ann"
 
@@ -357,7 +357,7 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_invalid_tie_breaks_are_recorded_as_losses(answer: Any) -> None:
-    """Neither an unknown name nor a value other than a name breaks a tie. `None` counts as no answer."""
+    """A tie is broken only by the name of a tied agent. If the function returns `None`, there is no loss to record."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:
@@ -381,7 +381,7 @@ def test_failed_tie_judges_are_recorded_as_losses() -> None:
 
 
 def test_default_tie_judge_chooses_between_tied_proposals() -> None:
-    """The judge is told that it is not one of the agents, and it reads only the tied proposals."""
+    """The judge is told that it is not one of the agents, and it reads nothing but the tied proposals."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:
@@ -400,7 +400,7 @@ def test_default_tie_judge_chooses_between_tied_proposals() -> None:
 
 @pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
 def test_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
-    """There is no tie if one proposal leads or too few agents voted."""
+    """There is no tie if one proposal is ahead or if too few agents have voted."""
 
     def never(value: object) -> str:
         raise AssertionError(value)

@@ -147,7 +147,7 @@ def test_only_stage_sequences_in_the_table_are_valid(stages_: list[ConsensusStag
 
 
 def test_wrong_round_numbers_make_a_stage_sequence_invalid() -> None:
-    """Rounds are numbered from 1, and only the stages within a round have a number."""
+    """Rounds are numbered from 1, and only stages inside a round have a round number."""
     walk = [ConsensusStage.START, ConsensusStage.INITIALIZING]
     assert in_order_of_stages([StageReached(stage=stage) for stage in walk])
     assert not in_order_of_stages([StageReached(stage=stage, round=1) for stage in walk])
@@ -215,7 +215,7 @@ orders = st.none() | st.integers(0, 99)
 
 @given(at=moments, order=orders)
 def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> None:
-    """Cancelling must not lose any answer or leave any task open in the audit trail."""
+    """Answers must not be lost, and no task in the audit trail may stay open."""
 
     async def cancelled() -> tuple[RunHandle[Any], Gate]:
         gate = Gate(at, order=order)
@@ -323,7 +323,7 @@ def test_timeouts_during_judging_keep_all_rounds() -> None:
 
 
 def test_timeouts_do_not_hide_application_errors() -> None:
-    """A `TimeoutError` raised by a block must not be mistaken for the debate's own timeout."""
+    """A `TimeoutError` raised by a block must not be mistaken for the timeout of the debate."""
 
     def broken(request: Any) -> str:
         raise TimeoutError("mine")

@@ -79,7 +79,7 @@ def test_council_makes_two_calls_per_member_and_one_for_the_chair() -> None:
 
 
 def test_members_answer_independently() -> None:
-    """The prompt for an opinion contains nothing but the question."""
+    """The prompt for a member's opinion contains nothing but the question."""
     model = Listening()
     run_council(model=model.model)
     for prompt in model.of("-member-"):
@@ -134,7 +134,7 @@ def test_reviews_are_optional() -> None:
 
 
 def test_reviewing_all_answers_measures_self_preference() -> None:
-    """Self-preference can only be measured if members also rank their own answers."""
+    """Self-preference can be measured only if members rank their own answers as well."""
     raw = run_council(review="all").output
     assert {rank.reviews for rank in raw.ranking} == {3}
     assert all(rank.self_preference is not None for rank in raw.ranking)
@@ -184,7 +184,7 @@ def test_failed_members_are_excluded_and_reported() -> None:
 
 
 def test_missing_reviews_are_reported_with_the_ranking() -> None:
-    """A missing review unbalances the design, because some answers then come first more often than others."""
+    """If a review is missing, some answers are listed first more often than others."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith("-reviewer-Bea"):

@@ -52,9 +52,9 @@ def count_neighbors(count: int, scope: str) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("count", range(2, 41))
 def test_answers_are_neighbors_at_most_once_without_self_review(count: int) -> None:
-    """Otherwise, a strong answer would always make the same neighbor look worse.
+    """A strong answer must not always make the same neighbor look worse.
 
-    Of N (N - 1) pairs, N (N - 2) occur.
+    Of the N (N - 1) ordered pairs of answers, N (N - 2) occur.
     """
     pairs = count_neighbors(count, "others")
     assert len(pairs) == count * (count - 2)
@@ -71,10 +71,7 @@ def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
 def test_nearly_all_pairs_are_neighbors_once_in_odd_councils(count: int) -> None:
-    """A Williams square needs an even number of answers.
-
-    With an odd number N, N pairs occur twice and N pairs never.
-    """
+    """A Williams square needs an even number of answers. If N is odd, N pairs occur twice and N pairs never."""
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 2)
     assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})
@@ -148,7 +145,7 @@ def test_opposite_rankings_have_zero_concordance() -> None:
 
 
 def test_tied_answers_share_a_rank() -> None:
-    """Two answers that share first place are followed by one in third place."""
+    """If two answers share first place, the next one is in third place."""
     ranked = rank_answers(reviews(review("x", "a", "b", "c"), review("y", "b", "a", "c")), ["a", "b", "c"])
     assert [(rank.agent_name, rank.rank, rank.tied) for rank in ranked] == [
         ("a", 1, True),

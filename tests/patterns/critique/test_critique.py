@@ -70,7 +70,7 @@ def test_output_lists_claims_with_rulings_and_evidence() -> None:
 
 
 def test_contradictory_passages_in_the_answer_count_as_evidence() -> None:
-    """A contradiction needs two different passages from the answer."""
+    """The critic must quote two different passages of the answer."""
     assert run_critique(model_of(quotes=APART)).output.outcome == "revised"
     for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
         raw = run_critique(model_of(quotes=quotes), sources=None).output
@@ -79,7 +79,7 @@ def test_contradictory_passages_in_the_answer_count_as_evidence() -> None:
 
 
 def test_question_counts_as_a_source() -> None:
-    """A critic may refute an answer that ignores the question by quoting the question."""
+    """If an answer ignores the question, a critic may refute it by quoting the question."""
     raw = run_critique(model_of(quotes=["the deposit be paid back"]), sources=None).output
     assert [item.source for item in raw.claims[0].evidence] == ["question"]
     assert raw.outcome == "revised"
@@ -90,20 +90,20 @@ def test_question_counts_as_a_source() -> None:
     [([], "quotes nothing"), (["the moon is full today"], "do not exist"), (["30 days"], "too short")],
 )
 def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str) -> None:
-    """An invented quote makes a claim void, however the judge rules."""
+    """A claim whose quote is invented is void, however the judge rules on it."""
     raw = run_critique(model_of(quotes=quotes)).output
     assert (raw.outcome, raw.answer, raw.claims[0].ruling) == ("stands", ANSWER, "cannot_tell")
     assert why in raw.claims[0].why
 
 
 def test_quotes_may_include_the_label_of_their_line() -> None:
-    """A local model has been observed to copy the label of a line along with the words it quoted from the lease."""
+    """Models sometimes copy the label of a line in a source together with the words that they quote."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 
 
 def test_claims_about_words_not_in_the_answer_are_not_judged() -> None:
-    """If there are no other claims, the judge is not called at all."""
+    """If there are no other claims, the judge is not even called."""
     rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
 
@@ -152,7 +152,7 @@ def test_refuted_answers_without_a_revision_are_rejected() -> None:
 
 
 def test_answer_in_the_input_overrides_the_option() -> None:
-    """An escalation can use the input to apply the same critique to many answers."""
+    """In an escalation, the input passes a different answer to the same critique each time."""
     question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
     raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
     assert (raw.answer, raw.is_given) == (question["answer"], True)
@@ -164,7 +164,7 @@ def test_answer_in_the_input_overrides_the_option() -> None:
 
 
 def test_run_needs_at_least_one_working_critic() -> None:
-    """An answer that was not checked must never be presented as checked."""
+    """An answer that no critic has checked must never be presented as checked."""
     with pytest.raises(QuorumLost):
         run_critique(failing_model("-critic-"), answer=ANSWER)
     raw = run_critique(failing_model("-critic-ann"), answer=ANSWER, critics=[{"name": "ann"}, {"name": "bea"}]).output

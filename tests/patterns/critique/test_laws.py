@@ -154,7 +154,7 @@ def test_only_the_first_ruling_on_a_claim_counts(ruled: list[tuple[str, list[str
 
 @given(judged=st.none() | rulings, places=st.lists(st.sampled_from(["source", "answer", "nowhere"]), max_size=3))
 def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> None:
-    """Evidence is necessary, but not sufficient, for a claim to hold."""
+    """Evidence is necessary for a claim to hold, but not sufficient."""
     evidence = [
         Evidence(
             quote="-",
@@ -174,7 +174,7 @@ def test_claims_without_evidence_never_hold(judged: Any, places: list[str]) -> N
 
 @given(ruling=rulings, revision=st.none() | sentences)
 def test_decision_depends_only_on_rulings_and_revision(ruling: Any, revision: str | None) -> None:
-    """A rule computes the decision without asking a model."""
+    """The decision is computed by a fixed rule, without asking a model."""
     claim = Claim(id="C1", agent_names=["ann"], claim="-", kind="false", ruling=ruling)
     outcome = decide([claim], original="rent", revision=revision)
     assert outcome == ("stands" if ruling != "holds" else "rejected" if revision in (None, "rent") else "revised")

@@ -125,7 +125,7 @@ def test_collection_id_identifies_the_audit_trail() -> None:
 
 
 def test_each_run_has_its_own_audit_trail() -> None:
-    """A second run in the same session starts with an empty collection of tasks."""
+    """The second run of the same session starts with an empty collection of tasks."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     session: dict[str, Any] = {}
     ids = [

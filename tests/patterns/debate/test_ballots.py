@@ -83,7 +83,7 @@ def test_duplicating_all_ballots_changes_nothing(cast: list[JudgeBallot], by: De
 def test_cyclic_schedules_cancel_slot_bonuses(
     quality: tuple[int, int, int], bonus: tuple[int, int, int], seed: int
 ) -> None:
-    """A bonus for speaking in a particular slot cancels out in the mean, so it does not change the winner."""
+    """A bonus for a particular slot cancels out in the mean over all orders, so it does not change the winner."""
     cast = []
     for view in Schedule(kind="cyclic").views(SIDES, random=Random(seed)):
         slots = [view.order.index(side) for side in SIDES]
@@ -96,7 +96,7 @@ def test_cyclic_schedules_cancel_slot_bonuses(
 
 
 def test_tied_votes_are_split_evenly() -> None:
-    """A ballot that names no winner counts as a fraction of a vote for each side."""
+    """A ballot without a winner counts as a fraction of a vote for each side."""
     tied, none = ballot(2, 2, 1), JudgeBallot(order=list(SIDES))
     assert decide([tied], sides=SIDES, by="vote").scores == {"a": 0.5, "b": 0.5, "c": 0.0}
     assert decide([none], sides=SIDES).scores == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})
@@ -105,14 +105,14 @@ def test_tied_votes_are_split_evenly() -> None:
 
 
 def test_scores_and_votes_can_have_different_winners() -> None:
-    """Two narrow ballots can win the vote while a single clear one wins on the mean score."""
+    """Two ballots with a narrow lead can win the vote, while a single clear ballot wins on the mean score."""
     cast = [ballot(3, 2, 0), ballot(3, 2, 0), ballot(0, 4, 0)]
     assert decide(cast, sides=SIDES).winner == "b"
     assert decide(cast, sides=SIDES, by="vote").winner == "a"
 
 
 def test_flips_occur_only_between_ballots_from_one_model() -> None:
-    """Two models that disagree have not flipped. A model has flipped if its winner depends on the view."""
+    """Two models that disagree have not flipped. A model flips if its choice of winner depends on the view."""
     one, other = ballot(3, 1, 0, model="m"), ballot(1, 3, 0, model="n")
     assert not decide([one, other], sides=SIDES).flipped
     second, none = ballot(1, 3, 0, model="m", view=1), ballot(2, 2, 0, model="m", view=1)
@@ -132,7 +132,7 @@ KINDS = {
 @pytest.mark.parametrize("by", ["mean", "vote"])
 @pytest.mark.parametrize(("count", "planned"), [(2, 4), (3, 4)])
 def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: DecidedBy) -> None:
-    """The remaining ballots could not have changed the winner, whatever they contain."""
+    """Whatever the omitted ballots contained, they could not have changed the winner."""
     sides, settled = SIDES[:count], 0
     for size in range(planned):
         for cast in product(KINDS[count], repeat=size):
@@ -166,7 +166,7 @@ def test_verdicts_without_open_ballots_are_settled() -> None:
 
 
 def test_unusable_ballots_settle_nothing() -> None:
-    """An unusable ballot only reduces the number of ballots that are still open."""
+    """An unusable ballot only reduces the number of ballots that are still to come."""
     broken = JudgeBallot(order=list(SIDES), winner="a", problem="no JSON")
     assert not is_settled([broken, broken], remaining=1, sides=SIDES, by="vote")
 
@@ -180,7 +180,7 @@ def test_leader_has_the_most_votes(totals: dict[str, int]) -> None:
 
 @given(st.integers(1, 50), st.floats(0, 1))
 def test_effective_panel_size_is_bounded(n: int, correlation: float) -> None:
-    """The size equals the number of judges if their errors are independent, and 1 if the errors are identical."""
+    """The size is the number of judges if their errors are independent, and 1 if their errors are identical."""
     assert 1 - 1e-9 <= effective_n(n, correlation) <= n
     assert (effective_n(n, 0), effective_n(n, 1)) == (n, 1)
     assert effective_n(9) == 2

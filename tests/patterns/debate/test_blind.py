@@ -35,7 +35,10 @@ def raw_of(entries: list[DebateContributionEntry]) -> DebateRawOutput:
 
 @given(entries=ENTRIES)
 def test_each_side_is_first_in_one_view(entries: list[DebateContributionEntry]) -> None:
-    """With as many views as sides, each side takes each place once. A debate with one side has no blind views."""
+    """There are as many views as sides, and each side appears in each position once.
+
+    A debate with one side has no blind views.
+    """
     views = blind_views(raw_of(entries))
     sides = {entry.stance for entry in entries}
     assert len(views) == (len(sides) if len(sides) > 1 else 0)

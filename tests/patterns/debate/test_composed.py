@@ -71,7 +71,7 @@ async def test_for_each_runs_one_moderated_debate_per_question(limit: int | None
 
 
 async def test_debates_can_repeat_until_a_condition_holds() -> None:
-    """`do_while` passes the synthesizer's text back as the next question until the text is a single word."""
+    """`do_while` passes the synthesizer's text back as the next question until the text consists of a single word."""
     questions: list[str] = []
 
     def shorten(raw: DebateRawOutput) -> str:
@@ -136,7 +136,7 @@ async def test_run_sync_works_inside_a_running_event_loop() -> None:
 
 
 async def test_run_records_belong_to_the_outer_debate() -> None:
-    """A debate in a debater's role must not replace the outer debate's `transcript` and `tasks`."""
+    """A debate that fills a debater's role must not replace the `transcript` and `tasks` of the outer debate."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=lambda raw: raw.transcript[0].text)
     outer = debate(
         name="outer",

@@ -48,9 +48,9 @@ async def run_concise_debate(
 
 
 async def test_speakers_begin_turns_with_their_own_position() -> None:
-    """A model that supports prefixes continues the given words.
+    """A model that supports prefixes continues the opening words.
 
-    The phrases alternate so that turns in the same round differ.
+    The phrases alternate, so that turns in the same round differ.
     """
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
     await run_concise_debate(model, max_rounds=3)
@@ -62,7 +62,7 @@ async def test_speakers_begin_turns_with_their_own_position() -> None:
 
 
 async def test_prompts_within_a_debate_share_a_prefix() -> None:
-    """The system message and the transcript come first so that a server can reuse what it has already processed."""
+    """The system message and the transcript come first, so that a server can reuse what it has already processed."""
     model = ScriptedModel("Quiet.", "Cheap.", "Clean.", "Quick.")
     await run_concise_debate(model, max_rounds=2)
     assert len({call.messages[0]["content"] for call in model.calls}) == 1
@@ -75,14 +75,14 @@ async def test_prompts_within_a_debate_share_a_prefix() -> None:
 
 
 async def test_custom_instructions_replace_the_opening_words() -> None:
-    """Custom instructions could conflict with the default opening words and sentence limit."""
+    """The default opening words and sentence limit could conflict with custom instructions."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await run_concise_debate(model, instructions="Answer in verse.")
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
 
 
 async def test_debates_without_sources_forbid_citations() -> None:
-    """Small models invent studies, institutions and numbers when they have no sources to quote."""
+    """Small models invent studies, institutions and numbers if they have no sources to quote."""
     for sources, forbids in ((None, True), ({"report": "Trams are quiet."}, False)):
         model = ScriptedModel("Quiet.", "Cheap.")
         await run_concise_debate(model, sources=sources)
@@ -93,7 +93,6 @@ async def test_debates_without_sources_forbid_citations() -> None:
 
 
 async def test_full_prompts_set_neither_opening_words_nor_a_sentence_limit() -> None:
-    """Larger models need neither opening words nor a limit."""
     model = ScriptedModel("Quiet.", "Cheap.")
     await run_concise_debate(model, prompts=PromptOptions(profile="full"))
     assert [(call.begins, call.sentences) for call in model.calls] == [("", None)] * 2
@@ -118,7 +117,7 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
     ],
 )
 def test_positions_become_sentence_openings(stance: str, question: str, begins: str) -> None:
-    """A position in another language becomes a separate sentence, and an essay-length one is left out."""
+    """A position in another language becomes a sentence of its own, and one as long as an essay is left out."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
 
@@ -147,7 +146,7 @@ async def test_long_turns_are_shortened_to_whole_sentences() -> None:
 
 
 async def test_truncated_turns_end_with_a_whole_sentence() -> None:
-    """A turn counts as truncated only if no whole sentence follows its opening words."""
+    """A turn counts as truncated only if no whole sentence follows the opening words."""
     part = f"I see it differently. {BUSES}, because they"
     result = await run_concise_debate(
         ScriptedModel(
@@ -203,7 +202,7 @@ async def test_stored_runs_record_the_retry() -> None:
 
 
 async def test_paraphrases_are_retried() -> None:
-    """A paraphrase copies no long run of words and is recognized by the word pairs it shares with the original."""
+    """A paraphrase copies no long run of words, but it shares many word pairs with the original."""
     original = (
         "Phones are addictive and cause stress. If a pupil checks a phone all day, the pupil may lose focus and sleep."
     )
@@ -262,7 +261,7 @@ async def test_larger_models_are_not_retried(options: dict[str, Any]) -> None:
 
 
 async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
-    """A small model cannot be relied on to choose speakers or decide when to stop."""
+    """A small model cannot be relied on to choose the speakers or to decide when to stop."""
     model = ScriptedModel("What does it cost? And who pays?", "Quiet.", "Cheap.", "No question", "Clean.", "Quick.")
     result = await run_concise_debate(model, max_rounds=2, moderator=True)
     decisions = [
@@ -281,7 +280,7 @@ async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
 
 @pytest.mark.parametrize("option", ["instructions", "tools"])
 async def test_moderators_with_instructions_or_tools_choose_speakers(option: str) -> None:
-    """Custom instructions may tell the moderator to choose speakers or look up facts, as in the full profile."""
+    """Custom instructions may ask the moderator to choose speakers or to look up facts, as with full prompts."""
 
     def look_up(topic: str) -> str:
         """Look it up."""
@@ -299,7 +298,7 @@ async def test_moderators_with_instructions_or_tools_choose_speakers(option: str
 
 
 async def test_debater_length_limits_the_turn() -> None:
-    """A length in words is converted to sentences, whereas a length in paragraphs sets no limit."""
+    """A length in words is converted to a number of sentences, whereas a length in paragraphs sets no limit."""
     sides = [
         Debater("ann", TRAMS, options=DebaterOptions(length=20)),
         Debater("bea", BUSES, options=DebaterOptions(length="long")),
@@ -315,7 +314,7 @@ TEXTS = st.text(st.sampled_from("ab .!?…。！」\"')\n1e"), max_size=60) | st
 
 @given(TEXTS, st.integers(1, 4), TEXTS, st.booleans())
 def test_truncated_texts_are_prefixes(text: str, limit: int, begins: str, unfinished: bool) -> None:  # noqa: FBT001
-    """This holds in any language, and truncating the result again changes nothing."""
+    """In any language, a truncated text is a prefix of the original, and truncating it again changes nothing."""
     cut = first_sentences(text, limit, begins=begins, unfinished=unfinished)
     assert text.startswith(cut)
     assert not isinstance(cut, CutOff) or unfinished
@@ -331,7 +330,7 @@ def test_truncated_texts_are_prefixes(text: str, limit: int, begins: str, unfini
     st.integers(1, 6),
 )
 def test_truncated_texts_have_the_allowed_number_of_sentences(sentences: list[str], limit: int) -> None:
-    """A period after an abbreviation does not end a sentence, and a closing quotation mark belongs to the sentence."""
+    """A period after an abbreviation does not end a sentence, and a closing quotation mark belongs to its sentence."""
     assert first_sentences(" ".join(sentences), limit) == " ".join(sentences[:limit])
 
 
@@ -364,7 +363,7 @@ def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) ->
 
 @given(WORDS, WORDS)
 def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
-    """The result must equal that of a naive comparison. A text without word pairs copies nothing."""
+    """The result must equal that of a naive comparison. If a text has no word pairs, it copies nothing."""
     pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
     shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
     assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)
@@ -373,7 +372,7 @@ def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str])
 
 @pytest.mark.slow
 def test_answers_of_maximum_length_are_compared_in_full() -> None:
-    """The texts consist of a single word, a few words, or words that never recur."""
+    """The answers repeat a single word or a few words, or contain no word twice."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0

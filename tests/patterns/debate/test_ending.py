@@ -44,7 +44,7 @@ def test_first_applicable_stop_reason_is_reported(round_: int, moderator_done: b
 
 
 def test_predicate_is_called_after_each_round_except_the_last() -> None:
-    """After the last round, the round limit ends the debate first."""
+    """The last round is followed by the round limit, which ends the debate anyway."""
     rounds: list[tuple[int, int]] = []
 
     def watch(ctx: Context) -> bool:
@@ -72,7 +72,7 @@ def test_predicates_may_be_async() -> None:
 
 
 def test_predicate_sees_session_state_set_by_blocks() -> None:
-    """A debate uses up a budget kept in `ctx.session.state` and then ends."""
+    """A block uses up a budget in `ctx.session.state`, and the predicate then ends the debate."""
 
     def stop(ctx: Context) -> bool:
         ctx.session.state["budget"] -= 1
@@ -115,7 +115,7 @@ def test_exceptions_in_a_predicate_are_raised(wait: bool) -> None:  # noqa: FBT0
 
 
 def test_moderator_takes_precedence_over_the_predicate() -> None:
-    """The predicate is not called once the moderator has ended the debate."""
+    """If the moderator has ended the debate, the predicate is not called."""
 
     def never_asked(ctx: Context) -> bool:
         raise AssertionError
@@ -133,7 +133,7 @@ def test_predicate_ends_a_moderated_debate() -> None:
 
 
 def test_blocks_cannot_prolong_a_debate() -> None:
-    """A block that resets the round on each turn still gets only `max_rounds` turns."""
+    """Even if a block tries to reset the round on each of its turns, it gets only `max_rounds` turns."""
     turns: list[int] = []
 
     def meddle(value: object, ctx: Context) -> str:

@@ -66,7 +66,7 @@ def run_debate(model: Small, **options: Any) -> Any:
 
 
 def test_sides_begin_with_their_own_facts_verbatim() -> None:
-    """Each fact is used once, starting with the clearest.
+    """Each fact is used once, starting with the clearest one.
 
     A side without facts argues without them, and every quote is verified.
     """
@@ -88,7 +88,7 @@ def test_sides_begin_with_their_own_facts_verbatim() -> None:
 
 @pytest.mark.parametrize("strays", [1, 2])
 def test_turns_that_end_up_supporting_the_other_side_are_retried(strays: int) -> None:
-    """The retry begins with different opening words, and its answer is used regardless."""
+    """The retry begins with different opening words. Its answer is used even if it supports the other side again."""
     result = run_debate(Small(strays=strays))
     retries = [event for event in result.events if event.kind == "call_retried"]
     assert [(event.error, event.message) for event in retries] == [("Strayed", f"It ends on the side of {OFFICE!r}")]
@@ -97,14 +97,14 @@ def test_turns_that_end_up_supporting_the_other_side_are_retried(strays: int) ->
 
 
 def test_models_without_log_probabilities_argue_without_facts() -> None:
-    """A single question is enough to find out that a model does not support log probabilities."""
+    """A single call is enough to find out that a model reports no log probabilities."""
     model = Small(tells=False)
     assert len(run_debate(model).raw.transcript) == 4
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
 
 
 def test_debates_that_sort_no_facts_make_no_additional_calls() -> None:
-    """Facts are not sorted for debates with full prompts, custom instructions, a custom template or no sources."""
+    """With full prompts, custom instructions, a custom template or no sources, no calls are spent on sorting facts."""
     for options in ({"prompts": PromptOptions(profile="full")}, {"instructions": "Be kind."}):
         model = Small()
         run_debate(model, **options, judge=lambda _: {"winner": HOME, "verdict": "Home.", "reasoning": "So."})
@@ -117,7 +117,7 @@ def facts_of(**texts: str) -> list[SourceFact]:
 
 
 def test_facts_are_sentences_with_numbers() -> None:
-    """Headings, feelings, quotations and long sentences are left out, and there are never more than eight facts."""
+    """Headings, feelings, quotations and long sentences are left out, and at most eight facts are used."""
     assert [fact.text[:12] for fact in facts_of(trial=REPORT)] == ["At home 31 c", "Sick leave a", "New staff ne"]
     assert facts_of(a="He said “no” 3 times. " + "It is 77. " * 20)[0].text == "It is 77."
     assert len(facts_of(a="It is 77. " * 20, b="It is 88.")) == 8

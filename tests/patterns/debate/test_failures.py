@@ -54,7 +54,7 @@ async def test_application_exceptions_are_raised_unchanged(role: str) -> None:
 
 
 async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
-    """The exception's `__str__` raises an error, so the audit trail records the exception's type instead."""
+    """The exception's `__str__` raises another exception, so the audit trail records only the type."""
     failure = Unspeakable()
     rent = debate(name="rent", debaters=[Debater("anna", "for", block=_raising_block(failure)), SIDES[1]])
     handle = rent.start(QUESTION, model=ScriptedModel())
@@ -67,7 +67,7 @@ async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
 
 
 async def test_model_exceptions_are_raised_unchanged() -> None:
-    """A custom model may raise anything. Only errors from the library itself name the model and the block."""
+    """A custom model may raise anything. Only the library's own errors name the model and the block."""
     failure = OSError("no route")
     with pytest.raises(OSError, match="no route") as caught:
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
@@ -147,7 +147,7 @@ async def test_cancelling_a_debate_ends_it_at_once_and_cancels_the_task() -> Non
 
 
 async def test_cancelling_the_caller_cancels_the_debate() -> None:
-    """Cancelling the task that awaits `pattern.run(…)` must not leave a model call running."""
+    """If the task that awaits `pattern.run(…)` is cancelled, no model call may continue to run."""
     speaking = asyncio.Event()
     interrupted: list[str] = []
 
@@ -168,7 +168,7 @@ async def test_cancelling_the_caller_cancels_the_debate() -> None:
 
 
 async def test_blocks_ending_their_own_task_do_not_hide_exceptions() -> None:
-    """A debater has access to the run's audit trail and may end its own task before raising an exception."""
+    """A debater can access the run's audit trail and may end its own task before raising an exception."""
     failure = ValueError("after the fact")
 
     def meddle(value: object, ctx: Context) -> str:
@@ -185,6 +185,6 @@ async def test_blocks_ending_their_own_task_do_not_hide_exceptions() -> None:
 
 
 async def test_library_errors_have_one_base_class() -> None:
-    """`except FlowDebateError` is enough to catch every error that the library raises."""
+    """`except FlowDebateError` must catch every error that the library raises."""
     with pytest.raises(FlowDebateError):
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel())

@@ -96,7 +96,7 @@ def test_invalid_sources_are_rejected() -> None:
 
 
 def test_debates_are_compared_with_baselines() -> None:
-    """With `baselines=True`, the output includes the results of a single call and of two votes.
+    """With `baselines=True`, the output includes the results of one call, the drafts and self-consistency.
 
     The verdict is still the debate's own.
     """
@@ -130,7 +130,7 @@ def test_judge_of_every_run_can_be_audited() -> None:
 
 
 def test_custom_judges_have_no_ballots() -> None:
-    """Ballots in a custom judge's answer are ignored, because only the library's judge knows what it has read."""
+    """Only the library's judge knows what it has read, so ballots in a custom judge's answer are ignored."""
     forged = {**VERDICT, "judging": {"ballots": [], "scores": {"for": 1.0}, "schedule": "full"}}
     _, result = _run_debate("A.", "B.", judge=lambda _: forged)
     assert result.raw.verdict.judging is None
@@ -145,7 +145,7 @@ def test_judge_and_debater_from_one_model_family_cause_a_warning() -> None:
 
 
 def test_scheduled_ballots_are_audited() -> None:
-    """A judge that always chooses the first slot has a position consistency of 0 and a preference of -1."""
+    """A judge that always chooses the first slot has a position consistency of 0 and a preference fairness of -1."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:
@@ -170,7 +170,7 @@ def test_arguments_without_names_produce_no_report() -> None:
 
 
 def test_quotes_are_verified_before_names_are_hidden() -> None:
-    """A quote containing a debater's name must still be found in its source."""
+    """A quote that contains a debater's name must still be found in its source."""
     arguments = ('It says "Ben Ali counted the homes in May".', '"anna has counted them all" it says.')
     model, result = _run_debate(*arguments, VERDICT, sources={"report": "Ben Ali counted the homes in May 2024."})
     (judged,) = _prompts(model, "rent-judge")
@@ -181,7 +181,7 @@ def test_quotes_are_verified_before_names_are_hidden() -> None:
 
 
 def test_debates_in_a_pipeline_are_compared_at_their_own_cost() -> None:
-    """Earlier calls in the same run must not increase the budget for self-consistency."""
+    """Calls made earlier in the same run must not increase the budget for self-consistency."""
 
     def answer(request: ModelRequest) -> Any:
         if request.output is None:

@@ -70,7 +70,7 @@ def test_delphi_is_anonymous() -> None:
 
 
 def test_side_that_swayed_more_of_the_audience_wins() -> None:
-    """Both listeners favored buses before the debate and trams after it; only the change of mind counts."""
+    """Both listeners favored buses before the debate and trams after it, and only such changes of mind count."""
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
@@ -79,7 +79,7 @@ def test_side_that_swayed_more_of_the_audience_wins() -> None:
 
 
 def test_formats_do_not_include_an_audience() -> None:
-    """Each listener costs two calls, so an audience is added only on request."""
+    """Each listener costs two calls, so a debate has an audience only if the application asks for one."""
     assert not [name for name in FORMATS if FORMATS[name].audience]
     raw = run_debate("oxford").raw
     assert raw.audience == []
@@ -96,13 +96,13 @@ def test_formats_do_not_include_an_audience() -> None:
     ],
 )
 def test_equal_numbers_of_swayed_listeners_give_no_winner(votes: Any, winner: str | None) -> None:
-    """A listener without an earlier vote does not count as swayed."""
+    """A listener whose vote before the debate is missing does not count as swayed."""
     cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner
 
 
 def test_custom_formats_need_only_one_declaration() -> None:
-    """`debate()` accepts a custom format immediately, and all front ends accept it once it has been registered."""
+    """`debate()` accepts a custom format at once. All front ends accept it as soon as it has been registered."""
     trial = Format(name="mock_trial", purpose="Trying a case.", phases=["opening", Phase("questions", asks="pairs")])
     assert {entry.phase for entry in run_debate(trial).raw.transcript} == {"opening", "questions"}
     add_format(trial)

@@ -152,7 +152,7 @@ def raw_of(details: Any) -> Any:
 
 
 def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
-    """An application's debate has no plan, so the fork itself records its additional rounds.
+    """A debate built by an application has no plan, so the fork itself records its additional rounds.
 
     Runs of other patterns cannot be continued.
     """

@@ -52,7 +52,7 @@ def test_judge_is_called_once_with_the_whole_transcript() -> None:
 
 
 def test_judge_sees_stances_but_no_names_by_default() -> None:
-    """The tags in an anonymized transcript contain stances."""
+    """In an anonymized transcript, turns are tagged with stances instead of names."""
     _, view_event, model = _run_judge()
     prompt = model.calls[-1].prompt
     assert "[for] A1" in prompt
@@ -82,7 +82,7 @@ def test_view_event_reports_the_shuffled_order(seed: int) -> None:
 
 
 def test_shuffling_changes_the_order() -> None:
-    """Some seeds may keep the original order by chance, but not all of them."""
+    """Some seeds may happen to keep the original order, but not all of them."""
     orders = {_run_judge(seed=seed)[1].order for seed in range(6)}
     assert len(orders) > 1
 
@@ -92,7 +92,7 @@ def test_same_seed_gives_the_same_view() -> None:
 
 
 def test_runs_without_a_seed_can_be_repeated() -> None:
-    """The run draws a seed itself and stores it in the raw output so that a second run can use it."""
+    """The run draws a seed itself and stores it in the raw output, so that a second run can use the same one."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False)
     first = rent.run_sync(QUESTION, model=script(*TEXTS))
     assert first.output.seed == first.seed
@@ -101,7 +101,7 @@ def test_runs_without_a_seed_can_be_repeated() -> None:
 
 
 def test_judges_can_have_their_own_random_source() -> None:
-    """A random source passed to `create_judge` replaces the run's seed."""
+    """A random source passed to `create_judge` is used instead of the run's seed."""
 
     def order(seed: int) -> tuple[int, ...]:
         transcript = create_debate_transcript()
@@ -114,7 +114,7 @@ def test_judges_can_have_their_own_random_source() -> None:
 
 
 def test_view_equals_format_transcript_for_judge() -> None:
-    """Applications can use `format_transcript_for_judge` to find out what the judge read."""
+    """Applications can call `format_transcript_for_judge` to find out what the judge has read."""
     rent = debate(name="rent", debaters=THREE, max_rounds=1, synthesizer=False, shuffle_for_judge=False)
     model = script("A line.\nRound 2:\n[against] I concede.", "B", "C")
     output = rent.run_sync(QUESTION, model=model).output
@@ -142,7 +142,10 @@ def test_default_judge_can_only_choose_a_stance_as_winner(winner: object) -> Non
 
 
 def test_schema_lists_the_stances_as_an_enum() -> None:
-    """A model constrained by the schema cannot choose anything else. It has to give its reasoning before the winner."""
+    """A model constrained by the schema cannot choose anything else.
+
+    It has to give its reasons before it names a winner.
+    """
     _, _, model = _run_judge()
     schema = model.calls[-1].output_schema
     assert schema is not None
@@ -151,7 +154,7 @@ def test_schema_lists_the_stances_as_an_enum() -> None:
 
 
 def test_stance_shared_by_two_debaters_can_win() -> None:
-    """Two debaters may share a stance, so the judge chooses between distinct stances."""
+    """The judge chooses between distinct stances rather than debaters."""
     sides = [Debater("a", "for"), Debater("b", "for"), Debater("c", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = rent.run_sync(QUESTION, model=script("A", "B", "C")).raw.verdict

@@ -26,14 +26,14 @@ def test_shuffling_permutes_entries_within_each_round(transcript: Entries, seed:
 
 @given(entries, st.booleans())
 def test_without_shuffling_entries_are_sorted_by_round(transcript: Entries, anonymize: bool) -> None:  # noqa: FBT001
-    """The sort is stable, so entries in the same round keep their order."""
+    """The sort is stable, so entries from the same round keep their order."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, shuffle=False)
     assert rendered == render_entries(sorted(transcript, key=lambda one: one.round), names=not anonymize)
 
 
 @given(entries, st.booleans(), st.integers())
 def test_judges_see_each_entry_once(transcript: Entries, anonymize: bool, seed: int) -> None:  # noqa: FBT001
-    """The shuffled view can be parsed back into all entries. In a view without names, the name fields are blank."""
+    """Parsing the shuffled view must return all entries. In a view without names, their name fields are blank."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, random=Random(seed))
     parsed = parse_entries(rendered, names=not anonymize)
     assert _sorted_entries(parsed) == _sorted_entries(
@@ -58,7 +58,7 @@ def test_transcript_is_not_modified(transcript: Entries) -> None:
 
 
 def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
-    """An uneven shuffle would favor some of the arguments."""
+    """If some orders were more frequent, they would favor some of the arguments."""
     transcript = [entry(1, name, name, "x") for name in "abc"]
     source = Random(7)
     orders = [tuple(order_for_judge(transcript, random=source)) for _ in range(1200)]
@@ -67,7 +67,7 @@ def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
 
 
 def test_empty_transcripts_are_rendered_as_empty() -> None:
-    """A judge without a transcript sees "(empty)" instead of a blank."""
+    """The judge sees "(empty)" in place of a transcript."""
     assert format_transcript_for_judge([]) == "(empty)"
     assert format_transcript_for_judge([], anonymize=False, shuffle=False) == "(empty)"
     assert order_for_judge([]) == []

@@ -74,7 +74,7 @@ def _run_debate(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
-    """The first side gets 20 extra points, which cancel out over both orders whatever the seed."""
+    """The judge gives 20 extra points to the first side. They cancel out over both orders, whatever the seed."""
     verdict = _run_debate(_biased_judge(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
@@ -104,7 +104,7 @@ def test_each_scheduled_view_is_judged_once(judge: str, calls: int) -> None:
 
 
 def test_labels_replace_stances_for_the_judge() -> None:
-    """The judge's answer uses the labels too, so its scores are mapped back to stances."""
+    """The judge's answer refers to the labels as well, so its scores are mapped back to stances."""
     prompts: list[str] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:
@@ -151,7 +151,7 @@ def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
 
 
 def test_ties_include_all_leaders() -> None:
-    """A ballot for one side and a tied ballot count as a flip: the scores are equal, and nobody wins."""
+    """A ballot for one side and a tied ballot count as a flip, so the scores become equal and nobody wins."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}
@@ -166,7 +166,7 @@ def test_ties_include_all_leaders() -> None:
     [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
 )
 def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, line: str) -> None:
-    """In a tie, the reasons follow the findings from the ballots, and a Markdown heading must start on its own line."""
+    """In a tie, the reasons follow the findings from the ballots, and any Markdown heading must start on a new line."""
     model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
     verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert verdict.winner is None
@@ -174,7 +174,7 @@ def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, lin
 
 
 def test_people_see_the_ballots_of_a_flip_and_decide() -> None:
-    """With `on_flip="human"`, the request contains the findings from each ballot, and the reply is the verdict."""
+    """With `on_flip="human"`, a human receives the findings from each ballot and replies with the verdict."""
     requests: list[str] = []
 
     def ask(request: Any) -> dict[str, str]:
@@ -190,7 +190,7 @@ def test_people_see_the_ballots_of_a_flip_and_decide() -> None:
 
 
 def test_people_decide_only_after_a_flip() -> None:
-    """A verdict that is the same in every view does not need a human decision."""
+    """If all views lead to the same winner, no human decision is needed."""
 
     def ask(_: object) -> None:
         pytest.fail("nobody has to decide")
@@ -200,7 +200,7 @@ def test_people_decide_only_after_a_flip() -> None:
 
 
 def test_suspended_runs_resume_without_judging_again(tmp_path: Any) -> None:
-    """The ballots are stored with the run, so no call is repeated once a human has answered."""
+    """The ballots are stored with the run, so no judge is called again once a human has answered."""
     from flowdebate import submit_answer_sync
 
     rent = debate(name="rent", debaters=SIDES, synthesizer=False, judge=JudgeOptions(schedule="swap", on_flip="human"))
@@ -245,7 +245,10 @@ def _fail(_: ModelRequest) -> ModelResponse:
 
 
 def test_panels_with_a_quorum_continue_without_a_failed_model() -> None:
-    """With `quorum=1`, a model whose provider fails is excluded and recorded. By default, two models must answer."""
+    """With `quorum=1`, a model whose provider fails is left out and recorded.
+
+    By default, at least two models must answer.
+    """
     down = FunctionModel(_fail, name="down")
     result = _run_debate(_biased_judge(0), judge=_panel(_steady_judge("for"), down, quorum=1))
     assert result.status == "degraded"
@@ -319,7 +322,7 @@ def test_errors_name_the_invalid_option(field: str) -> None:
 
 
 def test_judge_options_must_match_the_sides() -> None:
-    """The judge must be able to tell all sides apart and to read them in every scheduled order."""
+    """The judge must be able to tell all sides apart, and each scheduled order must contain all of them."""
     five = [Debater(f"n{index}", f"side {index}") for index in range(5)]
     for judge, debaters, message in (
         (JudgeOptions(labels=["for", "B"]), SIDES, "differ from each other and from the stances"),
@@ -332,7 +335,7 @@ def test_judge_options_must_match_the_sides() -> None:
 
 
 def test_panels_can_be_created_as_blocks() -> None:
-    """The block must share the debate's transcript and needs at least one model."""
+    """Such a block must use the debate's transcript and needs at least one model."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
     panel = create_judge_panel(

@@ -101,7 +101,7 @@ def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lam
 
 @pytest.mark.parametrize("sides", [2, 3])
 def test_simulated_judges_return_their_log_odds(sides: int) -> None:
-    """With slot bias and noise included, the log-odds match those of the simulation to within 1e-9."""
+    """Even with slot bias and noise, the log-odds match those of the simulation to within 1e-9."""
     judge = SimJudge(slot=2.0, noise=0.7, seed=5)
     judging = judge_debate(judge, sides=sides).judging
     assert judging is not None
@@ -140,7 +140,7 @@ def test_simulated_judges_return_their_log_odds(sides: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], biases: list[float], sides: int) -> None:
-    """Over all orders, each side takes each slot once, so the bias adds the same amount to all of them."""
+    """Over all orders, each side is in each slot once, so the bias adds the same amount to all sides."""
 
     def ballots(bias: Sequence[float]) -> list[JudgeBallot]:
         cast = []
@@ -160,7 +160,10 @@ def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], bia
 
 @given(st.lists(st.tuples(odds, odds), min_size=1, max_size=5))
 def test_swapped_inputs_have_opposite_log_odds(pairs: list[tuple[float, float]]) -> None:
-    """In the other order, the two sides' arguments trade places. The sides may be listed in any order."""
+    """If the order is reversed, the arguments of the two sides trade places.
+
+    The order in which the sides are listed does not matter.
+    """
     ballots = [
         JudgeBallot(view=view, order=list(SIDES[:2]), log_odds=centered(dict(zip(SIDES, pair, strict=False))))
         for view, pair in enumerate(pairs)
@@ -206,7 +209,7 @@ def decide_by_log_odds(ballots: Sequence[JudgeBallot]) -> Decision:
 
 
 def test_one_confident_model_does_not_outvote_three() -> None:
-    """Confidence does not count: the mean log-odds would be 1.5 for the side that three of four models reject."""
+    """The mean log-odds would be 1.5 for the side that three of the four models reject."""
     decision = decide_by_log_odds(panel_of([[4.5, -4.5], [-0.5, 0.5], [-0.5, 0.5], [-0.5, 0.5]]))
     assert decision.winner == SIDES[1]
     assert decision.scores == softmax({SIDES[0]: -0.5, SIDES[1]: 0.5})
@@ -214,7 +217,7 @@ def test_one_confident_model_does_not_outvote_three() -> None:
 
 @given(st.integers(1, 3), st.data())
 def test_agreement_by_two_thirds_of_judges_decides(minority: int, data: st.DataObject) -> None:
-    """A minority cannot win, however confident it is, for any number of sides and any other ballots."""
+    """A minority of judges cannot win, however confident they are and whatever the number of sides."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
     clear = panel_odds.filter(lambda to: to[0] - max(to[1:]) > MIN_LOG_ODDS + 1e-6)
@@ -229,7 +232,7 @@ def test_agreement_by_two_thirds_of_judges_decides(minority: int, data: st.DataO
 
 @given(panels, st.integers(2, 4), st.data())
 def test_repeated_models_change_nothing(given_to: list[list[float]], times: int, data: st.DataObject) -> None:
-    """A panel counts each model only once."""
+    """A model that occurs several times in a panel is counted only once."""
     single = panel_of(given_to)
     repeated = [data.draw(st.sampled_from(single))] * times
     assert (
@@ -241,7 +244,7 @@ def test_repeated_models_change_nothing(given_to: list[list[float]], times: int,
 
 @given(panels, st.data())
 def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], data: st.DataObject) -> None:
-    """Only the last bit of a sum may differ between orders."""
+    """Different orders may change only the last bit of a sum."""
     ballots = panel_of(given_to)
     decision = decide_by_log_odds(ballots)
     other = decide(
@@ -268,7 +271,7 @@ def test_panel_winner_has_the_highest_score(given_to: list[list[float]]) -> None
 
 @given(st.dictionaries(st.text(max_size=3), odds, min_size=1, max_size=5))
 def test_probabilities_from_log_odds_add_up(log_odds: dict[str, float]) -> None:
-    """Centering the log-odds changes only their mean, which becomes 0."""
+    """Centering the log-odds changes nothing but their mean, which becomes 0."""
     assert math.fsum(softmax(log_odds).values()) == pytest.approx(1)
     assert math.fsum(centered(log_odds).values()) == pytest.approx(0, abs=1e-9)
     assert softmax(centered(log_odds)) == pytest.approx(softmax(log_odds), abs=1e-9)
@@ -277,7 +280,7 @@ def test_probabilities_from_log_odds_add_up(log_odds: dict[str, float]) -> None:
 @pytest.mark.parametrize("bias", [-300.0, -1.0, 0.0, 1.0, 300.0])
 @pytest.mark.parametrize("better", SIDES)
 def test_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> None:
-    """A judge that always favors the first or the last letter still finds the better side."""
+    """A judge that always favors the first or the last letter must still find the better side."""
     model = text_judge(lambda block: 0.2 * (SAID[better].split("\n")[0] in block), lambda slot: bias * slot)
     judged = judge_debate(model, sides=3)
     assert judged.winner == better
@@ -286,7 +289,7 @@ def test_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> No
 
 
 def test_letters_can_be_rotated_within_each_order() -> None:
-    """Each order is combined with each rotation of the letters, so that a bias towards a letter also cancels out."""
+    """Each order is combined with each rotation of the letters, so a bias towards a letter cancels out too."""
     judged = judge_debate(text_judge(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert judged.winner == "Dogs are better"
     assert judged.judging is not None
@@ -324,7 +327,7 @@ def test_judge_reads_neither_positions_nor_names() -> None:
 
 
 def test_ballots_with_improbable_letters_do_not_count() -> None:
-    """The threshold is a combined probability of one tenth for all letters."""
+    """A ballot does not count if all letters together have a probability below one tenth."""
 
     def likely(request: ModelRequest) -> Any:
         first = SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]
@@ -340,7 +343,7 @@ def test_ballots_with_improbable_letters_do_not_count() -> None:
 
 
 def test_failed_ballot_invalidates_other_ballots_by_the_same_judge() -> None:
-    """Slot bias cancels out only over all orders, so a single order decides nothing, as in a panel."""
+    """A slot bias cancels out only over all orders, so a judge's ballot in a single order decides nothing."""
 
     def likely(request: ModelRequest) -> Any:
         if SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]:
@@ -356,7 +359,7 @@ def test_failed_ballot_invalidates_other_ballots_by_the_same_judge() -> None:
 
 
 def test_failed_ballot_without_a_model_invalidates_all_ballots() -> None:
-    """Any of the models could have cast the failed ballot."""
+    """Any of the models could have been the one that cast the failed ballot."""
     failed = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
     usable = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
     assert decide([failed, usable], sides=["yes", "no"], by="log_odds").winner is None
@@ -402,7 +405,7 @@ def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
     ids=str,
 )
 def test_incompatible_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """Models known to lack log probabilities are rejected at once, and the error names the field."""
+    """Models known to report no log probabilities are rejected at once too. The error names the option."""
     with pytest.raises(ConfigurationError, match=f"JudgeOptions: `{field}`"):
         JudgeOptions(**options)
 
@@ -418,7 +421,7 @@ def test_too_many_sides_are_rejected() -> None:
 
 
 def test_small_models_judge_by_letter_and_large_ones_by_reasons() -> None:
-    """A template or option that requires a particular form of answer takes precedence over the model's profile."""
+    """If a template or option requires a particular form of answer, it takes precedence over the model's profile."""
 
     def answer(request: ModelRequest) -> Any:
         if request.choices:
@@ -491,7 +494,7 @@ def test_split_sentences_are_substrings_and_keep_all_words(text: str) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(SIDES), texts), max_size=6))
 def test_quotes_are_verbatim_from_their_turn(statement_texts: list[tuple[str, str]]) -> None:
-    """The reply is quoted from a later turn by another side."""
+    """A reply is quoted from a later turn by another side."""
     entries = [
         DebateContributionEntry(round=1 + at, agent_name="a", stance=side, text=text)
         for at, (side, text) in enumerate(statement_texts)
@@ -524,7 +527,7 @@ def test_verified_statements_are_quoted_first() -> None:
 
 
 def test_verdicts_quote_the_chosen_sentence_and_its_reply() -> None:
-    """The model only chooses sentences and writes no part of the verdict's text."""
+    """The model only chooses sentences, and writes no part of the text of the verdict itself."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -578,7 +581,7 @@ def test_simultaneous_turns_are_not_replies(judge: Any) -> None:
 
 
 def test_verdicts_do_not_require_a_quote() -> None:
-    """A provider failure while quotes are being chosen leaves the verdict as it is."""
+    """If the provider fails while quotes are being chosen, the verdict stays as it is."""
 
     def likely(request: ModelRequest) -> Any:
         if "Which sentence" in request.messages[-1]["content"]:
@@ -615,7 +618,7 @@ def test_verdicts_name_only_the_winner(winner: str | None, sides: int, text: str
 
 @given(st.sampled_from(SIDES), st.sampled_from([None, *SIDES]), st.sampled_from(["{} should win.", "{}", "Both, {}!"]))
 def test_verdicts_naming_only_losers_get_a_headline(side: str, winner: str | None, words: str) -> None:
-    """Readers should see the winner first and then the model's complete text."""
+    """Readers should see the winner first and the model's complete text after it."""
     text = words.format(side)
     headlined = add_headline(text, winner, SIDES)
     assert text in headlined
@@ -625,7 +628,7 @@ def test_verdicts_naming_only_losers_get_a_headline(side: str, winner: str | Non
 
 
 def test_ballots_without_letters_omit_the_letter_fields() -> None:
-    """Documents stored by earlier versions must stay the same."""
+    """Documents stored by earlier versions must not change."""
     ballot = JudgeBallot(order=["a", "b"], winner="a")
     dumped = Judging(ballots=[ballot], scores={"a": 1.0, "b": 0.0}).model_dump(by_alias=True)
     assert not {"answer", "fallback", "quotes"} & dumped.keys()
@@ -635,5 +638,5 @@ def test_ballots_without_letters_omit_the_letter_fields() -> None:
 
 
 def test_text_answers_have_no_log_probabilities() -> None:
-    """The judge therefore falls back to scores if a model answers with text."""
+    """If a model answers with text, the judge uses scores instead."""
     assert ModelResponse(text="A").logprobs is None

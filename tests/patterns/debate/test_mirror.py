@@ -111,7 +111,7 @@ def test_mirror_reverses_the_order_and_appears_in_the_output() -> None:
 
 @pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
 def test_judges_favoring_the_last_word_name_no_winner(on_flip: Any) -> None:
-    """The mirror has a different winner, so the shares are equal and the rule for flips decides."""
+    """The debate and its mirror have different winners, so the shares are equal and the rule for flips applies."""
     result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(second_opener))
     verdict = result.raw.verdict
     assert (result.raw.first_verdict.winner, result.raw.mirrored.verdict.winner) == ("against", "for")
@@ -145,7 +145,7 @@ def judge_by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
 @example(lead=0.04, threshold=0.0, quotes=True)
 @example(lead=0.04, threshold=0.1, quotes=False)
 def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
-    """The text of the verdict stays the same as well, so that a small lead is not reported as a tie."""
+    """The text of the verdict also stays the same, so a small lead is not reported as a tie."""
     alone, mirrored = (
         judge_by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
     )
@@ -156,7 +156,7 @@ def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: 
 
 
 def test_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
-    """The side with the last word wins all 23 debates, with and without mirrors. An impartial judge shows no bias."""
+    """The side with the last word wins all 23 debates, with or without a mirror. An impartial judge shows no bias."""
     for mirror in (False, True):
         items = []
         spoken = []
@@ -237,7 +237,7 @@ def test_debates_without_a_mirror_verdict_have_no_joint_verdict() -> None:
 
 
 def test_limit_reached_in_the_mirror_leaves_no_verdict() -> None:
-    """The transcript is complete, but a verdict requires evidence from both halves."""
+    """The first transcript is complete, but a verdict needs evidence from both halves."""
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"), limits=Limits(calls=6))
     assert (result.status, result.raw.verdict, result.raw.first_verdict) == ("limit", None, None)
     assert len(result.raw.transcript) == 4
@@ -245,7 +245,7 @@ def test_limit_reached_in_the_mirror_leaves_no_verdict() -> None:
 
 @given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
 async def test_mirrored_debates_can_be_resumed_at_any_call(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
-    """The output is the same, and no call already answered in either half is repeated."""
+    """The output is the same as without an interruption, and no answered call is repeated in either half."""
     answered: list[str] = []
     pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
     uninterrupted = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
@@ -307,7 +307,10 @@ async def test_event_order_does_not_depend_on_response_times(*, turns: list[int]
 
 
 async def test_mirrored_debates_take_no_longer_than_one_debate() -> None:
-    """Ten calls take five steps, because the test answers a call only when no other call can start at that point."""
+    """The test answers a call only when no other call can start.
+
+    Ten calls take five such steps, so the halves run concurrently.
+    """
     waiting: list[asyncio.Event] = []
 
     async def answer(request: ModelRequest) -> Any:
@@ -332,7 +335,7 @@ async def test_mirrored_debates_take_no_longer_than_one_debate() -> None:
 
 @pytest.mark.parametrize("calls", range(1, 10))
 async def test_limits_end_both_halves_and_report_paid_calls(calls: int) -> None:
-    """Every call that was paid for is in the events and in the transcript of its half."""
+    """Every call that was paid for appears in the events and in the transcript of its half."""
     result = await rent().run(QUESTION, model=delayed_model([3]), limits=Limits(calls=calls))
     assert (result.status, result.raw.verdict, result.usage.calls) == ("limit", None, calls)
     paid = [event for event in events(result, ModelCalled) if event.usage.calls]
@@ -359,7 +362,7 @@ async def test_failures_in_the_mirror_end_the_debate_at_once() -> None:
 
 
 async def test_people_debate_one_half_after_the_other() -> None:
-    """The human's turns in the mirror follow the first debate, so the run waits for answers twice."""
+    """The human's turns in the mirror come after the first debate, so the run waits for an answer twice."""
     store = MemoryStore()
     pattern = rent(debaters=[Debater("ann", "for", block=human(name="ann")), SIDES[1]], max_rounds=1)
     run = await pattern.run(QUESTION, model=delayed_model([2]), store=store, run_id="it", seed=1)

@@ -79,7 +79,7 @@ def test_debates_without_a_moderator_have_no_decisions() -> None:
 
 
 def test_speakers_still_take_turns_in_a_round_marked_done() -> None:
-    """The debate ends only after the speakers named in the decision have taken their turns."""
+    """The debate ends only after the speakers named in the moderator's decision have spoken."""
     model = ScriptedModel(decision("anna", "ben", done=True), "A1", "B1", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.text for entry in output.transcript] == ["A1", "B1"]
@@ -95,7 +95,7 @@ def test_rounds_marked_done_may_have_no_speakers() -> None:
 
 
 def test_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
-    """A debater missing from the decision speaks anyway, and the decision records who was added."""
+    """A debater left out of the decision speaks anyway, and the decision records who was added."""
     model = ScriptedModel(decision(done=True), "A1", "B1", VERDICT)
     result = _rent().run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1"]
@@ -105,7 +105,7 @@ def test_model_cannot_end_a_debate_before_all_sides_have_spoken() -> None:
 
 
 def test_all_debaters_speak_if_the_decision_names_none() -> None:
-    """A missing or null list means that all debaters speak in the declared order."""
+    """If the list is missing or null, all debaters speak in the declared order."""
     null = {**decision(), "nextSpeakers": None}
     model = ScriptedModel({"briefing": "Facts."}, "A1", "B1", null, "A2", "B2", VERDICT)
     output = _rent(max_rounds=2).run_sync(QUESTION, model=model).output
@@ -115,7 +115,7 @@ def test_all_debaters_speak_if_the_decision_names_none() -> None:
 
 @pytest.mark.parametrize("reason", [None, "", " "])
 def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
-    """In round 2, the model names one speaker without giving a reason, so the other one speaks as well."""
+    """In round 2, the model names one speaker and gives no reason, so the other debater speaks as well."""
     model = ScriptedModel(
         decision("anna", "ben"), "A1", "B1", decision("anna", done=True, reason=reason), "A2", "B2", VERDICT
     )
@@ -125,7 +125,7 @@ def test_omitting_a_side_requires_a_reason(reason: str | None) -> None:
 
 
 def test_reason_does_not_silence_a_side_that_still_has_to_reply() -> None:
-    """Ben has answered Anna, so a round for Ben alone would deny her a reply."""
+    """Ben has answered Anna, so a round in which only Ben speaks would deny her a reply."""
     alone = decision("ben", done=True, reason="Anna has said enough.")
     model = ScriptedModel(decision("anna", "ben"), "A1", "B1", alone, "B2", "A2", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
@@ -134,7 +134,7 @@ def test_reason_does_not_silence_a_side_that_still_has_to_reply() -> None:
 
 
 def test_reasons_without_an_omitted_side_are_dropped() -> None:
-    """A small model may give a reason even though it omits nobody, and the page would then report an omission."""
+    """A small model may give a reason even if it omits nobody, and the page would then report an omission."""
     model = ScriptedModel(decision("ben", "anna", done=True, reason="It is the first round."), "B", "A", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert output.moderator_decisions[0].reason is None
@@ -142,7 +142,7 @@ def test_reasons_without_an_omitted_side_are_dropped() -> None:
 
 @given(st.data())
 def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
-    """A side may be left out of a round only if it has already replied to everyone who speaks in that round."""
+    """A side may be left out of a round only if it has already replied to everyone who speaks in the round."""
     stances = dict(data.draw(st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from("xyz")), min_size=1)))
     spoken = data.draw(st.lists(st.tuples(st.sampled_from(list(stances)), st.sampled_from([None, "empty", "cut_off"]))))
     entries = [
@@ -165,7 +165,7 @@ def test_every_side_gets_a_turn_to_reply(data: st.DataObject) -> None:
 
 
 def test_one_debater_speaks_for_a_shared_stance() -> None:
-    """Two debaters with the same stance need only one turn, so the one who has waited longest is added."""
+    """Of two debaters with the same stance, only the one who has waited longest is added."""
     stances = {"a": "x", "b": "x", "c": "y"}
     entries = [DebateContributionEntry(round=1, agent_name=name, stance=stances[name], text="-") for name in "abc"]
     for speakers, expected in ((["c"], ["a"]), (["a", "c"], []), (["b", "c"], [])):
@@ -184,9 +184,9 @@ def test_moderator_prompts_contain_stances_and_round_count(given_to: str) -> Non
 
 @pytest.mark.parametrize("key", ["next_speakers", "nextSpeakers"])
 def test_empty_speaker_lists_require_done(key: str) -> None:
-    """If a model returns an empty list without `done`, the declared order is used instead.
+    """If a model returns an empty list without `done`, the declared order is used.
 
-    If a function does, an `OutputError` is raised.
+    If a function does so, an `OutputError` is raised.
     """
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(entry.fallback for entry in result.raw.moderator_decisions)
@@ -210,7 +210,7 @@ def test_repeated_speakers_take_several_turns() -> None:
 
 
 def test_side_speaks_even_if_the_other_side_is_given_all_turns() -> None:
-    """An added speaker gets a turn even beyond the number of turns that a moderator may assign."""
+    """An added speaker gets a turn even if the moderator has already assigned the maximum number of turns."""
     model = ScriptedModel(decision(*["anna"] * 8, done=True), *(f"A{number}" for number in range(8)), "B", VERDICT)
     output = _rent().run_sync(QUESTION, model=model).output
     assert [entry.agent_name for entry in output.transcript] == ["anna"] * 8 + ["ben"]
@@ -229,9 +229,9 @@ def test_unknown_speakers_raise_an_error_listing_the_roster() -> None:
 
 
 def test_repeated_unknown_speakers_fall_back_to_all_debaters() -> None:
-    """The model is first called again and told the reason.
+    """The model is first asked again and told why.
 
-    If that fails, the declared order is used, and the decision is flagged.
+    If its second answer is invalid too, the declared order is used, and the decision is flagged.
     """
     sides = [Debater("zoe", "for"), Debater("adam", "against")]
     rent = debate(name="rent", debaters=sides, max_rounds=1, synthesizer=False, **_with_roster(["zoe", "adam"]))
@@ -248,7 +248,7 @@ def test_repeated_unknown_speakers_fall_back_to_all_debaters() -> None:
 
 
 def test_models_can_repair_their_decision() -> None:
-    """A repaired decision counts like any other and is not recorded as a loss."""
+    """A repaired decision counts like any other decision and is not recorded as a loss."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **_with_roster(["anna", "ben"]))
     model = ScriptedModel(decision(), decision("ben", "anna"), "B", "A", VERDICT)
     result = rent.run_sync(QUESTION, model=Retrying(model))
@@ -345,7 +345,7 @@ def test_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
 
 
 def test_first_prompt_with_tools_asks_for_research() -> None:
-    """The moderator should use its tools and include what it finds in the briefing."""
+    """The moderator should use its tools and include the findings in the briefing."""
 
     def search(query: str) -> str:
         """Search the web."""
@@ -367,7 +367,7 @@ def test_first_prompt_with_tools_asks_for_research() -> None:
     ids=["snake", "camel", "model"],
 )
 def test_custom_moderators_can_return_the_model_or_a_dict(answer: object) -> None:
-    """Keys may be in snake case or camel case, and missing fields get their default values."""
+    """Keys may be in snake case or camel case, and missing fields get their defaults."""
     output = _rent(**_scripted_moderator(answer)).run_sync(QUESTION, model=by_role()).output
     (choice,) = output.moderator_decisions
     assert (choice.round, choice.next_speakers, choice.briefing, choice.new_angle, choice.done) == (
@@ -400,7 +400,7 @@ def test_decisions_are_emitted_as_events() -> None:
 
 
 def test_current_decision_is_none_while_the_moderator_decides() -> None:
-    """In the meantime, the moderator can still read the decisions from earlier rounds."""
+    """While it decides, the moderator can still read the decisions from earlier rounds."""
     decisions: list[tuple[int, object]] = []
 
     def moderator(value: object, ctx: Context) -> Any:

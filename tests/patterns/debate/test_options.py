@@ -73,7 +73,7 @@ def _generator_judge() -> Any:
 
 
 def test_nested_debates_use_the_nearest_model() -> None:
-    """The inner debate's own model is the nearest, followed by the outer debate's."""
+    """A block in the inner debate uses that debate's own model, and the outer debate's model if there is none."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named_model("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(
@@ -102,7 +102,7 @@ async def test_iterating_over_a_handle_omits_hidden_items() -> None:
 
 @pytest.mark.anyio
 async def test_iterating_over_a_handle_streams_text() -> None:
-    """Readers of the live stream get `TextDelta`s, which are not stored in `result.events`."""
+    """Iterating yields `TextDelta` events, which are not stored in `result.events`."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     handle = rent.start(QUESTION, model=script("A1\nA2", "B"))
     pieces = [(event.block, event.text) async for event in handle if isinstance(event, TextDelta)]
@@ -111,7 +111,7 @@ async def test_iterating_over_a_handle_streams_text() -> None:
 
 
 def test_moderators_must_be_built_for_the_same_debaters() -> None:
-    """A moderator built for a different roster is rejected, although the order of the debaters does not matter."""
+    """A moderator built for other debaters is rejected, although the order of the debaters does not matter."""
     transcript = create_debate_transcript()
     other = create_moderator(name="rent", roster_names=["anna", "carl"], transcript=transcript)
     with pytest.raises(ConfigurationError) as caught:
@@ -132,7 +132,7 @@ def test_options_are_keyword_only() -> None:
 
 
 def test_rejected_debates_build_no_blocks() -> None:
-    """Nothing in a rejected debate may be converted, inspected or called."""
+    """If a debate is rejected, nothing passed to it may have been converted, inspected or called."""
     called: list[str] = []
 
     class Watched:

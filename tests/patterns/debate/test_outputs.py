@@ -52,7 +52,7 @@ class Said:
     ids=repr,
 )
 def test_debaters_can_return_text_in_several_forms(value: object) -> None:
-    """A string, a dict with a text, and a model or object with a text are all accepted without a warning."""
+    """Strings, dicts with a text, and models or objects with a text are all accepted without a warning."""
     assert _argument_of(lambda _: value) == "Homes."
 
 
@@ -78,7 +78,7 @@ def test_each_debater_causes_one_warning_per_run() -> None:
 
 
 def test_values_that_str_cannot_convert_raise_an_error_naming_the_block() -> None:
-    """If `str()` itself raises an exception, it becomes the cause of the `OutputError`."""
+    """If `str()` itself raises an exception, that exception becomes the cause of the `OutputError`."""
     with pytest.raises(OutputError, match="Unprintable whose str\\(\\) raises Sabotage") as caught:
         _argument_of(lambda _: Unprintable())
     assert "anna" in caught.value.block
@@ -115,7 +115,7 @@ async def _later(value: DebateInput, ctx: Context) -> dict[str, str]:
     ids=["(input)", "(input, ctx)", "async", "handler", "sequencer"],
 )
 def test_any_block_or_function_can_act_as_a_debater(block: Any, text: str) -> None:
-    """Sync and async functions of `(input)` or `(input, ctx)`, handlers and sequencers are all accepted."""
+    """Sync and async functions with one or two parameters, handlers and sequencers are all accepted."""
     assert _argument_of(block) == text
 
 
@@ -127,7 +127,7 @@ def test_generators_can_act_as_debaters() -> None:
 
 
 def test_debates_can_act_as_debaters() -> None:
-    """The inner debate's output becomes the argument, and the two transcripts are kept separate."""
+    """The output of the inner debate becomes the argument, and the two transcripts are kept separate."""
     inner = debate(name="inner", debaters=[Debater("x", "mild"), Debater("y", "bold")], max_rounds=1)
     model = ScriptedModel("X", "Y", {**VERDICT, "winner": "bold"}, "We argue boldly.", "B", VERDICT)
     result = _debate_with(inner).run_sync(QUESTION, model=model)
@@ -234,7 +234,7 @@ def test_custom_blocks_keep_their_name() -> None:
 
 
 def test_pipelines_can_act_as_judges() -> None:
-    """A sequencer that runs several judges in parallel can act as a voting panel."""
+    """A sequencer that runs several judges in parallel can serve as a voting panel."""
 
     def vote(votes: dict[str, str]) -> dict[str, Any]:
         return {**VERDICT, "winner": max(set(votes.values()), key=list(votes.values()).count)}
