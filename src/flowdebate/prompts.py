@@ -184,13 +184,13 @@ def unquoted(text: str) -> str:
 
 @lru_cache(maxsize=1024)  # cached because every prompt in a debate contains the same few names and stances
 def tag_text(text: str) -> str:
-    """Put `text` on one line and escape square brackets, so that it can be used as a stance in a tag or sentence."""
+    """Put `text` on one line and escape square brackets, for use as a stance in a tag or sentence."""
     return _escape_word(_in_tag().sub(_escape, text) if _has(text, "⟦<[]◁〈") else text)
 
 
 @lru_cache(maxsize=1024)
 def tag_name(name: str) -> str:
-    """Put `name` on one line and escape square brackets and commas, so that it can be used in a tag or list."""
+    """Put `name` on one line and escape square brackets and commas, for use in a tag or list."""
     return _escape_word(_in_name().sub(_escape, name) if _has(name, "⟦<[],◁〈") else name)
 
 

@@ -90,7 +90,7 @@ class VerdictOutcome(WireModel):
 
 
 class Forecast(NamedTuple):
-    """A vote for a proposal that was later found to be right or wrong."""
+    """A vote for a proposal later found to be right or wrong."""
 
     confidence: float
     right: bool
@@ -123,7 +123,7 @@ class Ratings(Protocol):
     """Ratings of agents."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
-        """Return the ratings of the given `names`, omitting names that have no rating."""
+        """Return the ratings of the given `names`, omitting unrated agents."""
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
         """Add `changes` to the agents' Elo ratings; a second call for the same debate changes nothing."""

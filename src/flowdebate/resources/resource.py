@@ -28,7 +28,7 @@ class ResourceScope(Protocol):
 
 
 class Resource(Protocol):
-    """Protocol for resources: objects with a key that can be opened. Resources are compared by identity."""
+    """Protocol for resources: objects with a key and an `open` method. Resources are compared by identity."""
 
     @property
     def key(self) -> str:
@@ -132,7 +132,7 @@ class StateView(Generic[StateT]):
         return value
 
     def set(self, _: StateT, /) -> None:
-        """Raise ReadOnly, naming the block that tried to set the value."""
+        """Raise ReadOnly with the name of the offending block."""
         raise ReadOnly(
             f"the {self.resource.key} of its pattern", "blocks add to it through their answers", block=self._block
         )

@@ -47,9 +47,9 @@ class Task:
     status: TaskStatus = "pending"
     """Status of the task in its life cycle."""
     assignee: str | None = None
-    """Worker that the task is intended for; None if anybody may do it."""
+    """Intended worker for the task; None if anybody may do it."""
     labels: frozenset[str] = frozenset()
-    """Application-defined labels that describe the kind of task."""
+    """Application-defined labels for the kind of task."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Additional data from the application, as a read-only copy of the argument."""
     attempts: int = 0

@@ -185,7 +185,7 @@ class BatchSummary:
     total: int | None
     """Number of questions; None if it is not known in advance."""
     done: int = 0
-    """Number of runs that have ended, whatever their status."""
+    """Number of finished runs, whatever their status."""
     running: int = 0
     """Number of runs in progress."""
     replayed: int = 0
@@ -367,7 +367,7 @@ class Batch(Generic[OutT, RawT]):
 
     @property
     def summary(self) -> BatchSummary:
-        """Current counts for the batch, which are final once it has ended."""
+        """Current counts for the batch; they are final once it has ended."""
         return self._tally.summary(self._in_progress.values())
 
     async def all(self) -> BatchResult[OutT, RawT]:

@@ -105,7 +105,7 @@ class SequencerView:
         return freeze(self._handle.state)
 
     def update(self, **changes: object) -> None:
-        """Raise ReadOnly, naming the block that attempted the update."""
+        """Raise ReadOnly with the name of the offending block."""
         raise self._refusal(*changes)
 
     def __setattr__(self, name: str, value: object) -> None:

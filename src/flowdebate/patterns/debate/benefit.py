@@ -70,7 +70,7 @@ class BenefitItem(WireModel):
     failed: bool = False
     """True if the debate ended without a verdict; in that case, no baselines were run."""
     cluster: str | None = None
-    """Group of related questions (such as a topic) to which this one belongs, or None if it is independent."""
+    """Name shared by a group of related questions, such as a topic; None if the question is independent."""
 
 
 def benefit_item(

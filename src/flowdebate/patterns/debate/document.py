@@ -38,7 +38,7 @@ _ORDERS = {
     "full": "in all orders",
 }
 _RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
-"""Descriptions of the decision rules, except for the mean of the shares, which needs no explanation."""
+"""Descriptions of the decision rules; the mean of the shares needs none."""
 
 
 class DebateDocument(RoundsDocument):
@@ -130,7 +130,7 @@ class DebateDocument(RoundsDocument):
         yield from (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
 
     def result(self) -> Iterator[Section]:
-        """Show which participants are missing if there is no verdict; a live view shows them above the verdict."""
+        """List the missing participants if there is no verdict; a live view lists them above the verdict."""
         if self.raw.verdict is None:
             yield from self.mark()
 

@@ -28,7 +28,7 @@ class MirrorStarted(BaseEvent):
 
     kind: ClassVar[str] = "mirror_started"
     block: str
-    """Name of the mirrored debate's block, which appears in the paths of its events."""
+    """Name of the mirrored debate's block, used in the paths of its events."""
 
 
 @dataclass(slots=True, kw_only=True)

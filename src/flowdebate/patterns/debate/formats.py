@@ -36,7 +36,7 @@ class Format:
     members: Sequence[Debater | Persona] = ()
     """Default speakers offered by front ends."""
     roles: Sequence[str] = ()
-    """Roles assigned in roster order to members that have none."""
+    """Roles assigned in roster order to members without one."""
     audience: Sequence[str] = ()
     """Listeners whose votes before and after the debate decide its outcome."""
     anonymous: str = ""
@@ -198,7 +198,7 @@ FORMATS: dict[str, Format] = {
 
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
-    """Register a format under its name, replacing any format of that name; front ends offer it as well."""
+    """Register a format under its name, replacing any existing format with this name; front ends offer it as well."""
     if not format.name.isidentifier():  # names must be single words, for use on the command line
         raise ConfigurationError("add_format()", "name", format.name, "must consist of letters, digits and underscores")
     FORMATS[format.name] = format

@@ -157,7 +157,7 @@ def render_moderator_turn(
 
 @lru_cache(maxsize=256)  # cached because each round's prompt repeats all earlier decisions
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
-    """Render a moderator's decision without its speakers, who already appear in the transcript."""
+    """Render a moderator's decision without its speakers; the transcript already names them."""
     parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
     return listed(*(f"round {number}, {label}: {quoted(text)}" for label, text in parts.items() if text))
 
@@ -298,7 +298,7 @@ def create_moderator(
 
 
 def _complete_decision(answer: Any, response: ModelResponse, ctx: Context) -> DebateModeratorOutput:  # noqa: ANN401 - of `decision_among`
-    """Add turns for the sides that the model's decision must not omit."""
+    """Add turns for sides wrongly omitted from the model's decision."""
     fields: dict[str, Any] = {key: getattr(answer, key) for key in _FIELDS}
     decision = DebateModeratorOutput(**fields)
     # the decision may have been recorded before `reason` existed, and replaying the run must not change it

@@ -75,7 +75,7 @@ _JUDGING = (
     "answer_form", "schedule", "panel", "decided_by", "min_log_odds", "quotes", "on_flip", "labels", "crossed_labels",
     "criteria", "curtail",
 )  # fmt: skip
-"""Names of the judging options in a plan, which match the fields of `JudgeOptions`."""
+"""Names of the judging options in a plan, identical to the fields of `JudgeOptions`."""
 
 
 def weights_of(

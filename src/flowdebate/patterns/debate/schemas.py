@@ -129,7 +129,7 @@ class DebateContributionEntry(Contribution):
     """One argument in the transcript."""
 
     round: Annotated[int, Field(ge=1)]
-    """Number of the round in which the argument was made, starting at 1."""
+    """Number of the argument's round, starting at 1."""
     agent_name: str
     """The debater's name."""
     stance: str
@@ -330,7 +330,7 @@ class AudienceVote(WireModel):
     """One listener's votes before and after a debate."""
 
     voter: str
-    """Description of the listener who voted."""
+    """Description of the listener."""
     before: str | None = None
     """Position chosen before the debate, or None if the listener did not vote then."""
     after: str | None = None

@@ -195,7 +195,7 @@ class SmallModelSupport:
     async def review(
         self, messages: Sequence[Message], response: ModelResponse, ctx: Context
     ) -> tuple[ModelResponse, bool]:
-        """Retry a turn that copies another one or ends up supporting another side; see `Review`.
+        """Retry a turn if it copies another one or ends up supporting another side; see `Review`.
 
         The second attempt is a separate step, and readers are told to discard the text streamed so far.
         """
@@ -365,8 +365,8 @@ class FactSorter:
     async def sort(self, sources: Sequence[Source], value: object, ctx: Context) -> None:
         """Sort the facts from `sources` and store them in the state.
 
-        This happens once per debate, provided that turns begin with facts. Each fact is assigned to the position it
-        supports most, relative to the model's average for that position.
+        This happens once per debate, if turns begin with facts. Each fact is assigned to the position it supports most,
+        relative to the model's average for that position.
         """
         if state_of(ctx, DebateState).facts is not None or not self.prompt.template(ctx).sorts:
             return

@@ -116,7 +116,7 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task for a persona that has already spoken when nobody else has."""
+    """Task for a persona when only the persona itself has spoken."""
 
 
 PERSONA = PersonaTemplate()

@@ -19,6 +19,6 @@ class ModeratorReported(BaseEvent):
     block: str
     """Name of the moderator's block."""
     round: int
-    """Number of the round that was closed, starting at 1."""
+    """Number of the closed round, starting at 1."""
     report: ModeratorReport
     """The moderator's report on the round."""

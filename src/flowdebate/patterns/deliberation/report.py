@@ -50,7 +50,7 @@ _LEADING = frozenset(
     now question round status the this topic we x yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Words that may precede SETTLED without weakening it, unlike "not", "nearly", "can be" or "Bear says it is"."""
+"""Words allowed before SETTLED; others, such as "not", "nearly", "can be" or "Bear says it is", may weaken it."""
 _DOUBTS = frozenset(
     """
     ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part

@@ -121,7 +121,7 @@ class HandoffDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """Show which participants are missing; the transcript itself is the result."""
+        """List the missing participants; the transcript itself is the result."""
         yield from self.mark()
 
 

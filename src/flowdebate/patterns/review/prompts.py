@@ -62,7 +62,7 @@ class ReviewerTemplate(Template):
         f"findings:\n{{findings}}",
         uses("question", lines=["findings"]),
     )
-    """Section that lists the findings so far."""
+    """Section listing the findings so far."""
     examine: str = part(
         "Other reviewers raised these findings. Check each one against the material, and confirm or refute it. Give "
         "your reason and quote the words that show it, exactly as they are written there. Confirm a finding if it is "

@@ -346,7 +346,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Write a sentence that states how many files were read in full and names the others.
+        """Write a sentence stating how many files were read in full and naming the others.
 
         Returns "" if there are no files.
         """

@@ -60,7 +60,7 @@ class ReviewerTurn(Block[Any, None]):
     """A reviewer's turn in one phase, recorded as a task in the audit trail; skipped if there is nothing to ask.
 
     If the reviewer's provider fails permanently, the next of `speakers` answers. If none is left, the turn is skipped,
-    provided that the options allow it.
+    if the options allow it.
     """
 
     def __init__(

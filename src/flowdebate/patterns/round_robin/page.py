@@ -84,7 +84,7 @@ class RoundRobinDocument(RoundsDocument):
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
     def result(self) -> Iterator[Section]:
-        """Show which participants are missing if there is no output; a live view shows them above the output."""
+        """List the missing participants if there is no output; a live view lists them above the output."""
         if self.output is None:
             yield from self.mark()
 

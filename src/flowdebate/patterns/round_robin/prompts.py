@@ -139,7 +139,7 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Task for a debater once another one has spoken; `{other}` stands for the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """Task for a debater that has already spoken when nobody else has."""
+    """Task for a debater when only the debater itself has spoken."""
 
 
 DEBATER = RoundRobinDebaterTemplate()

@@ -75,7 +75,7 @@ REFEREES = Profiles(full=REFEREE, concise=CONCISE_REFEREE)
 
 
 def render_referee_system(*, question: str, roster: Sequence[str], template: RefereeTemplate = REFEREE) -> str:
-    """Render the task, the question and the debaters' names, which are the same in all rounds."""
+    """Render the task, the question and the debaters' names, identical in all rounds."""
     return filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
 
 
@@ -87,7 +87,7 @@ def render_referee_turn(
     max_rounds: int | None = None,
     template: RefereeTemplate = REFEREE,
 ) -> str:
-    """Render the whole transcript with the earlier audits, and state which round to audit."""
+    """Render the whole transcript with the earlier audits, followed by the task of auditing the round."""
     # use the transcript, because turns may have been skipped
     spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)
     task = filled(

@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
-"""Form of a judge's answer: a winner, a score for each side, or a letter (whose log-probabilities form the ballot)."""
+"""Form of a judge's answer: a winner, a score for each side, or a letter (with its log-probabilities as the ballot)."""
 MAX_LETTERS = 20  # servers report log-probabilities for at most this many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """Decision rule: the mean score; one vote per ballot for the side ranked first; or the median of the models' mean
@@ -43,7 +43,7 @@ class LetterFit(WireModel):
     log-odds.
     """
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """Lead, in log-odds, that a side needs to win after the length correction."""
+    """Lead, in log-odds, needed to win after the length correction."""
 
 
 class JudgeBallot(WireModel):
@@ -52,7 +52,7 @@ class JudgeBallot(WireModel):
     view: Annotated[int, Field(ge=0)] = 0
     """Index of the view in the schedule, starting at 0; a repeated view keeps its index."""
     order: list[str]
-    """Sides in slot order, which is the order in which the judge read their arguments."""
+    """Sides in slot order: the order in which the judge read their arguments."""
     labels: dict[str, str] | None = None
     """Each side's label in this view; None if sides were identified by their stances."""
     model: str | None = None
@@ -155,8 +155,8 @@ class JudgeQuote(WireModel):
     statement: Statement
     """The statement."""
     reply: Statement | None = None
-    """Later statement by another side that shares the most words with this one; None if no other side spoke
-    afterwards.
+    """Later statement by another side with the most words in common with this one; None if no other side
+    spoke later.
     """
 
 
