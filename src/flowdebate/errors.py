@@ -7,7 +7,7 @@
     ├── ModelError                           a model could not be called, or gave no usable answer
     │   ├── ModelUnavailable                 no model is configured, or its endpoint cannot be reached
     │   │   └── ConnectionLost               the connection broke before the answer was complete
-    │   ├── ModelTimeout                     the deadline of the call passed
+    │   ├── ModelTimeout                     the call exceeded its deadline
     │   ├── RequestRejected                  the endpoint rejected the request
     │   │   ├── AuthenticationFailed         the key is missing, wrong or lacks permission
     │   │   ├── ModelNotFound                the endpoint does not know the model
@@ -19,7 +19,7 @@
     │   │   ├── MalformedResponse            the response violates the protocol
     │   │   ├── ResponseTooLarge             it is longer than allowed
     │   │   ├── EmptyResponse                it has no text
-    │   │   ├── OutputTruncated              it was cut off before its end
+    │   │   ├── OutputTruncated              it was cut off
     │   │   │   └── LostToThinking           the model used up its token limit by thinking
     │   │   ├── Refused                      the model declined to answer
     │   │   │   └── ContentFiltered          the provider's filter stopped the answer

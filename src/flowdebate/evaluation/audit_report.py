@@ -76,7 +76,9 @@ class Places(WireModel):
     n: int
     """Number of verdicts in favor of a side."""
     items: int
-    """Number of items with at least one such verdict. Items are independent, but verdicts on the same item are not."""
+    """Number of items with at least one verdict in favor of a side. Items are independent, but verdicts on the same
+    item are not.
+    """
     leaning: int
     """Number of items on which the first and the last place won unequally often. With two places, the test uses only
     these items.
@@ -125,7 +127,7 @@ class LastWord(WireModel):
     low: float | None = None
     high: float | None = None
     items: int
-    """Number of items with at least one verdict."""
+    """Number of items with at least one verdict in favor of a side."""
     orders: int
     """Number of distinct speaking orders; at least two are needed to detect a preference."""
     p: float | None = None
@@ -349,7 +351,7 @@ class RunAudit(InNotebooks):
     judge: JudgeAudit
     """Figures computed from the judge's ballots; a custom judge casts no ballots."""
     leaks: LeakReport | None = None
-    """Report on the names that aliases replaced in arguments; None if nothing was replaced."""
+    """Report on names in arguments replaced with aliases; None if no name was replaced."""
     same_family: tuple[tuple[str, str], ...] = ()
     """Pairs of a judge model and a debater model from the same model family."""
 

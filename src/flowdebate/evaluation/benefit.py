@@ -116,8 +116,8 @@ class BenefitReport(InNotebooks, WireModel):
     """Results for the debate, followed by the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """"helped" if the debate beat every baseline; "harmed" or "none_worth_it" if that is the finding against any of
-    them.
+    """Overall finding: "helped" if the debate beat every baseline, "harmed" or "none_worth_it" if any comparison found
+    so, otherwise "too_few".
     """
     summary: str
     """The report's conclusion in one or two sentences."""

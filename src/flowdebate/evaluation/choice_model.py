@@ -60,7 +60,7 @@ def fit_choices(
     prior: float | None = None,
     times: Mapping[Any, int] | None = None,
 ) -> ChoiceFit | None:
-    """Fit how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
+    """Estimate how much each column of `options` adds to the log-odds of being chosen (McFadden 1974). Needs scipy.
 
     `options` is an array indexed by choice, option and column; `shares` contains the share that each choice gives to
     each option. The first `strengths` columns are identified only up to a constant, so their coefficients are centered

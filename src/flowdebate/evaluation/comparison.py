@@ -79,7 +79,7 @@ class ComparedTexts(ArguedDebate):
     def of(
         cls, question: str, texts: Mapping[str, str], *, reference: str | None = None, location: str = _WHERE
     ) -> ComparedTexts:
-        """Validate texts keyed by name; invalid texts raise ConfigurationError with the reason."""
+        """Validate texts keyed by name; raise ConfigurationError with the reason if they are invalid."""
         if not isinstance(texts, Mapping) or not _TWO <= len(texts) <= _MAX_TEXTS:
             got = len(texts) if isinstance(texts, Mapping) else texts
             raise ConfigurationError(location, "texts", got, f"must contain 2 to {_MAX_TEXTS} named texts")
@@ -369,7 +369,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
 
 
 def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) -> int:
-    """Return the number of ballots per judge for this many texts; raise ConfigurationError for too many."""
+    """Return the number of ballots per judge for this many texts; raise ConfigurationError for too many texts."""
     how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)

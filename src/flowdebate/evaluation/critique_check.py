@@ -59,9 +59,9 @@ class MethodRates(WireModel):
     accuracy: Figure
     """Share of answers on which the decision matches the label."""
     found: Figure | None
-    """Share of wrong answers called wrong; None if there are no wrong answers."""
+    """Share of wrong answers recognized as wrong; None if there are no wrong answers."""
     false_alarms: Figure | None
-    """Share of correct answers called wrong; None if there are no correct answers."""
+    """Share of correct answers considered wrong; None if there are no correct answers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,9 +41,9 @@ class Dynamics(InNotebooks, WireModel):
     """Among voices whose first answer is correct, the share whose last answer is wrong."""
     wrong_to_right: Figure | None
     outcome_right: Figure | None
-    """Share of courses whose outcome is correct."""
+    """Share of answer courses with a correct outcome."""
     oracle: Figure | None
-    """Share of courses in which the outcome, or any voice's answer at any time, is correct."""
+    """Share of answer courses with a correct outcome, or with a correct answer by any voice at any time."""
 
     @property
     def oracle_gap(self) -> float | None:

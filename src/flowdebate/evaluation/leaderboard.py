@@ -83,7 +83,7 @@ class Leaderboard(InNotebooks, WireModel):
     answers: list[AnsweringModel] = Field(default_factory=list)
     """Models with repaired or unusual answers, sorted by their share of repaired answers in descending order."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Number of runs without information about models, keyed by reason."""
+    """Number of runs without a game between two models, keyed by reason."""
     findings: list[str]
 
 

@@ -352,7 +352,7 @@ class ModelCheck:
 
     @property
     def _modes(self) -> Sequence[StructuredMode]:
-        """The model's structured modes; empty if it does not list them."""
+        """The model's modes for structured answers; empty if it lists none."""
         modes: Sequence[StructuredMode] = getattr(self.model, "structured_modes", ())
         return modes
 

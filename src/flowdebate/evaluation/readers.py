@@ -67,7 +67,7 @@ class Votes(WireModel):
 
 
 def sides_of(run: StoredRun) -> list[str]:
-    """Return the stances in a finished debate, in order of their first arguments; empty for other runs."""
+    """Return the stances in a finished debate, in the order of their first arguments; return none for other runs."""
     raw = (run.outcome or {}).get("raw")
     entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -216,7 +216,7 @@ class RunReaders:
     counted: Votes
     note: str
     shares: Sequence[Share]
-    """Valid links, oldest first."""
+    """Valid public links, oldest first."""
 
 
 async def readers_of(store: Store, run: StoredRun) -> RunReaders:

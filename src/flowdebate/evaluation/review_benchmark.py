@@ -131,7 +131,7 @@ class PlantedFault(WireModel):
     kind: str
 
     def is_named(self, finding: ReportedFinding) -> bool:
-        """Return whether a finding is in the same file, within three lines, and of the same kind."""
+        """Return whether a finding identifies the fault: same file, same kind, and at most three lines away."""
         place = finding.place
         if place.file is None or place.line is None or place.found is False:
             return False

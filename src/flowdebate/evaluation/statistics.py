@@ -148,7 +148,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
 
 
 def sign_test(ones: int, other_wins: int) -> float:
-    """Compute the exact two-sided p-value of `ones` wins to `other_wins` under a fair coin.
+    """Compute the exact two-sided p-value of `ones` wins against `other_wins`, assuming a fair coin.
 
     >>> sign_test(4, 0), sign_test(6, 0), sign_test(0, 0)
     (0.125, 0.03125, 1.0)

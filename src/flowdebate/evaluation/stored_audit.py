@@ -256,7 +256,7 @@ class ItemCollector:
 
 
 class _CollectedItems(Collection[AuditItem]):
-    """Items read one at a time, without the judges' reasoning."""
+    """Collected items, read one at a time and without the judges' reasoning."""
 
     def __init__(self, collector: ItemCollector, file: sqlite3.Connection) -> None:
         self._collector = collector  # keep a reference, because the collector closes the file when it is deleted

@@ -223,7 +223,7 @@ a run, or permanently delete an earlier run or note.
 
 
 READER = "get_run"
-"""Name of the only tool listed with a result schema; most tools return the same kind of report."""
+"""Name of the only tool listed with a result schema, because most tools return the same kind of report."""
 
 
 class RunTools:

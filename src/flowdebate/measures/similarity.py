@@ -33,7 +33,7 @@ class Similarity(Protocol):
     """Measure of similarity; called with texts, it computes a square matrix.
 
     The matrix is symmetric, with values from 0 to 1 and 1.0 for identical texts, and does not depend on the order of
-    the texts. Every string is valid.
+    the texts. Any string is a valid text.
     """
 
     @property

@@ -60,13 +60,13 @@ class Tally(WireModel):
     eligible: int
     """Number of eligible voters, including abstainers."""
     valid: int
-    """Number of votes for one of the choices."""
+    """Number of votes for any of the choices."""
     spoiled: int
-    """Number of votes for none of the choices."""
+    """Number of ballots cast for none of the choices."""
     failed: int
     """Number of eligible voters without a ballot."""
     counts: dict[str, int]
-    """Valid votes for each choice, in the order of the choices; 0 for a choice without votes."""
+    """Number of valid votes for each choice, in the order of the choices; 0 for a choice without votes."""
     weights: dict[str, float]
     """Total weight of the valid votes for each choice."""
     winner: str | None

@@ -325,7 +325,7 @@ def export(
     out: Annotated[Path | None, Option(flag="--out -o", metavar="FILE", help="A new file. Default: stdout.")] = None,
     store: opt.StoreName = None,
 ) -> None:
-    """Export runs to a file. Each run and each step is one line of JSON."""
+    """Export runs to a file. Each run and each step is written as one line of JSON."""
     from flowdebate.service.runs import each_run, find_run, opened
     from flowdebate.store.export import export_run, write_export
     from flowdebate.ui.text import escape_json
@@ -377,7 +377,7 @@ def render(
     *,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Show a saved JSON document the way its command did. No model is called."""
+    """Show a saved JSON document as its command showed it. No model is called."""
     from flowdebate.cli.terminal.page import render as render_page
     from flowdebate.ui.document import read_document
 

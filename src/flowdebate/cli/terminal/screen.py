@@ -253,7 +253,7 @@ class View:
 
 
 class AskOnScreen:
-    """Function that asks humans with `ask`, hiding the live line while they answer."""
+    """Callable for asking humans with `ask`; it hides the live line while they answer."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
