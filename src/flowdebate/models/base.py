@@ -326,7 +326,7 @@ class ModelSettings:
     max_tokens: int | None = None
     """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """Amount of thinking; models without this setting raise ConfigurationError."""
+    """Amount of thinking; setting it for a model without this feature raises ConfigurationError."""
     timeout: float | None = 300.0
     """Deadline in seconds for the whole call, including retries and backoff, but excluding the time a local engine
     takes to start or to finish other calls.
@@ -429,7 +429,7 @@ class ModelRequest:
 
     @property
     def characters(self) -> int:
-        """Total length of all messages in characters; an image counts as the text that would use as many tokens."""
+        """Total length of all messages in characters, with the tokens of each image converted to characters."""
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
             return messages.recorded_characters
@@ -503,7 +503,7 @@ class ModelResponse:
     none were made.
     """
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
-    """Schema against which `data` has already been validated. Models do not set it."""
+    """Schema against which `data` has already been validated; set by the library, not by models."""
 
     def message(self) -> Message:
         """Return the assistant message to include when sending back the results of its tool calls."""
@@ -534,7 +534,7 @@ class Model(Protocol):
         """Name of the model in errors, events and usage."""
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Make a single request and return the answer, without retries."""
+        """Send a single request, without retrying it, and return the answer."""
 
 
 def profile_of(model: Model) -> Profile:

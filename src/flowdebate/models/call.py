@@ -1,4 +1,4 @@
-"""Call boundary for all models: deadlines, retries, answer validation, errors, and a guard for tests.
+"""Call boundary for all models: deadlines, retries, answer validation, error details, and blocking real calls in tests.
 
 The SDKs' own retries are turned off so that every attempt is counted, limited and reported here. If several nested
 models would retry a call, only the outermost one does.
@@ -259,7 +259,7 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
-    """Exclude time spent waiting for a model to start or become free from all but round and run deadlines."""
+    """Exclude time spent waiting for a model to start or become free from all but the deadlines of rounds and runs."""
     outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
     for deadline in outer_deadline:

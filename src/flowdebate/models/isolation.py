@@ -257,7 +257,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode has a usable provider: one signed in to, one configured, or its own for free models."""
+    """Return whether opencode has a provider to use: by sign-in, by configuration, or its own with free models."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (

@@ -75,7 +75,9 @@ class Program:
     no_folder: Sequence[str] = ()
     """Additional options that keep the program from reading any folder."""
     isolate: Isolate | None = None
-    """Function that isolates the program from the user's folders; None if options suffice to turn everything off."""
+    """Function that replaces the user's folders with temporary ones; None if options suffice to turn off
+    all features.
+    """
     models: Sequence[str] = ()
     """Options that list the models, for `isolate`; empty if `isolate` needs no list."""
     variables: tuple[str, ...] = ()

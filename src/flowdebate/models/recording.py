@@ -645,7 +645,7 @@ def _bad_line(path: str, number: int, problem: str, hint: str = "") -> BadFile:
 
 
 class PlayedModel(ReplayModel):
-    """Play back a cassette for an audience: each block's answers in the recorded order, streamed at `words` per second.
+    """Play back a cassette for an audience: each block's answers in order, streamed at `words` words per second.
 
     Requests are not compared with the recorded ones, so a cassette still plays after prompts have changed. If a block
     makes more requests than were recorded, CassetteMismatch is raised.

@@ -250,7 +250,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for an apparently misspelled vendor, since excluding it would have no effect."""
+    """Raise ConfigurationError for an apparently misspelled vendor, since it would not exclude any models."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -459,7 +459,7 @@ def _check_program(spec: str, field: str, location: str) -> str:
 
 @lru_cache(maxsize=1)
 def _recommend_sdk() -> None:
-    """Recommend Anthropic's SDK once."""
+    """Recommend installing Anthropic's SDK, once per process."""
     message = (
         "Anthropic models are called through its OpenAI-compatible endpoint, which has no prompt caching: "
         'pip install "flowdebate[anthropic]" to pay less for repeated input'

@@ -104,7 +104,7 @@ class SeparatedText:
     thought: int = 0
     """Length of the removed thinking, in characters."""
     unannounced: bool = False
-    """True if the thinking had no opening tag, and could be recognized only once it ended."""
+    """True if the thinking had no opening tag, so that it was recognized only at its closing tag."""
     tokens: bool = False
     """True if template tokens were removed."""
     thinks: bool = False

@@ -214,7 +214,7 @@ def _store_of(run: RunView | str | None, choice: StoreChoice) -> Store | None:
 
 
 def _page(request: HumanRequest | None = None, *, note: str = "", token: str = "") -> str:
-    """Build the widget's HTML, with untrusted text escaped."""
+    """Build the widget's HTML, escaping untrusted text."""
     if request is None:
         return render("notebook/turn", pending=None, note=note)
     pending = PendingInput.of(request)

@@ -60,7 +60,7 @@ class LocalModel(PooledModel):
     profile: Profile = "concise"
     """Profile of the default prompts: concise, because models small enough for a laptop follow short prompts best."""
     context_tokens = CONTEXT
-    """Maximum number of tokens in a prompt and its answer."""
+    """Maximum number of tokens in a prompt and its answer combined."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
 
 
 def _join(begins: str, rest: str) -> str:
-    """Join the two strings, adding a space between words because some models omit it in their first token."""
+    """Join the two strings, adding the space between words that some models omit in their first token."""
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 
 

@@ -1,1 +1,1 @@
-"""OpenAI-compatible models: clients, requests, structured answers, error mapping."""
+"""OpenAI-compatible models: clients, requests, structured answers, and error mapping."""

@@ -204,20 +204,20 @@ class Phase(Generic[QuestionT, AnswerT]):
     form: ClassVar[type[WireModel] | None] = None
     """Answer schema for the default blocks, or None for plain text."""
     has_length: ClassVar[bool] = False
-    """True if the `length` option limits answers; schemas set their own limits."""
+    """True if the `length` option applies to the phase's answers; schemas set their own limits."""
 
     def __init__(self, loop: Loop[ConsensusOptions]) -> None:
         self.loop = loop
 
     def answer(self) -> dict[str, Any]:
-        """Return the `create_block` options for the default blocks' answer format.
+        """Return the `create_block` options that set the answer format of the default blocks.
 
-        Answers either consist of whole sentences or follow a schema.
+        The format is either whole sentences or a schema.
         """
         return {"transform": whole_sentences} if self.form is None else {"output_schema": self.form}
 
     def ask(self, _: object, ctx: Context) -> Sequence[QuestionT]:
-        """True if the `length` option applies to the phase's answers; schemas set their own limits."""
+        """Return the questions to ask in this phase, each addressed to one agent."""
         raise NotImplementedError
 
     def read(self, answer: object, block: str, question: QuestionT, ctx: Context) -> AnswerT:
@@ -229,10 +229,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         raise NotImplementedError
 
     def create_block(self, agent: Persona, stand_in: Model | str | None = None) -> Block[Any, Any]:
-        """Return the `create_block` options that set the answer format of the default blocks.
-
-        The format is either whole sentences or a schema.
-        """
+        """Return the block for `agent`: a custom block, the default one, or a fallback using the model `stand_in`."""
         loop = self.loop
         if is_custom(agent.block) and stand_in is None:
             return loop.custom_speaker(agent)

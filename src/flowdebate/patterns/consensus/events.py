@@ -42,7 +42,7 @@ class StageEntered(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class AgentMessage(BaseEvent):
-    """An agent of a consensus debate has made or revised its proposal. The event does not wait for the other agents."""
+    """An agent of a consensus debate has made or revised its proposal; other agents may not have finished yet."""
 
     kind: ClassVar[str] = "agent_message"
     repeats_speech: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Page for consensus debates: options, proposals, rounds of critique and revision, votes, result."""
+"""Page for consensus debates: options, proposals, rounds of critique and revision, votes, and result."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class ConsensusDocument(Document):
         yield from self.result()
 
     def result(self) -> Iterator[Section]:
-        """Show the result, provided the votes were counted."""
+        """Show the result if the votes were counted."""
         yield from self.mark()
         raw, counted = self.raw, self.raw.tally
         if counted is None:
@@ -305,7 +305,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """Describe one agent's critiques of another, and its vote for that agent; return "" if there are neither."""
+    """Describe one agent's critiques of another, and its vote for that agent; return "" if it has made neither."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")

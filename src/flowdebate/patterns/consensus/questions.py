@@ -18,7 +18,7 @@ from .schemas import Critique, HumanCritique, JudgeAnswer, Proposal, RevisionAns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Base class for all questions; a question is the input to an agent's or a judge's block."""
+    """Base class for questions, which are the input to agents' and judges' blocks."""
 
     kind: ClassVar[str]
     answer: ClassVar[object] = None

@@ -77,7 +77,7 @@ CouncilTranscript: TypeAlias = "StateResource[TranscriptState[CouncilEntry]]"
 def create_council_transcript() -> CouncilTranscript:
     """Create a transcript to share between a council and custom blocks, under the key `"transcript"`.
 
-    The transcript stays empty until the chair has answered, because it would otherwise reveal names.
+    The transcript stays empty until the chair has answered, so as not to reveal who wrote which answer.
     """
     return StateResource(key="transcript", initial=TranscriptState[CouncilEntry])
 
@@ -218,7 +218,7 @@ class ReviewRequest:
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
     def answer_schema(self) -> type[WireModel]:
-        """Build the model for a valid answer: a ranking of exactly these letters."""
+        """Build the model for a valid answer: a ranking of all letters in the request."""
         return ranking_of(tuple(letter for letter, _ in self.answers))
 
 

@@ -45,7 +45,7 @@ class ClaimsRuled(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class AnswerDecided(BaseEvent):
-    """A rule has decided whether the answer stands, is revised or is rejected."""
+    """The decision rule has determined whether the answer stands, is revised or is rejected."""
 
     kind: ClassVar[str] = "answer_decided"
     outcome: Outcome

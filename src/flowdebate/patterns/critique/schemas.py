@@ -106,9 +106,9 @@ class Claim(WireModel):
     settled_by: str = ""
     """Evidence that would settle the claim."""
     ruling: Ruling = "cannot_tell"
-    """The final ruling: "holds" only with verified evidence."""
+    """The final ruling; it is "holds" only if the evidence has been verified."""
     judged: Ruling | None = None
-    """The judge's own ruling; None if there is none."""
+    """The judge's own ruling; None if the judge gave none."""
     reason: str = ""
     """The judge's reason."""
     evidence: list[Evidence] = Field(default_factory=new_list)
@@ -287,7 +287,7 @@ class RulingsRequest:
         )
 
     def answer_schema(self) -> type[WireModel]:
-        """Build the model for a valid answer: rulings on exactly these claims."""
+        """Build the model for a valid answer: rulings on the claims in the request and no others."""
         return rulings_on(tuple(claim.id for claim in self.claims))
 
 
