@@ -1,6 +1,7 @@
 """Conditions for ending a pattern's rounds early: by usage, by time, by similarity, or by an application's own rule.
 
-Combine them with `|` (either holds), `&` (both hold) and `~` (it does not hold), and with plain functions:
+Conditions can be combined with `|` (either holds), `&` (both hold) and `~` (the condition does not hold), and with
+plain functions:
 
 >>> from flowdebate import stop
 >>> enough = stop.tokens(20_000) | stop.seconds(120) & stop.rounds(2)
@@ -33,12 +34,12 @@ from flowdebate.measures.similarity import Convergence, Similarity, best_similar
 from flowdebate.runs.context import Context
 
 PREDICATE = "predicate"
-"""Name of a condition made from a function that has no name."""
+"""Name of a condition created from a function that has no name."""
 PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
-"""Reserved names: the patterns' own stop reasons, which no condition may use as its name."""
+"""Reserved names: stop reasons used by the patterns themselves, which no condition may have as its name."""
 _MAX_NAME_LENGTH = 100
 _MAX_TEXT_LENGTH = 1_000
 
@@ -46,7 +47,7 @@ _MAX_TEXT_LENGTH = 1_000
 class Condition(ABC):
     """A condition for ending the rounds; combine conditions with `|`, `&` and `~`.
 
-    All members of a combination are evaluated after each round, so their order never affects whether the rounds end.
+    All members of a combination are evaluated after each round, so their order does not affect whether the rounds end.
     `await condition(ctx)` returns True if the condition holds and False otherwise, and `await condition.reason(ctx)`
     returns the name of the condition that holds.
     """
@@ -60,12 +61,12 @@ class Condition(ABC):
     async def reason(self, ctx: Context) -> str | None:
         """Return the name of the condition that currently holds; None if there is none.
 
-        For `a | b`, this is the name of the first member that holds; for `a & b`, it contains both names.
+        For `a | b`, this is the name of the first member that holds; for `a & b`, it combines both names.
         """
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """The application's functions in the condition, in order; a custom class contributes its `reason`."""
+        """Application functions that the condition calls, in order; a custom class contributes its `reason`."""
         return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:
@@ -96,17 +97,19 @@ class Condition(ABC):
 
 
 StopWhen: TypeAlias = Condition | Callable[["Context"], bool | Awaitable[bool]]
-"""Argument for `terminate_when=`: a condition, or a sync or async function of `(ctx)` that returns True or False."""
+"""Argument for `terminate_when=`: a condition, or a sync or async function that receives `ctx` and returns True or
+False.
+"""
 
 
 @dataclass(frozen=True)
 class _SingleCondition(Condition):
-    """A single condition rather than a combination."""
+    """A single condition, as opposed to a combination."""
 
     called: str
     test: Callable[[Context], object] = field(compare=False, repr=False)
     function: Callable[..., object] | None = None
-    """The application's function to call; None for built-in conditions."""
+    """Application function to call; None for built-in conditions."""
 
     @property
     def name(self) -> str:
@@ -192,7 +195,7 @@ def _members(condition: Condition, kind: type[_Combined]) -> tuple[Condition, ..
 
 
 def rounds(number: int) -> Condition:
-    """Stop after at least `number` rounds (in a handoff, turns); combined with `&`, it delays another condition."""
+    """Stop after at least `number` rounds (turns in a handoff); use it with `&` to delay another condition."""
     check_count("stop.rounds()", number=number)
     return _SingleCondition(f"rounds({number})", lambda ctx: bool(ctx.sequencer.state.round >= number))
 
@@ -207,9 +210,9 @@ def tokens(number: int) -> Condition:
 
 
 def seconds(number: float) -> Condition:
-    """Stop when at least `number` seconds have passed since the run first started.
+    """Stop when at least `number` seconds have passed since the run was first started.
 
-    Time before a resume counts too.
+    If the run is resumed, the time before that counts too.
     """
     check_seconds("stop.seconds()", number=number)
     return _SingleCondition(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
@@ -230,18 +233,18 @@ def _flag(name: str, ctx: Context) -> object:
 
 
 def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
-    """Stop when the speakers' latest contributions are similar: their mean similarity is at least `threshold`.
+    """Stop when the speakers' latest contributions have a mean similarity of at least `threshold`.
 
     The mean is taken over all pairs. Similarity is not agreement: opposite answers in the same words are similar. The
-    condition does not hold if one speaker stands apart, if speakers state different positions (in `consensus`), or if
-    there is only one speaker. `similarity` is the measure to use (see `flowdebate.measures`); None selects the best one
-    installed.
+    condition does not hold if one speaker's contribution differs clearly from the others, if speakers state different
+    positions (in `consensus`), or if there is only one speaker. `similarity` is the measure to use (see
+    `flowdebate.measures`); None selects the best one installed.
     """
     return _similar("converged", threshold, similarity, lambda convergence: convergence.status == "converged")
 
 
 def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
-    """Stop when the speakers repeat themselves: each one's latest contribution is similar to an earlier one.
+    """Stop when all speakers repeat themselves: each one's latest contribution is similar to their previous one.
 
     The condition holds once everybody has spoken twice and the mean similarity of each speaker's last two contributions
     is at least `threshold`. `similarity` works as in `converged`.
@@ -283,9 +286,9 @@ def _similar(
 
 
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
-    """Stop according to the application's own rule: a sync or async `function` of `(ctx)` that returns a bool.
+    """Stop according to a rule of the application: a sync or async `function` that receives `ctx` and returns a bool.
 
-    `name` appears in `stop_reason`; None stands for the function's name ("predicate" if the function has none).
+    `name` appears in `stop_reason`; by default, it is the function's name, or "predicate" if the function has none.
     """
     if not is_predicate(function):
         raise ConfigurationError("stop.when()", "function", function, "must be a sync or async function of (ctx)")
@@ -301,7 +304,7 @@ def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | N
 
 
 def as_condition(value: StopWhen) -> Condition:
-    """Return `value` if it is a condition, or `when(value)` if it is a function."""
+    """Return `value` itself if it is a condition, or `when(value)` if it is a function."""
     if isinstance(value, Condition):
         return value
     if not is_predicate(value):
@@ -311,7 +314,7 @@ def as_condition(value: StopWhen) -> Condition:
 
 
 def name_of(value: StopWhen) -> str:
-    """Return the name of a condition or function, as used in outlines."""
+    """Return the name of a condition or function, as it appears in outlines."""
     return value.name if isinstance(value, Condition) else function_name(value)
 
 
@@ -352,8 +355,8 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
     """Parse a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
 
     The string may contain `|`, `&`, `~`, parentheses, and calls to tokens, seconds, rounds, converged, repeated and
-    flag (unless `flags` is False), each with a single number or name. Anything else raises ConfigurationError, which
-    states the location of the problem.
+    flag (unless `flags` is False), each with a single number or name. Anything else raises a ConfigurationError stating
+    the location of the problem.
     """
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _MAX_TEXT_LENGTH:
@@ -374,7 +377,7 @@ def parse(text: str, *, location: str = "stop.parse()", field: str = "text", fla
 
 
 _UNCALLED: tuple[object, ...] = (*_READABLE.values(), when, parse)
-"""Functions in this module that create conditions and are not predicates themselves."""
+"""Functions in this module that create conditions but are not predicates themselves."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Material for arguments to quote: reading files and folders, searching them, and verifying quotes word for word."""
+"""Sources for arguments to quote: reading and searching files and folders, and verifying quotes word for word."""

@@ -1,4 +1,4 @@
-"""Document conversion in child processes with limited memory and time."""
+"""Conversion of documents in child processes, whose memory and time are limited."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ from flowdebate.sources.documents import Text, resident_memory
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH",
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
-"""Environment variables passed to a child process: no API keys, because a document may take control of its parser."""
+"""Environment variables passed to a child process; they include no API keys, because a document may take control of its
+parser.
+"""
 _ROOT = Path(__file__).parents[2]
 _MAX_ANSWER_SIZE = 40_000_000
-"""Maximum size of an answer in bytes; text encoded as JSON may take up six times as many bytes."""
+"""Maximum size of an answer in bytes; when encoded as JSON, text may take up six times as many bytes."""
 
 
 _LOOK = 0.02
-"""Interval in seconds between two checks on a busy child."""
+"""Interval in seconds between two checks on a busy child process."""
 _QUICK = 1.0
-"""Time in seconds after which a document yields to waiting documents."""
+"""Time in seconds after which a document must yield its slot to waiting documents."""
 _PATIENCE = 60.0
-"""Maximum time in seconds that a document waits for a free slot."""
+"""Maximum time in seconds for which a document waits for a free slot."""
 
 
 class _Answer(WireModel):
-    """Answer from a child process about a document.
+    """Answer of a child process that was sent a document.
 
     It is untrusted, because the document may have taken control of the process.
     """
@@ -47,11 +49,11 @@ class _Answer(WireModel):
     unread: tuple[str, ...] = ()
     problem: str | None = None
     is_full: bool = False
-    """True if the document used too much memory."""
+    """True if converting the document took too much memory."""
 
 
 _Reason: TypeAlias = Literal["time", "memory", "turn"]
-"""Reason for killing a busy child: it took too long, it grew too large, or other documents are waiting."""
+"""Reason for killing a busy child process: it took too long, it grew too large, or other documents are waiting."""
 
 
 class _Child:
@@ -75,7 +77,7 @@ class _Child:
         self.is_new = True
 
     def ask(self, head: bytes, data: bytes) -> bytes:
-        """Send a document and return the answer; b"" if the child exited without answering."""
+        """Send a document to the child process and return the answer; return b"" if it exits without answering."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # noqa: S101 - they are pipes
         assert stdout is not None  # noqa: S101
@@ -91,7 +93,7 @@ class _Child:
 
     @property
     def resident(self) -> int:
-        """Memory used by the process in bytes; 0 if the system does not report it."""
+        """Memory used by the process, in bytes; 0 if the system does not report it."""
         return resident_memory(self._process.pid)
 
     @property
@@ -116,7 +118,8 @@ class _Child:
 class Converter:
     """Pool of child processes, each converting one document at a time.
 
-    A slow document yields to waiting documents, and later starts over in the queue for slow documents.
+    A slow document yields to waiting documents and joins the queue for slow documents, where its conversion starts
+    over.
     """
 
     def __init__(self, *, memory: int = 400, seconds: float = 15.0) -> None:
@@ -132,8 +135,8 @@ class Converter:
     def convert(self, path: str, data: bytes, kind: str) -> Text:
         """Convert a document of one of the `KINDS`.
 
-        Raises BadFile, with the `path`, for a document without text, or if the conversion takes too long or too much
-        memory.
+        Raises BadFile, with the `path`, if the document contains no text, or if the conversion takes too long or uses
+        too much memory.
         """
         try:
             with self._slot(path, self._quick):
@@ -157,7 +160,7 @@ class Converter:
         return text
 
     def close(self) -> None:
-        """Stop all idle children."""
+        """Stop all idle child processes."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:
@@ -165,7 +168,7 @@ class Converter:
 
     @contextmanager
     def _slot(self, path: str, places: BoundedSemaphore) -> Iterator[None]:
-        """Hold one of the slots for documents; raise BadFile if no slot becomes free in time."""
+        """Hold a slot for a document within the context; raise BadFile if no slot becomes free in time."""
         if not places.acquire(blocking=False):
             with self._lock:
                 self._waiting += places is self._quick
@@ -182,7 +185,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason for killing the child ("turn" only if the document `gives_way`)."""
+        """Return a child's answer, or the reason for killing it ("turn" only if the document `gives_way`)."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:
@@ -209,7 +212,7 @@ class Converter:
             child = _Child(self.memory, self.seconds)  # an idle child may have exited since its last request
 
     def _take(self) -> _Child:
-        """Take an idle child, or start one."""
+        """Take an idle child process, or start a new one."""
         while True:
             with self._lock:
                 child = self._idle.pop() if self._idle else None
@@ -221,7 +224,7 @@ class Converter:
 
     @contextmanager
     def _watch(self, child: _Child, ended: list[_Reason], *, gives_way: bool) -> Iterator[None]:
-        """Kill a child that takes too long or uses too much memory, and append the reason to `ended`."""
+        """Kill a child process that takes too long or uses too much memory, and append the reason to `ended`."""
         done, start = Event(), monotonic()
 
         def watch() -> None:
@@ -249,7 +252,7 @@ class Converter:
 
 @lru_cache(maxsize=1)
 def shared_converter() -> Converter:
-    """Return this process's converter."""
+    """Return the converter shared by this process."""
     return Converter()
 
 

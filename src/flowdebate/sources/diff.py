@@ -1,4 +1,4 @@
-"""Diffs: the changes in a git repository as sources, one per changed file."""
+"""Git diffs as sources, with one source for each changed file."""
 
 from __future__ import annotations
 
@@ -19,31 +19,35 @@ from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
-"""Option for ten lines of context around each change, because git's default of three is too little for a review."""
+"""Git option for ten lines of context around each change; the default of three is too little for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, so it is never read"
 TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
-"""Reason for omitting a changed file."""
+"""Reason why a changed file was omitted."""
 _MAX_CONTROL_SHARE = 0.02
-"""Maximum share of control characters in text; in compressed files, it is about .12."""
+"""Maximum proportion of control characters in text; in compressed files, the proportion is about .12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
     r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
     r"swift|tsx?|vue|zig)$",
     re.IGNORECASE,
 )
-"""Suffixes of source code files. The names of such files do not indicate secrets: `secrets.py` is a Python module."""
+"""Suffixes of source code files. The names of source code files do not indicate secrets: `secrets.py` is a Python
+module.
+"""
 _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of generated files. People do not review these, so they come last, and only their beginning is included."""
+"""Names of generated files. People do not review generated files, so they come last, and only their beginning is
+included.
+"""
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
 """Pattern matching a line too long to have been written by hand."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Maximum number of changed lines, and of characters, that prompts include from a generated file."""
+"""Maximum number of changed lines, and maximum number of characters, of a generated file to include in prompts."""
 # Options that keep the user's configuration and environment from affecting a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
@@ -55,7 +59,7 @@ _SETTINGS = ("core.quotePath=false", "core.fsmonitor=false", f"core.hooksPath={o
 class Diff:
     """Changes in a git repository to review or debate: `review(sources=Diff("main...HEAD"))`.
 
-    Each changed file becomes a separate source. A file that cannot be read, such as a picture, is listed with the
+    Each changed file becomes a separate source. A file that cannot be read, such as a picture, is listed along with the
     reason.
     """
 
@@ -67,9 +71,9 @@ class Diff:
     - "HEAD": uncommitted changes, including new files.
     """
     folder: Path | str = "."
-    """Any folder in the repository."""
+    """Path of any folder in the repository."""
     exclude: Sequence[str] = ()
-    """Globs for files that need no review, such as "*.lock". These files are omitted, and a gate may pass
+    """Globs for files that need no review, such as "*.lock". The matching files are omitted, and a gate may pass
     without them.
     """
 
@@ -85,13 +89,13 @@ class _Change(NamedTuple):
 
 
 def read_diff(diff: Diff) -> list[Source]:
-    """Return each changed file's diff as a source; for an unreadable file, `left_out` states the reason.
+    """Return each changed file's diff as a source; an unreadable file's `left_out` states why.
 
     Lock files and other generated files come last and are folded: a long diff is cut after its first lines, and
     `unread` states how many were cut. Secrets are masked. Git runs no programs configured in the repository.
 
-    Raises `BadFile` if the commits cannot be compared, and (with its `no_changes` set) if nothing changed or no change
-    is readable.
+    Raises `BadFile` if the commits cannot be compared, or if nothing changed or no change is readable; in the latter
+    cases, the error's `no_changes` is set.
     """
     git = _Git(diff.commits, Path(diff.folder))
     with tempfile.TemporaryDirectory(prefix="flowdebate-diff-") as temporary:
@@ -149,17 +153,17 @@ def source_of_patch(name: str, patch: bytes) -> Source:
 
 
 def holds_secrets(name: str) -> bool:
-    """Return whether a changed file's name suggests that it contains secrets; source code is checked by content."""
+    """Return whether a file's name suggests that it contains secrets; source code is judged by content instead."""
     return is_secret(Path(name)) and not _CODE.search(name)
 
 
 def comes_last(source: Source) -> bool:
-    """Return whether a changed file belongs after all others because it is generated or was folded."""
+    """Return whether a changed file has to follow all others because it is generated or was folded."""
     return matches_glob(source.name, _GENERATED) or source.unread is not None
 
 
 def _fold(text: str) -> tuple[str, str | None]:
-    """Cut a diff after its first changed lines; return its beginning, and a note stating how many lines were cut."""
+    """Cut a diff after its first changed lines; return the remaining diff, and a note on how many lines were cut."""
     lines = text.split("\n")
     begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]
@@ -182,12 +186,12 @@ def _fold(text: str) -> tuple[str, str | None]:
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Return whether git shows none of the file's lines, because of the file's content or a git attribute."""
+    """Return whether git shows none of a file's lines, either because it is binary or because of a git attribute."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
 def _decoded(line: bytes) -> str:
-    """Decode a line as UTF-8 or, failing that, in the encoding used by Windows and older editors."""
+    """Decode a line as UTF-8 or, failing that, as Windows-1252, which older editors may use."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
@@ -195,7 +199,7 @@ def _decoded(line: bytes) -> str:
 
 
 def as_text(content: bytes) -> str | None:
-    """Decode a file that git considers binary; return None if it really is binary."""
+    """Decode a file that git considers binary; return None if its content really is binary."""
     marks = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-sig"}
     encoding = marks.get(content[:2]) or marks.get(content[:3])
     text = "\n".join(map(_decoded, content.split(b"\n"))) if encoding is None else content.decode(encoding, "replace")
@@ -208,7 +212,7 @@ def diff_of_texts(old: str, new: str, temporary: Path) -> bytes:
 
 
 class _Git:
-    """Git repository whose changes are read."""
+    """Git repository from which changes are read."""
 
     def __init__(self, commits: str, folder: Path, *, is_repository: bool = True) -> None:
         self.name = f"diff {commits}"
@@ -230,7 +234,7 @@ class _Git:
             self._settings += ["-c", f"{key}=", "-c", f"{key.rpartition('.')[0]}.required=false"]
 
     def compared(self) -> list[str]:
-        """Return the ids of the two commits to compare, or a single id to compare with the working tree."""
+        """Return the ids of the two commits to compare, or one id if a commit is compared with the working tree."""
         if not self._commits.strip() or "\0" in self._commits:
             raise BadFile(self.name, "does not name any commits")
         base, dots, head = self._commits.partition("..")
@@ -246,7 +250,7 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """Return a commit's id, or the empty tree's id for the parent of a first commit and in an empty repository."""
+        """Return a commit's id, or the empty tree's id if the repository is empty or the commit is a root's parent."""
         identifier = self._id_of(revision)
         if identifier is not None:
             return identifier
@@ -282,7 +286,7 @@ class _Git:
         )
 
     def list_new_files(self, temporary: Path) -> None:
-        """Make git compare untracked files as well, using a temporary index."""
+        """Include untracked files in git's comparison by means of a temporary index."""
         paths = self._run("ls-files", "--others", "--exclude-standard", "-z")
         # a trailing slash marks a nested repository
         new = b"".join(b"%s\0" % path for path in paths.split(b"\0")[:-1] if not path.endswith(b"/"))
@@ -319,7 +323,7 @@ class _Git:
         yield from parts.values()
 
     def content(self, change: _Change, side: int) -> bytes | None:
-        """Return a file's content before (0) or after (1) a change: b"" if it is absent, None if it is too large."""
+        """Return a file's content before (0) or after (1) a change; b"" if it is missing, None if it is too large."""
         limit = MAX_FILE_MEGABYTES * MEGABYTE
         if change.modes[side] == "000000":
             return b""

@@ -1,6 +1,6 @@
 """Text extraction from documents.
 
-The parsers run in a child process (`converter.py`), because a hostile document may crash them.
+The parsers run in a child process (see `converter.py`), because a malicious document may crash them.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ if TYPE_CHECKING:
 
 _MEGABYTE = 1_000_000
 MAX_TEXT_MEGABYTES = 2
-"""Maximum size, in megabytes, of a document's text and of all sources together: 500,000 tokens, which are stored with
-each run.
+"""Maximum size, in megabytes, of a document's text and of all sources together: about 500,000 tokens, which are stored
+with each run.
 """
 MAX_PAGES = 5_000
 """Maximum number of pages, slides or sheets in a document."""
 _MAX_UNPACKED_MEGABYTES = 100
-"""Maximum unpacked size of a document in megabytes: a book with pictures is smaller, and a zip bomb is larger."""
+"""Maximum unpacked size of a document in megabytes: larger than a book with pictures, but smaller than a zip bomb."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _ONLY_TEXT = "contains no text: a scanned document needs OCR first"
 
 
 class _Unreadable(Exception):
-    """Raised with the reason when a document is rejected."""
+    """Exception that states why a document is rejected."""
 
 
 @dataclass(slots=True)
 class Text:
-    """A document's text, collected as it is read. Raises _Unreadable as soon as the text is too long for a source."""
+    """Text of a document, collected as it is read; raises _Unreadable as soon as it is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
-    """Pages, slides or sheets, each with its name; the name is "" if the document is not divided."""
+    """Pages, slides or sheets, each with its name; the name is "" if the document is undivided."""
     unread: list[str] = field(default_factory=list)
     """Descriptions of omitted content, such as "2 pictures"."""
     hidden: int = 0
-    """Number of hidden passages."""
+    """Number of passages that the document hides from readers."""
     _room: int = MAX_TEXT_MEGABYTES * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
-        """Add a page, slide or sheet of the document."""
+        """Add the text of a page, slide or sheet."""
         self.take(len(text.encode(errors="replace")))
         if len(self.parts) >= MAX_PAGES:
             raise _Unreadable(f"has more than {MAX_PAGES:,} parts: split it")
         self.parts.append((part, text))
 
     def take(self, size: int) -> None:
-        """Count `size` bytes toward the limit."""
+        """Count `size` bytes of text toward the limit; raise _Unreadable if the limit is exceeded."""
         self._room -= size
         if self._room < 0:
             raise _Unreadable(f"has more than {MAX_TEXT_MEGABYTES} MB of text: split it, or remove parts of it")
@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether the lines of text on a page run across its two columns, as some programs write them."""
+    """Return whether each line of a page's text, as extracted, runs across both of its columns."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -134,7 +134,7 @@ def _pages(numbers: Sequence[int]) -> str:
 
 
 def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
-    """Return a page's form values and comments, one per line, and the number of hidden ones."""
+    """Return a page's form values and comments, one per line, along with the number of hidden ones."""
     from pypdfium2 import raw
 
     lines: list[str] = []
@@ -160,7 +160,7 @@ def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
 
 
 def _utf16(call: Callable[..., int]) -> str:
-    """Return the text written by a pdfium function, which returns the required size when called without a buffer."""
+    """Return the text written by a pdfium function, which reports the required buffer size if called without one."""
     from ctypes import create_string_buffer, sizeof
 
     from pypdfium2 import raw
@@ -185,7 +185,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open an archive; raise _Unreadable if it is encrypted or too large, regardless of the sizes it declares."""
+    """Open a zip archive; raise _Unreadable if it is encrypted or too large, whatever sizes it declares."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable(
             "is encrypted, or in a format from before 2007: save it in the current format, without a password"
@@ -250,13 +250,13 @@ def _read_docx(data: bytes, text: Text) -> None:
 
 
 def _is_on(properties: Element, name: str) -> bool:
-    """Return whether the properties of a run or style turn a setting on."""
+    """Return whether the properties of a text run or of a style turn a setting on."""
     switch = properties.find(f"{_W}{name}")
     return switch is not None and switch.get(f"{_W}val", "1") not in ("0", "false", "off")
 
 
 def _hidden_styles(tree: Element) -> frozenset[str]:
-    """Return the names of styles that hide text, either directly or through their base style."""
+    """Return the names of the styles that hide text, either themselves or through their base style."""
     based: dict[str, str] = {}
     hidden: set[str] = set()
     for style in tree.iter(f"{_W}style"):
@@ -294,7 +294,7 @@ def _drop_hidden(tree: Element, styles: frozenset[str]) -> int:
 
 
 def _flatten_formulas(tree: Element) -> int:
-    """Replace each formula with its characters, dropping the layout, and return the number of formulas."""
+    """Replace each formula with its characters, without their layout, and return the number of formulas."""
     from lxml.etree import SubElement
 
     formulas = [element for element in tree.iter(f"{_M}oMath") if element.getparent() is not None]
@@ -314,7 +314,7 @@ def _paragraphs(tree: Element) -> Iterator[str]:
 
 
 def _margins(packed: zipfile.ZipFile, kind: str) -> list[str]:
-    """Return a document's distinct headers or footers."""
+    """Return the distinct headers or the distinct footers of a document."""
     paragraphs: dict[str, None] = {}
     for name in sorted(packed.namelist()):
         if re.fullmatch(rf"word/{kind}\d*\.xml", name):
@@ -371,7 +371,7 @@ def _drop_hidden_shapes(slide: Element) -> int:
 
 
 def _in_order(shapes: Iterable[object]) -> list[object]:
-    """Sort shapes from top to bottom and from left to right."""
+    """Sort shapes from top to bottom and, within a row, from left to right."""
     return sorted(shapes, key=lambda shape: (getattr(shape, "top", None) or 0, getattr(shape, "left", None) or 0))
 
 
@@ -400,7 +400,7 @@ def _lines_of_shape(shape: object, title: object) -> Iterator[str]:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Format table rows as Markdown, with each cell on one line."""
+    """Format the rows of a table as Markdown, with each cell on a single line."""
     for number, row in enumerate(rows):
         yield f"| {' | '.join(' '.join(cell.split()) for cell in row)} |"
         if number == 0:
@@ -415,7 +415,7 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 @dataclass(slots=True)
 class _Sheet:
-    """A sheet's hidden rows and columns, and whether it has formulas.
+    """Hidden rows and columns of a sheet, and whether it contains formulas.
 
     openpyxl omits this information when it reads row by row.
     """
@@ -423,7 +423,7 @@ class _Sheet:
     rows: set[int] = field(default_factory=set)
     """Numbers of the hidden rows."""
     columns: list[tuple[int, int]] = field(default_factory=list)
-    """First and last column of each group of hidden columns."""
+    """Numbers of the first and last column of each group of hidden columns."""
     has_formulas: bool = False
 
     def hides(self, cell: ReadOnlyCell) -> bool:
@@ -548,7 +548,7 @@ def _value(value: object) -> str:
 
 
 _ALL_DIGITS = 1e15
-"""Limit below which spreadsheets store integers exactly."""
+"""Limit below which spreadsheets store integers without rounding."""
 
 
 # HTML, books and notebooks
@@ -562,7 +562,7 @@ def _soup(data: bytes | str) -> BeautifulSoup:
 
 
 def _markdown(soup: BeautifulSoup, text: Text) -> str:
-    """Convert the visible text of a page to Markdown."""
+    """Convert the visible text of a web page to Markdown."""
     from markdownify import ATX, MarkdownConverter
 
     text.hidden += _drop_unseen(soup)
@@ -578,7 +578,7 @@ def _markdown(soup: BeautifulSoup, text: Text) -> str:
 
 
 def _drop_unseen(soup: BeautifulSoup) -> int:
-    """Remove invisible elements from a page, and return how many of them contained text."""
+    """Remove invisible elements from a web page, and return how many of them contained text."""
     for element in soup(["script", "style", "template"]):
         element.decompose()
     hidden = 0
@@ -590,7 +590,7 @@ def _drop_unseen(soup: BeautifulSoup) -> int:
 
 
 def _fill_in(soup: BeautifulSoup) -> None:
-    """Replace a page's form fields with their values."""
+    """Replace the form fields of a web page with their values."""
     for element in soup("input"):
         value = str(element.get("value", ""))
         if element.get("type") in ("checkbox", "radio"):
@@ -677,11 +677,11 @@ class Kind:
 
     read: Callable[[bytes, Text], None]
     libraries: tuple[str, ...] = ()
-    """Modules required to read documents of this kind, from the extra `flowdebate[documents]`."""
+    """Modules required to read documents of this kind; the extra `flowdebate[documents]` installs them."""
 
     @property
     def is_installed(self) -> bool:
-        """Return whether all required modules are installed."""
+        """Return whether all modules required for this kind are installed."""
         return all(map(_is_installed, self.libraries))
 
 
@@ -712,11 +712,13 @@ OTHERS = {
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported document kinds, each mapped to the suffix of a supported kind to convert them to."""
+"""Suffixes of unsupported document kinds, mapped to the suffix of the supported kind to which users should convert the
+document.
+"""
 
 
 def read_document(data: bytes, kind: str) -> Text:
-    """Read a document of one of the `KINDS`; raise _Unreadable if it contains no text."""
+    """Read a document of one of the `KINDS`; raise _Unreadable if the document contains no text."""
     text = Text()
     what = f"{kind[1:].upper()} document"
     try:
@@ -744,9 +746,9 @@ def read_document(data: bytes, kind: str) -> Text:
 def serve(memory: int, seconds: float) -> None:
     """Read documents from stdin, one after another, until the parent process ends.
 
-    A request is a line of JSON followed by the bytes of the document; the answer is a line of JSON. `memory` is the
-    limit for this process, in megabytes. The process exits if a document takes much longer than `seconds`, or after a
-    long idle period.
+    Each request consists of a line of JSON followed by the bytes of the document; each answer is a line of JSON.
+    `memory` is this process's memory limit in megabytes. The process exits if a document takes much longer than
+    `seconds`, or after it has been idle for long.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the libraries' output from mixing with the answers
@@ -778,11 +780,13 @@ def serve(memory: int, seconds: float) -> None:
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Time in seconds until an idle child exits, and until an overdue child exits if its parent has not killed it."""
+"""Time in seconds after which an idle child process exits, and after which an overdue one exits if its parent has not
+killed it.
+"""
 
 
 def _limit_memory(megabytes: int) -> None:
-    """Limit this process's memory where the system supports it (Linux counts writable memory)."""
+    """Limit this process's memory if the system supports it (on Linux, only writable memory counts)."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -792,21 +796,21 @@ def _limit_memory(megabytes: int) -> None:
 
 
 def resident_memory(pid: int) -> int:
-    """Return the resident memory of a process in bytes; 0 if the system does not report it."""
+    """Return the resident memory of a process, in bytes; return 0 if the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def _end_in(seconds: float) -> None:
-    """Terminate this process after the given time in seconds, even if the interpreter is blocked."""
+    """Terminate this process after the given number of seconds, even if the interpreter is blocked."""
     import faulthandler
 
     faulthandler.dump_traceback_later(seconds, exit=True, file=2)
 
 
 def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
-    """Enable or disable the signal that ends this process when its parent ends and stdin closes."""
+    """Enable or disable a signal that terminates this process when its parent ends and stdin is closed."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
         import select

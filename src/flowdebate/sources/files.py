@@ -1,4 +1,4 @@
-"""Reading sources: text files, documents, folders, stdin and diffs. Secrets are skipped."""
+"""Reading of sources: text files, documents, folders, stdin and diffs. Files with secrets are skipped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+-]+=[^;,]*)*;base64,", re.IGNORE
 def make_source(name: str, text: str) -> Source:
     """Create a source from `text`; a data URL is decoded as a file.
 
-    Raises BadFile for an unreadable file. Text in stored runs is never decoded again.
+    Raises BadFile if the file is unreadable. The text of stored runs is never decoded again.
     """
     begins = _DATA_URL.match(text)
     if begins is None:
@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Return whether `text` is a data URL, which may take a long time to decode."""
+    """Return whether `text` is a data URL, whose decoding may take a long time."""
     return _DATA_URL.match(text) is not None
 
 
@@ -72,21 +72,21 @@ MEGABYTE = 1_000_000
 MAX_FILE_MEGABYTES = 20
 """Maximum file size in megabytes; even a document of a thousand pages is smaller."""
 MAX_IMAGES_MEGABYTES = 10
-"""Maximum total size of images in megabytes. They are sent with every turn, and some providers accept 20 MB
-of base64.
+"""Maximum total size of images in megabytes. Images are sent with every turn, and some providers accept only 20 MB of
+base64.
 """
 _MAX_LISTED = 200
-"""Maximum number of omitted files listed per folder."""
+"""Maximum number of omitted files to list for each folder."""
 
 
 def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
     """Read files and folders at paths relative to `folder`. "-" is stdin, and "NAME=FILE" sets a name.
 
-    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; `left_out` in the resulting
-    sources states the reason.
+    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; the resulting sources state
+    the reason as `left_out`.
 
-    Raises BadFile, with the path and the reason, for unusable files, or if the total exceeds 2 MB of text or 10 MB of
-    images.
+    Raises BadFile, with the path and the reason, if a file is unusable, or if the total exceeds 2 MB of text or 10 MB
+    of images.
     """
     sources: list[Source] = []
     room = _Room()
@@ -111,7 +111,7 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
 def read_texts(texts: Mapping[str, str]) -> list[Source]:
     """Read sources keyed by name; each is either text or a file encoded as a data URL.
 
-    Raises BadFile for an unreadable file, or if the total exceeds 2 MB of text or 10 MB of images.
+    Raises BadFile if a file is unreadable, or if the total exceeds 2 MB of text or 10 MB of images.
     """
     sources: list[Source] = []
     room = _Room()
@@ -123,13 +123,13 @@ def read_texts(texts: Mapping[str, str]) -> list[Source]:
 
 
 class _Room:
-    """Limits on the total size of a run's sources, because these are stored with the run and sent with each turn."""
+    """Limits on the total size of a run's sources, which are stored with the run and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Add `sources` to the total; raise BadFile, with their `path`, if the total exceeds the limits."""
+        """Add the size of `sources` to the total; raise BadFile, with their `path`, if it exceeds the limits."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
@@ -140,12 +140,12 @@ class _Room:
 
 
 def check_size(sources: Sequence[Source], path: str) -> None:
-    """Raise BadFile, with the `path` of the last source, if `sources` exceed the limits."""
+    """Raise BadFile, with the `path` of the last source, if the total size of `sources` exceeds the limits."""
     _Room().take(sources, path)
 
 
 def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path, ...]:
-    """Return `allow_sources` as folders; raise ConfigurationError for a path that is not a folder."""
+    """Convert `allow_sources` to folders; raise ConfigurationError for a path that is not a folder."""
     folders = tuple(Path(path).resolve() for path in paths)
     for folder in folders:
         if not folder.is_dir():
@@ -154,7 +154,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
 
 
 def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
-    """Return the `entries` outside all `folders`; stdin is always outside."""
+    """Return those `entries` that are outside all `folders`; stdin is always considered outside."""
     paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
         entry
@@ -164,7 +164,7 @@ def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
 
 
 def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
-    """Split "NAME=FILE" into the name and the file's path; the name is None for a plain path."""
+    """Split "NAME=FILE" into a name and a file path; for a plain path, the name is None."""
     name, sign, rest = entry.partition("=")
     path = folder / entry
     if sign and name.strip() and rest and not os.path.lexists(path):
@@ -175,7 +175,7 @@ def _named(entry: str, folder: Path) -> tuple[str | None, Path]:
 
 
 def _is_within(path: Path, allowed: Path) -> bool:
-    """Return whether `path` is inside `allowed` once all links are resolved."""
+    """Return whether `path` is inside `allowed` after all links are resolved."""
     try:
         return path.resolve().is_relative_to(allowed.resolve())
     except (OSError, ValueError):  # circular links, or a NUL in the path
@@ -192,7 +192,7 @@ def _read_stdin() -> bytes:
 
 
 def _read_file(path: Path, entry: str, name: str) -> Source:
-    """Read a file; raise BadFile, with the user's `entry`, if it cannot serve as a source."""
+    """Read a file; raise BadFile, with the `entry` that the user specified, if it cannot serve as a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
             raise BadFile(entry, "is a symlink to a file outside its folder: pass the file itself")
@@ -241,7 +241,7 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
 
 
 def _binary_reason(suffix: str, data: bytes) -> str:
-    """Return the reason for rejecting a binary file, along with advice."""
+    """Return the reason why a binary file is rejected, with advice for the user."""
     if data.startswith(b"{\\rtf"):
         suffix = ".rtf"
     if suffix in OTHERS:
@@ -255,7 +255,7 @@ def _binary_reason(suffix: str, data: bytes) -> str:
 
 
 def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
-    """Yield the sources and omitted files in the folder `root`, each named after `name` and its path below `root`."""
+    """Yield the sources and omitted files in the folder `root`, named after `name` and their paths below `root`."""
     ignoring, listed = list(_specs_above(root)), 0
     for directory, folders, files in os.walk(root):
         folder = Path(directory)
@@ -283,7 +283,7 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
 
 
 def _skip_reason(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder: bool) -> str | None:
-    """Return the reason for skipping a path in a folder; None if its content has to be checked."""
+    """Return the reason to skip a path in a folder; return None if its content has to be checked."""
     if path.is_symlink():
         return "is a link"
     if path.name in FOLDERS if folder else is_secret(path):
@@ -296,7 +296,7 @@ def _skip_reason(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, fol
 
 
 def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
-    """Yield the ignore rules of the repository containing `root`, from its top folder down to the parent of `root`."""
+    """Yield the ignore rules of the repository containing `root`, from its top folder to the parent of `root`."""
     above = list(root.parents)
     top = next((index for index, parent in enumerate(above) if (parent / ".git").exists()), None)
     if top is not None and not (root / ".git").exists():

@@ -1,4 +1,4 @@
-"""Pull requests via GitHub's REST API: reading changes as sources, and reading and writing comments."""
+"""Pull requests on GitHub: reading changes as sources, and reading and writing comments, through the REST API."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 API = "https://api.github.com"
 GITHUB_ACTIONS = "github-actions[bot]"
-"""Author of comments written with a workflow's own token."""
+"""Author of comments that were written with the token of a workflow."""
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
 _MAX_WAIT = 300.0
-"""Maximum time in seconds to wait out a rate limit."""
+"""Maximum time in seconds to wait for a rate limit to be lifted."""
 _MAX_COMPARED = 300
-"""Maximum number of files that GitHub lists when comparing commits."""
+"""Maximum number of files that GitHub lists when it compares commits."""
 _MAX_MESSAGE_LENGTH = 300
 _NO_NEWLINE = "\\ No newline at end of file"
 _SUBMODULE = re.compile(r"^[-+]Subproject commit [0-9a-f]{40}(-dirty)?$")
@@ -55,7 +55,7 @@ ModelT = TypeVar("ModelT")
 
 
 class _Answer(BaseModel):
-    """Base class for objects in GitHub's responses."""
+    """Base class for the objects in GitHub's responses."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
@@ -67,7 +67,7 @@ class User(_Answer):
 
 
 class Comment(_Answer):
-    """Review of a pull request, or a note on one of its lines."""
+    """Review of a pull request, or a note on a line of it."""
 
     id: int
     user: User | None = None
@@ -113,24 +113,24 @@ class _Entry(_Answer):
 
 
 class _Rejected(BadFile):
-    """Raised if GitHub understood but rejected a request (422), such as a note on a line outside the diff."""
+    """Raised if GitHub rejects a valid request (422), such as a note on a line outside the diff."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Changes to read in a pull request."""
+    """Changes in a pull request that are to be reviewed."""
 
     head: str
     """Commit up to which the changes were read."""
     merge_base: str
-    """Commit at which the branch began."""
+    """Commit at which the branch diverged."""
     since: str | None
-    """Commit up to which changes had been read before; None to read all changes."""
+    """Commit up to which changes had already been read; None to read all changes."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
     lines: dict[str, set[int]] = field(default_factory=dict)
-    """Numbers of the lines on which GitHub accepts notes, keyed by file."""
+    """Numbers of the lines on which GitHub accepts notes, keyed by file name."""
     renamed: dict[str, str] = field(default_factory=dict)
     """New names of moved files, keyed by their old names."""
 
@@ -138,7 +138,7 @@ class Changes:
 class GitHub:
     """Client for a single repository; use it in a `with` statement.
 
-    Every method raises `BadFile` with GitHub's message if GitHub refuses a request. A request that hits a rate limit is
+    Every method raises `BadFile` with GitHub's message if GitHub rejects a request. A request that hits a rate limit is
     retried as soon as GitHub allows, provided the wait is at most five minutes.
     """
 
@@ -181,7 +181,7 @@ class GitHub:
         return [*self._pages(f"{self._pull(number)}/reviews", Comment)]
 
     def notes(self, number: int) -> list[Comment]:
-        """List a pull request's notes on lines."""
+        """List the notes on lines of a pull request."""
         return [*self._pages(f"{self._pull(number)}/comments", Comment)]
 
     def read(
@@ -195,8 +195,9 @@ class GitHub:
     ) -> Changes:
         """Read the changes in a pull request; with `since`, only the changes made after that commit.
 
-        `merge_base` is the commit at which the branch began when `since` was read, and `again` names files to read in
-        full. All changes are read if `since` is no longer part of the branch, or if the comparison is too long.
+        `merge_base` is the commit from which the branch diverged when `since` was read, and `again` contains the names
+        of files to read in full. All changes are read if `since` is no longer part of the branch, or if the comparison
+        is too long.
         """
         pull = self._get(self._pull(number), _Pull)
         files = [*self._pages(f"{self._pull(number)}/files", _File)]
@@ -235,9 +236,9 @@ class GitHub:
         )
 
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
-        """List the files changed after `since`, and the names of files whose base has changed.
+        """Return the files changed after `since`, and the names of files whose base version has changed.
 
-        Returns None in place of the list if the comparison is incomplete.
+        The files are None if the comparison is incomplete.
         """
         if since is None:
             return None, set()
@@ -277,7 +278,7 @@ class GitHub:
         return source_of_patch(name, f"{_head_of(file)}{patch.removesuffix(chr(10))}\n".encode(errors="replace"))
 
     def _omission_reason(self, file: _File, commit: str) -> str | None:
-        """Return the reason to omit a file regardless of its content; None to include it."""
+        """Return the reason to omit a file regardless of its content; return None if it is not omitted."""
         if holds_secrets(file.filename):
             return HOLDS_SECRETS
         patch = file.patch or ""
@@ -291,7 +292,7 @@ class GitHub:
         return None
 
     def _whole_patch(self, file: _File, old: str, new: str) -> str:
-        """Compare both versions of a file; raise BadFile, with the reason, if they cannot be read as text."""
+        """Compare both versions of a file; raise BadFile, with the reason, if either cannot be read as text."""
         name = file.filename
         contents = [
             b"" if file.status == "added" else self._content(file.previous_filename or name, old),
@@ -313,7 +314,7 @@ class GitHub:
             raise BadFile(path, "is not shown by GitHub") from None
 
     def _kind(self, path: str, commit: str) -> str | None:
-        """Return a file's type at the given commit: "file" or "symlink"; None if unknown."""
+        """Return a file's type at the given commit, "file" or "symlink"; return None if it is unknown."""
         try:
             entries = self._get(self._contents(path.rpartition("/")[0], commit), list[_Entry])
         except BadFile:
@@ -328,7 +329,7 @@ class GitHub:
     def create_review(self, number: int, commit: str | None, body: str, notes: Sequence[JsonValue]) -> bool:
         """Post a review with notes on lines; return False if GitHub rejects it, as it does for lines outside the diff.
 
-        Without a `commit`, the review refers to the latest one.
+        If `commit` is not passed, the review refers to the latest commit.
         """
         review: dict[str, JsonValue] = {"body": body, "event": "COMMENT", "comments": [*notes]}
         review |= {} if commit is None else {"commit_id": commit}
@@ -439,7 +440,7 @@ class GitHub:
 
 
 def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
-    """Return how many seconds to wait for a rate limit; None if the request was rejected for another reason."""
+    """Return how many seconds to wait for a rate limit; return None if the request was rejected for other reasons."""
     if response.status_code not in (403, 429):
         return None
     after, remaining = response.headers.get("retry-after", ""), response.headers.get("x-ratelimit-remaining")
@@ -452,7 +453,7 @@ def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
 
 
 def _head_of(file: _File) -> str:
-    """Format the lines that precede the hunks in a file's diff."""
+    """Format the header lines that precede the hunks in a file's diff."""
     old, new = (
         f"{side}/{name}" for side, name in (("a", file.previous_filename or file.filename), ("b", file.filename))
     )
@@ -463,11 +464,11 @@ def _head_of(file: _File) -> str:
 
 
 def _count(patch: str) -> int:
-    """Count the changed lines in a patch."""
+    """Count the lines changed by a patch."""
     return sum(line[:1] in ("+", "-") for line in patch.split("\n"))
 
 
 def _lines_of(file: _File) -> set[int]:
-    """Return the numbers, in the new version, of the lines that GitHub shows in a file's diff."""
+    """Return the line numbers, in a file's new version, of the lines shown in the diff on GitHub."""
     patch = Source.of(file.filename, f"{_head_of(file)}{file.patch or ''}\n")
     return {line.number for line in number_lines(patch) if line.number is not None} if file.patch else set()

@@ -1,4 +1,4 @@
-"""Search for the passages that best match a question, and verification of quotes against sources, word for word."""
+"""Search for the passages that best match a question, and word-for-word verification of quotes against sources."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from flowdebate.sources.source import Source
 
 _MAX_LENGTH = 1_200
-"""Maximum length of a passage in characters: 300 tokens, a paragraph or two."""
+"""Maximum length of a passage in characters: about 300 tokens, or a paragraph or two."""
 
 
 class Passage(WireModel):
-    """A passage from a source: `text[start:end]`."""
+    """Passage from a source, equal to `text[start:end]`."""
 
     source: str
     start: int
     end: int
     page: str | None = None
-    """Name of the page; None if the source has no pages."""
+    """Name of the page containing the passage; None if the source has no pages."""
 
 
 def find_passages(
     sources: tuple[Source, ...], queries: Sequence[str], characters: int, *, share: tuple[int, int] = (0, 1)
 ) -> list[Passage]:
-    """Find the best passages for all `queries`, as many as fit into `characters`, in source order.
+    """Find the passages that best match all `queries`, up to `characters` in total, in source order.
 
-    `share` is a reader's index, from 0, and the number of readers: half of the space is filled with the same passages
-    for all readers, and the other half with a different selection of the next best passages for each reader. Adjacent
+    `share` is the reader's 0-based index and the number of readers. Half of the space is filled with the same passages
+    for all readers; the other half contains different passages for each reader, selected from the next best. Adjacent
     passages in a source are merged.
 
     Raises ConfigurationError if the extra `flowdebate[documents]` is not installed.
@@ -67,7 +67,7 @@ def find_passages(
 
 
 def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
-    """Choose the first passages in `ranked` that fit into `room`, skipping any too long for the remaining space."""
+    """Choose the best passages in `ranked` that fit into `room`, skipping those too long for the remaining space."""
     places = set[int]()
     for place in ranked:
         if sizes[place] <= room:
@@ -77,7 +77,7 @@ def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
 
 
 def _append(passages: list[Passage], passage: Passage) -> None:
-    """Append a passage, or extend the last one if the passage continues it."""
+    """Append a passage to a list, or extend the list's last passage if the new one continues it."""
     last = passages[-1] if passages else None
     if last is not None and (last.source, last.page, last.end) == (passage.source, passage.page, passage.start):
         passages[-1] = last.model_copy(update={"end": passage.end})
@@ -89,7 +89,7 @@ def _append(passages: list[Passage], passage: Passage) -> None:
 def divide(sources: tuple[Source, ...], characters: int) -> tuple[tuple[Passage, ...], ...]:
     """Divide the text of all sources, in order, into parts of at most `characters` characters.
 
-    A source is split only if it is longer than a part: at the end of a paragraph, a line, a sentence or a word.
+    A source is split, at the end of a paragraph, line, sentence or word, only if it is too long for one part.
 
     >>> from flowdebate.sources.source import Source
     >>> parts = divide((Source.of("a", "x" * 60), Source.of("b", "y" * 60)), 100)
@@ -142,7 +142,7 @@ def _tokens(texts: list[str]) -> list[list[str]]:
 
 
 def cut(source: Source) -> Iterator[Passage]:
-    """Cut a source's text into passages, at page ends and at the ends of paragraphs, lines or sentences."""
+    """Cut a source's text into passages that end with a page, a paragraph, a line or a sentence."""
     begins = [0, *(page.start for page in source.pages if page.start)]
     for begin, stop in zip(begins, [*begins[1:], len(source.text)], strict=True):
         start = begin
@@ -159,11 +159,11 @@ def cut(source: Source) -> Iterator[Passage]:
 
 
 QuoteStatus = Literal["verified", "unverified", "too_short"]
-"""Status of a quote: it occurs in a source, it occurs in none, or it is too short to prove anything."""
+"""Status of a quote: found in a source, found in no source, or too short to prove anything."""
 
 
 class Span(WireModel):
-    """Span in a string, `text[start:end]`, as half-open character offsets."""
+    """Span of a string, `text[start:end]`, as half-open character offsets."""
 
     start: Annotated[int, Field(ge=0)]
     end: Annotated[int, Field(ge=0)]
@@ -173,19 +173,19 @@ class Quote(Span):
     """A quotation in an argument, with the offsets of the quoted words, excluding the quotation marks."""
 
     text: str
-    """The quoted words as written."""
+    """Quoted words as they were written."""
     depth: Annotated[int, Field(ge=0)] = 0
-    """Number of quotations enclosing this one."""
+    """Number of quotations in which this one is nested."""
 
 
 class VerifiedQuote(Quote):
-    """A quotation with the result of its lookup."""
+    """Quotation with the result of looking it up in the sources."""
 
     status: QuoteStatus
     source: str | None = None
     """Name of the source that contains the quote; None if no source does."""
     spans: tuple[Span, ...] = ()
-    """Spans in the source, one for each passage between ellipses, from its first word to its last."""
+    """Spans of the quote in the source, one for each passage between ellipses, each from its first word to its last."""
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
     """Page on which the quote begins, for example "page 12"; None (and omitted from JSON) if the source has
     no pages.
@@ -251,9 +251,10 @@ _MIN_WORDS = 2  # minimum number of words, because any single word occurs in mos
 def find_quotes(text: str) -> list[Quote]:
     r"""Find the quotations in `text`, ordered by their start, so that a quotation precedes those nested in it.
 
-    It recognizes straight, curly, „German“, «French», »reversed« and 「Japanese」 marks, single marks in these styles
-    unless they are apostrophes, and block quotes (lines beginning with ">", except a last line naming the author). A
-    mark without a counterpart does not start a quote. Quotes nested more than two levels deep are omitted.
+    The recognized quotation marks are straight, curly, „German“, «French», »reversed« and 「Japanese」 ones, and their
+    single versions unless they are apostrophes. Block quotes (lines beginning with ">", except a last line that names
+    the author) are recognized too. A mark without a counterpart does not start a quote. Quotes nested more than two
+    levels deep are omitted.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
@@ -297,7 +298,7 @@ def _marked(text: str) -> list[tuple[int, int]]:
 
 
 def _blocks(text: str) -> list[tuple[int, int]]:
-    """Return the spans of block quotes, each from the first word to the last."""
+    """Return the spans of block quotes, each from its first word to its last."""
     spans = []
     for match in _BLOCK.finditer(text):
         body = match[0].rstrip("> \t\r\n")
@@ -316,7 +317,7 @@ _BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys; the index avoids compa
 class Normalized:
     """Text prepared for comparison.
 
-    Letters are joined without spaces and punctuation; numbers and currency signs are set off by spaces.
+    Spaces and punctuation between letters are removed; numbers and currency signs are set off by spaces.
     """
 
     text: str
@@ -328,7 +329,7 @@ class Normalized:
     _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
-        """Find `part` as whole words at or after offset `begin`; return the range of word indices, or None."""
+        """Find `part` as whole words at or after offset `begin`; return its range of word indices, or None."""
         length = max(size for size in _BEGINNINGS if size <= len(part))
         if length not in self._indexes:
             index = self._indexes[length] = {}
@@ -347,7 +348,8 @@ class Normalized:
 def normalize(text: str) -> Normalized:
     """Normalize `text` (NFKC, casefolded), keeping each word's original span.
 
-    Characters escaped in prompts count as themselves, whether or not `text` was copied from a prompt.
+    Characters that prompts escape are treated as the original characters, whether or not `text` was copied from a
+    prompt.
 
     >>> normalize("It cost “1.5 Mio” in well-known ti­mes.").text
     'itcost 1.5 mioinwellknowntimes'
@@ -375,7 +377,7 @@ _source = lru_cache(maxsize=512)(normalize)  # cached: a debate checks all of it
 def verify_quotes(
     text: str, sources: Mapping[str, str], *, min_words: int = 3, min_characters: int = 10
 ) -> list[VerifiedQuote]:
-    r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, a mapping of names to text.
+    r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, a mapping of source names to text.
 
     The results are in the order of the quotations.
 
@@ -404,7 +406,7 @@ def verify_quotes(
 
 
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """Look up the parts of `quote` around its ellipses; return its status and, if it is verified, its source and spans.
+    """Look up the parts of `quote` around its ellipses; return its status and, if verified, its source and spans.
 
     If the lookup fails, it is repeated with dots and brackets taken literally, as in code: `<Row {...props}
     key={key}>`.
@@ -437,7 +439,7 @@ def _is_short(part: Normalized, min_words: int, min_characters: int) -> bool:
 
 
 def _find_parts(parts: list[Normalized], source: Normalized) -> tuple[Span, ...]:
-    """Find all `parts` in `source`, in order; return no spans if one is missing."""
+    """Find all `parts` in `source`, in order; return no spans if any part is missing."""
     spans, begin = [], 0
     for part in parts:
         match = source.find(part.text, begin)
@@ -451,13 +453,13 @@ def _find_parts(parts: list[Normalized], source: Normalized) -> tuple[Span, ...]
 
 @lru_cache(maxsize=256)  # cached: all of a judge's views contain the same arguments
 def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]:
-    """Look up the quotes in `text`, adding the pages on which they begin."""
+    """Look up the quotes in `text`, and add the page on which each begins."""
     return tuple(_with_page(_as_copied(quote, sources), sources) for quote in verify_quotes(text, _texts(sources)))
 
 
 @lru_cache(maxsize=256)
 def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up a `quote` without quotation marks, either as written or as it appears when copied from a prompt."""
+    """Look up a `quote` without quotation marks, either as it was written or as it looks when copied from a prompt."""
     lookup = _look_up_parts(quote, _texts(sources), _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH)
     verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **lookup)
     return _with_page(_as_copied(verified, sources), sources)
@@ -488,7 +490,7 @@ def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
 
 
 def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
-    """Return the source lines that contain a verified quote, from its first word to its last."""
+    """Return the lines of a source that contain a verified quote, from its first word to its last."""
     source = next((entry for entry in sources if entry.name == quote.source), None)
     if source is None:
         return []
@@ -498,7 +500,7 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH = 3, 10
 _MAX_VERBATIM_LENGTH = 4_000
-"""Maximum length, in characters, of a quote whose dots are taken literally: a hundred lines of code."""
+"""Maximum length, in characters, of a quote in which dots may be taken literally: about a hundred lines of code."""
 _FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
 _BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)
@@ -514,7 +516,7 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up an unverified quote again without the decoration added by prompts; line numbers must match the source."""
+    """Look up an unverified quote without the decoration that prompts add; line numbers must match the source."""
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:

@@ -1,4 +1,4 @@
-"""Secrets in files: key files, recognized by name or content, are never read; tokens in text are masked."""
+"""Secrets in files: key files, recognized by name or content, are never read, and tokens in text are masked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker", ".oci", ".password-store",
     ".terraform.d", ".bitcoin", ".ethereum", ".electrum", "keyrings",
 })  # fmt: skip
-"""Folders that often contain secrets and rarely any material."""
+"""Folders that often contain secrets, and rarely anything worth quoting."""
 _NAMES = (
     # environment variables and settings
     *(".env", ".env[._-]*", "*.env", ".envrc", "*.env.local", "env.local", "env.prod", "env.production", "env.staging"),
@@ -36,16 +36,16 @@ _NAMES = (
 )
 _PATHS = (".config/gh/*", ".config/gcloud/*", ".config/op/*", ".config/rclone/*", ".config/hub", ".m2/settings*.xml",
           ".gem/credentials", ".cargo/credentials*", ".subversion/auth/*", ".config/github-copilot/*")  # fmt: skip
-"""Path patterns for secret files with ordinary names."""
+"""Path patterns for files that contain secrets despite their ordinary names."""
 _KEYS = re.compile(
     rb"PRIVATE KEY(?: BLOCK)? ?-{4}|PuTTY-User-Key-File-\d|OpenVPN Static key"
     rb"|(?<![A-Z0-9])AGE-SECRET-KEY-1[A-Z0-9]{50}"
 )
-"""Markers found in private key files."""
+"""Markers that identify private key files."""
 
 
 def is_secret(path: PurePath) -> bool:
-    """Return whether files with this name, or in this folder, often contain secrets."""
+    """Return whether files with this name, or files in this folder, often contain secrets."""
     name, full_path = path.name.lower(), path.as_posix().lower()
     if not FOLDERS.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _NAMES):
         return True
@@ -118,7 +118,7 @@ _MAX_LINES = 5
 def mask_secrets(text: str) -> tuple[str, str | None]:
     r"""Mask keys and tokens in known formats, character by character, so that offsets in `text` stay valid.
 
-    Returns the text, and a note about the masked secrets (None if there are none).
+    Returns the masked text, and a note about the masked secrets (None if there are none).
 
     >>> mask_secrets("on: push\ntoken: ghp_" + "a1B2c3" * 6)
     ('on: push\ntoken: ghp_************************************', '1 secret masked: line 2')

@@ -31,18 +31,18 @@ class Page(WireModel):
     """A page, slide, sheet or chapter of a document."""
 
     start: Annotated[int, Field(ge=0)]
-    """Offset of the start of the page in the text, in characters."""
+    """Offset, in characters, at which the page starts in the text."""
     name: str
     """Name of the page as shown to readers, for example "page 12"."""
 
 
 def is_none(value: object) -> bool:
-    """Return whether a field is None, and therefore not serialized."""
+    """Return whether a field is None, in which case it is not serialized."""
     return value is None
 
 
 class SourceInfo(WireModel):
-    """A source as listed in results, without its text."""
+    """Source as listed in results, without its text."""
 
     name: str
     size: int = 0
@@ -56,11 +56,11 @@ class SourceInfo(WireModel):
     media_type: str | None = Field(default=None, exclude_if=is_none)
     """Media type of an image, such as "image/png"; None (and omitted from JSON) for text."""
     masked: str | None = Field(default=None, exclude_if=is_none)
-    """Note about masked secrets in the text; None (and omitted from JSON) if there are none."""
+    """Note about secrets masked in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Reason why a file was not read; None (and omitted from JSON) if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Content omitted when the document was read, such as "2 pictures"; None (and omitted from JSON) if
+    """Content omitted while the document was read, such as "2 pictures"; None (and omitted from JSON) if
     there is none.
     """
     excluded: bool = Field(default=False, exclude_if=operator.not_)
@@ -77,13 +77,15 @@ IMAGES = {
 }
 """Patterns matching the first bytes of the image formats accepted by providers, keyed by media type."""
 MAX_IMAGE_MEGABYTES = 3.75
-"""Maximum size of an image in megabytes: Anthropic accepts five as base64, and other providers accept more."""
+"""Maximum size of an image in megabytes: Anthropic accepts five megabytes of base64, and other providers
+accept more.
+"""
 AN_IMAGE = "(an image, which is shown to you)"
-"""Text that represents an image in prompts."""
+"""Text that stands for an image in prompts."""
 
 
 def image_type(data: bytes) -> str | None:
-    """Detect the media type of a supported image from its content; return None for any other data."""
+    """Detect the media type of a supported image from its content; return None for other data."""
     return next((kind for kind, start in IMAGES.items() if re.match(start, data, re.DOTALL)), None)
 
 
@@ -111,15 +113,15 @@ class Source(WireModel):
     image: str | None = Field(default=None, exclude_if=is_none, pattern=r"^data:image/(png|jpeg|gif|webp);base64,")
     """Image as a data URL; None (and omitted from JSON) for text."""
     pages: tuple[Page, ...] = ()
-    """Start of each page, in order; empty for text without pages."""
+    """Starts of the pages, in order; empty for text without pages."""
     size: int = 0
     sha256: str = ""
     masked: str | None = Field(default=None, exclude_if=is_none)
-    """Note about masked secrets in the text; None (and omitted from JSON) if there are none."""
+    """Note about secrets masked in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = None
-    """Reason why a file in a folder or a diff was not read; None if it was read."""
+    """Reason why a file in a folder or a diff was not read; None if the file was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Content omitted when the document was read, such as "2 pictures"; None (and omitted from JSON) if
+    """Content omitted while the document was read, such as "2 pictures"; None (and omitted from JSON) if
     there is none.
     """
     excluded: bool = Field(default=False, exclude_if=operator.not_)
@@ -131,7 +133,7 @@ class Source(WireModel):
     def of(
         cls, name: str, text: str, data: bytes | None = None, *, pages: Sequence[Page] = (), unread: str = ""
     ) -> Self:
-        """Create a source from `text`; `data` is its file's content, or None if the text has no file."""
+        """Create a source from `text`; `data` is the content of its file, or None if the text is not from a file."""
         data = text.encode(errors="replace") if data is None else data
         hashed = sha256(data).hexdigest()
         fields = {"size": len(data), "sha256": hashed, "unread": unread or None}
@@ -139,7 +141,7 @@ class Source(WireModel):
 
     @classmethod
     def of_image(cls, name: str, path: str, data: bytes, kind: str) -> Self:
-        """Create a source from an image; raise BadFile, with the image's `path`, if it is too large for models."""
+        """Create a source from an image; raise BadFile, with the `path` of the image, if it is too large for models."""
         if len(data) > MAX_IMAGE_MEGABYTES * 1_000_000:
             raise BadFile(path, f"is larger than {MAX_IMAGE_MEGABYTES} MB, the most that providers accept for an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
@@ -147,7 +149,7 @@ class Source(WireModel):
 
     @classmethod
     def of_excluded(cls, name: str) -> Self:
-        """Create the entry for an excluded file."""
+        """Create the source that represents an excluded file."""
         return cls(name=name, left_out="is excluded", excluded=True)
 
     @property
@@ -173,7 +175,7 @@ class Source(WireModel):
         return self.pages[index - 1].name if index else None
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield the text page by page, with the name of the source and of the page."""
+        """Yield the text of each page, along with the names of the source and the page."""
         if not self.pages:
             yield self.name, self.text if self.image is None else AN_IMAGE
         ends = [*[page.start for page in self.pages[1:]], len(self.text)]
@@ -188,7 +190,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 def name_problem(name: str) -> str | None:
-    r"""Describe the problem with a source name; return None if the name is valid.
+    r"""Describe the problem with the name of a source; return None if the name is valid.
 
     >>> name_problem("report"), name_problem("x" * 201), name_problem("a\nb")
     (None, 'has more than 200 characters', 'has line breaks or other control characters')
@@ -201,7 +203,7 @@ def name_problem(name: str) -> str | None:
 
 
 def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
-    """List omitted files, with the reasons, and content omitted from documents.
+    """List omitted files with the reasons for omitting them, and content omitted from documents.
 
     >>> omissions([Source(name="a.png", left_out="is a link"), Source.of("b.docx", "Text.", unread="2 pictures")])
     ['a.png (is a link)', 'in b.docx: 2 pictures']
@@ -211,16 +213,16 @@ def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
 
 
 def matches_glob(name: str, globs: Sequence[str]) -> bool:
-    """Return whether a glob matches a file's path or its last component."""
+    """Return whether a glob matches the path of a file or the last component of that path."""
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
 
 
 _SHORT = 4_000
-"""Maximum length, in characters, of the sources shown in full above a question in a terminal: two screens."""
+"""Maximum length, in characters, of the sources shown in full above a question in a terminal: about two screens."""
 
 
 def listed(sources: Sequence[Source]) -> str:
-    """List sources as plain text: short ones in full, long ones by name and length.
+    """List sources as plain text: short ones in full, long ones as name and length.
 
     >>> print(listed([Source.of("report", "Rents rose."), Source.of("book", "x" * 5_000)]))
     Sources:
@@ -242,22 +244,22 @@ def listed(sources: Sequence[Source]) -> str:
 
 
 SourcesLike: TypeAlias = "Mapping[str, str | Source] | Sequence[str | Path | Source | Diff] | Diff"
-"""Sources for a pattern: text by name, a diff, or a list of sources, diffs, and paths to files and folders ("-" for
-stdin, "NAME=FILE" to set a name).
+"""Sources for a pattern: text keyed by name, a diff, or a list of sources, diffs, and paths to files and folders ("-"
+for stdin, "NAME=FILE" to set a name).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources that may take up only a limited space in prompts: `debate(sources=Sources(["docs"], tokens=8_000))`."""
+    """Sources with a limit on the space they take up in prompts: `debate(sources=Sources(["docs"], tokens=8_000))`."""
 
     items: SourcesLike
-    """Text by name, a list of paths to files and folders, or a `Diff`."""
+    """Text keyed by name, a list of paths to files and folders, or a `Diff`."""
     tokens: int | None = field(default=None, kw_only=True)
-    """Maximum number of tokens from the sources in a prompt.
+    """Maximum number of tokens that the sources may take up in a prompt.
 
     If the sources are longer, each turn gets the passages that best match the question and the latest arguments. None
-    means a quarter of the model's context, or 32,000 if its size is unknown.
+    means a quarter of the model's context window, or 32,000 if the window's size is unknown.
     """
 
     def __post_init__(self) -> None:
@@ -267,7 +269,7 @@ class Sources:
 def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
     """Convert `value` to sources and read their files; None means no sources.
 
-    Raises ConfigurationError for invalid sources, and BadFile for unusable files.
+    Raises ConfigurationError if a source is invalid, and BadFile if a file is unusable.
     """
     from flowdebate.sources.diff import Diff, read_diff
     from flowdebate.sources.files import make_source, read_sources
@@ -312,13 +314,13 @@ class Line(NamedTuple):
     file: str
     """Name of the source; in a diff, the name of the changed file."""
     number: int | None
-    """Current number of the line in the file; None for a line removed by a diff or a line between its hunks."""
+    """Line number in the current version of the file; None for a line removed by a diff or a line between its hunks."""
     start: int
-    """Offset of the start of the line in the source's text, in characters."""
+    """Offset, in characters, at which the line starts in the source's text."""
     text: str
     """Text of the line, without its line break and, in a diff, without its leading sign."""
     sign: str = ""
-    """Sign of a line in a diff: "+", "-" or a space; empty for any other line."""
+    """Sign at the start of a line in a diff: "+", "-" or a space; empty for any other line."""
 
 
 @lru_cache(maxsize=512)  # cached: a run looks up many quotes in its sources

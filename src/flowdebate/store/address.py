@@ -1,4 +1,4 @@
-"""Store addresses. Invalid addresses are rejected with a list of the valid forms, and never treated as paths."""
+"""Store addresses. An invalid address is rejected with a list of the valid forms, and never treated as a path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMS = 'must be a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT
 POSTGRES = "must be a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ must be written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
-"""Scheme of an address, including SQLAlchemy's suffix for the driver."""
+"""Pattern matching the scheme of an address, including the driver suffix used by SQLAlchemy."""
 # Anything that contains "://", has a password before an "@", or begins with a scheme (a single letter is a Windows
 # drive).
 _LOOKS_LIKE_ADDRESS = re.compile(
@@ -27,7 +27,7 @@ _NAMES_DATABASE = re.compile(r"(?:^|\s)(?:host|hostaddr|dbname|service|password)
 def parse_address(text: str, *, location: str, field: str = "store") -> str:
     """Parse the address of a store: "memory:", a postgresql:// address, or a file path.
 
-    Raises ConfigurationError for any other address; the message omits the user and password.
+    Raises ConfigurationError for any other address; the error message omits the user and password.
 
     >>> parse_address("POSTGRES+psycopg://ann:s3cret@db/app", location="run")
     'postgresql://ann:s3cret@db/app'
@@ -48,7 +48,7 @@ def parse_address(text: str, *, location: str, field: str = "store") -> str:
 
 
 def check_path(text: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError if a store's path looks like an address."""
+    """Raise ConfigurationError if the path of a store looks like an address."""
     plain = text.strip()
     if _LOOKS_LIKE_ADDRESS.match(plain) or plain == ":memory:" or _is_pairs(plain):
         raise ConfigurationError(location, field, hide_credentials(plain), FORMS)

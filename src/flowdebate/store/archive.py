@@ -1,7 +1,8 @@
 """Persistent archive: records of past debates, kept as documents in a store.
 
 Each debate adds one document to each part of the archive, with the debate's id as the key, so writing is idempotent,
-and concurrent processes cannot overwrite each other. Stores cannot delete documents, so forgotten ones are overwritten.
+and concurrent processes cannot overwrite each other's documents. Stores cannot delete documents, so forgotten ones are
+overwritten.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ from flowdebate.store.export import GONE
 from flowdebate.store.open import StoreChoice, open_store
 
 _FORMAT = 1
-"""Version number of the document format."""
+"""Version of the document format."""
 _MAX_NAME_LENGTH = 100
-"""Maximum length of a name, in characters; the name is part of each key in the store, and appears in error messages."""
+"""Maximum length of an archive's name, in characters; the name is part of each key in the store and appears in error
+messages.
+"""
 
 
 class ArchivedDebate(PastDebate):
@@ -54,7 +57,7 @@ class StoredArchive(Archive):
     """An archive kept as documents in a store; its records of a debate can be corrected and removed."""
 
     logs: Mapping[str, _StoredLog]
-    """Logs for the parts of the archive, keyed by collection name."""
+    """Logs for the individual parts of the archive, keyed by collection name."""
 
     async def debates(self) -> list[ArchivedDebate]:
         """List all debates, newest first."""
@@ -87,7 +90,7 @@ class StoredArchive(Archive):
             await self.logs["debates"].replace(debate, past.model_copy(update={"answer": answer}))
 
     async def forget(self, debate: str) -> None:
-        """Remove everything learned from a debate, including its effect on ratings."""
+        """Remove everything that the archive learned from a debate, including the debate's effect on ratings."""
         for log in self.logs.values():
             await log.replace(debate, None)
 
@@ -126,7 +129,7 @@ def stored_archive(store: StoreChoice, *, name: str = "default", patience: float
 
 
 class _StoredLog(Log[Any]):
-    """A log whose values are the documents of a collection."""
+    """Log whose values are stored as the documents of a collection."""
 
     def __init__(self, store: Store, collection: str, kind: Any) -> None:  # noqa: ANN401 - a type that pydantic knows
         super().__init__()
@@ -144,7 +147,7 @@ class _StoredLog(Log[Any]):
             )  # a new run may have the same id as a deleted one
 
     async def replace(self, debate: str, value: object) -> None:
-        """Replace the value recorded for `debate` with `value`; None removes it."""
+        """Replace the value recorded for `debate` with `value`, or remove it if `value` is None."""
         body = GONE if value is None else self._body(debate, value)
         while (before := (await self._store.documents(self._collection)).get(debate)) != body:
             if before is None and value is None:
@@ -152,7 +155,7 @@ class _StoredLog(Log[Any]):
             await self._store.put(self._collection, debate, body, expected=before)
 
     async def read(self) -> Mapping[str, Any]:
-        """Return the values keyed by debate, in document order; a document is parsed again only if it has changed."""
+        """Return the values keyed by debate, in document order; parse a document again only if it has changed."""
         documents, parsed = await self._store.documents(self._collection), self._parsed
         present = {key: body for key, body in documents.items() if body != GONE}
         self._parsed = {

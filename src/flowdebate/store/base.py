@@ -1,4 +1,4 @@
-"""The `Store` protocol, and the rows read and written by stores."""
+"""The `Store` protocol, and the rows that stores read and write."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
 ROW_FORMAT = 1
-"""Version number of the format of headers and bodies."""
+"""Version of the format of headers and bodies."""
 PLAN_FORMAT = 1
-"""Version number of the plan format in headers."""
+"""Version of the format of plans in headers."""
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
@@ -25,22 +25,22 @@ ended by one of its limits; failed; suspended until a human answers.
 
 StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
 """Status of a stored run: a `RunStatus`, "queued" (waiting for a worker), "rejected" (no worker can execute it in its
-present form), or "dead_letter" (no longer resumed, because it crashed its process too often without progress).
+present form), or "dead_letter" (no longer resumed, because it repeatedly crashed its process without making progress).
 """
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
-"""Statuses of complete runs, which are resumed by replaying them without calling models or humans."""
+"""Statuses of complete runs; resuming a complete run replays it without calling models or humans."""
 
 GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
-"""Statuses of runs abandoned by workers; the outcome's `error` states the reason."""
+"""Statuses of runs that workers have abandoned; the `error` in the outcome states the reason."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
-"""Kind of step: a model call, a block's side effect, an accepted provider failure, or a human's answer."""
+"""Kind of step: a model call, a side effect of a block, an accepted provider failure, or a human's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """A run's initial inputs and options, which never change."""
+    """Initial inputs and options of a run, which never change."""
 
     run_id: str
     block: str
@@ -48,56 +48,56 @@ class RunHeader:
     created_at: float
     """Time of creation, in seconds since the epoch."""
     question: str
-    """The question on one line, for searches."""
+    """Question on a single line, for searches."""
     input: Any
     """The block's input, as JSON data."""
     fingerprint: Mapping[str, str]
-    """Digests of the block's outline, the models and the limits, by name; they must be the same when the run is
+    """Digests of the block's outline, the models and the limits, keyed by name; they must be unchanged when the run is
     resumed.
     """
     model: Any = None
     """Names of the run's models, keyed by intent, or by "all" if one model replaces all others. A single string is the
-    name of the environment's model; None stands for model objects.
+    name of the model provided by the environment; None means that model objects were used.
     """
     limits: Mapping[str, float] | None = None
-    """Numeric limits on the run; None for a run without limits."""
+    """Numeric limits on the run; None if the run has no limits."""
     session: Mapping[str, Any] | None = None
-    """The session's state and history when the run began, as JSON data; None if they were empty."""
+    """The session's state and history at the start of the run, as JSON data; None if they were empty."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels set by the application."""
+    """Labels given to the run by the application."""
     plan: Mapping[str, Any] | None = None
-    """Plan that lets the command line rebuild the block; None for runs started by other programs."""
+    """Plan from which the command line can rebuild the block; None for runs started by other programs."""
     foreign: bool = False
     """True if the run was imported; its input, options and recorded answers are then untrusted."""
     parent: Mapping[str, Any] | None = None
-    """The fork's parent (`run`) and the changes made by the fork; None if the run is not a fork."""
+    """Id of the fork's parent (`run`), and the changes made by the fork; None if the run is not a fork."""
     format: int = ROW_FORMAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """A step of a run: its attempts, and its recorded result."""
+    """A step of a run, with its attempts and its recorded result."""
 
     key: str
-    """The step's path in the run; with concurrent branches, a sequence number would be ambiguous."""
+    """Path of the step in the run; with concurrent branches, a sequence number would be ambiguous."""
     kind: StepKind
     request: str | None = None
-    """Hash of the request, or, for a human's step, the complete request as JSON; None if nothing was requested."""
+    """Hash of the request or, for a human's step, the complete request as JSON; None if the step made no request."""
     attempts: int = 1
     """Number of attempts, each of which may have been paid for."""
     failures: tuple[str, ...] = ()
     """Failures of earlier attempts, in order."""
     seq: int | None = None
-    """Position of the step among the run's finished steps, starting at 1; None while the step is open."""
+    """Position of the step among the run's finished steps, starting at 1; None while the step is unfinished."""
     at: float | None = None
-    """Time when the step finished, in seconds since the epoch; None while it is open."""
+    """Time at which the step finished, in seconds since the epoch; None while the step is unfinished."""
     body: str | None = None
-    """Recorded result as JSON text; None while the step is open."""
+    """Recorded result as JSON text; None while the step is unfinished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A stored run: its header and its current state."""
+    """A stored run, consisting of its header and its current state."""
 
     header: RunHeader
     status: StoredStatus
@@ -106,15 +106,15 @@ class StoredRun:
     steps: int
     """Number of finished steps."""
     recoveries: int = 0
-    """Number of times the run was resumed after a crash since it last made progress."""
+    """Number of times the run has been resumed after a crash since it last made progress."""
     owned: bool = False
     """True if a live process owns the run."""
     outcome: Mapping[str, Any] | None = None
-    """The run's result, as JSON data: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
+    """Result of the run as JSON data (`output`, `raw`, `usage`, `seconds` and `error`); None until the run ends."""
 
     @property
     def position(self) -> tuple[float, str]:
-        """The run's position in lists: `before=run.position` lists all runs that come after it."""
+        """Position of the run in lists: `before=run.position` lists all runs that come after this one."""
         return (self.header.created_at, self.header.run_id)
 
 
@@ -122,11 +122,11 @@ class StoredRun:
 class Store(Protocol):
     """Storage for runs and their steps; every implementation must pass `flowdebate.testing.StoreConformance`.
 
-    When `commit`, `put` or `add` returns, its write and the run's earlier writes are durable; writes made by other
-    methods survive the end of the process. A write completes even if its caller is cancelled. A run has one owner at a
-    time: the store object that created or took it, until that object finishes or releases the run, or its process dies.
-    Other owners' writes are refused with RunConflict. If the store cannot be read or written, it stays unchanged and
-    raises StoreError, which states the store's name.
+    When `commit`, `put` or `add` returns, its write and the run's earlier writes are durable; writes by other methods
+    are guaranteed to survive only the end of the process. A write completes even if its caller is cancelled. A run has
+    one owner at a time: the store object that created or took it, until that object finishes or releases the run, or
+    its process dies. Writes by other owners raise RunConflict. If reading or writing fails, the store stays unchanged
+    and raises a StoreError that states the store's name.
     """
 
     @property
@@ -137,23 +137,23 @@ class Store(Protocol):
         """Add a new run and take ownership of it; raise RunExists if the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
-        """Take ownership of a run, and return the run as it was before.
+        """Take ownership of a run, and return the run as it was before the change of ownership.
 
         If the run's status is "running" but its process is dead, taking the run counts as a recovery. Raises
         RunNotFound, and RunConflict while a different owner is alive.
         """
 
     async def release(self, run_id: str) -> None:
-        """Give up ownership of a run without changing anything else; do nothing if the run is not owned."""
+        """Give up ownership of a run without changing anything else; do nothing if the run has no owner."""
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
-        """Record that an attempt at the step `key` is beginning; return the attempt's number, starting at 1."""
+        """Record the start of an attempt at the step `key`; return the attempt's number, starting at 1."""
 
     async def commit(self, run_id: str, key: str, kind: StepKind, body: str, at: float) -> None:
-        """Record the result of the step `key`, with or without an earlier `intend`; an existing result is kept."""
+        """Record the result of the step `key`, whether or not `intend` was called; an existing result is kept."""
 
     async def fail(self, run_id: str, key: str, failure: str) -> None:
-        """Record how the latest attempt at the step `key` failed; the step stays open."""
+        """Record the failure of the latest attempt at the step `key`; the step remains unfinished."""
 
     async def finish(self, run_id: str, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         """Record how the run ended, and give up ownership of it."""
@@ -162,7 +162,7 @@ class Store(Protocol):
         """Read a run; raise RunNotFound if the id is unknown."""
 
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
-        """Read the run's finished steps numbered above `after`, in order, followed by its open steps, sorted by key.
+        """Read the run's finished steps numbered above `after`, in order, followed by its unfinished steps, by key.
 
         Raises RunNotFound.
         """
@@ -181,11 +181,11 @@ class Store(Protocol):
     ) -> Sequence[StoredRun]:
         """List at most `limit` runs that match all arguments, newest first, breaking ties by id.
 
-        `text` is searched for in the question, ignoring case; stores may restrict searches for one or two characters to
+        `text` is searched for in the question, ignoring case; stores may limit searches for one or two characters to
         the newest 10,000 runs (`NEWEST_SEARCHED`). Ids must begin with `prefix`. `before` is the `position` of any run,
         even one deleted since: only runs after it in the list are returned. Thus, the pages of a list never repeat a
         run or skip one that was there from the beginning, even if runs are added or deleted in the meantime. With
-        `brief`, outcomes may lack `output` and `raw`, their largest parts. Raises ConfigurationError for an invalid
+        `brief`, outcomes may omit `output` and `raw`, their largest fields. Raises ConfigurationError for an invalid
         `limit` or `before` (see `check_page`).
         """
 
@@ -193,12 +193,12 @@ class Store(Protocol):
         """Delete the run; raise RunNotFound, or RunConflict while its owner is alive."""
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        """Add a complete run from another store, unchanged and without an owner; raise RunExists if the id is taken."""
+        """Add a complete run from another store, unchanged and without owner; raise RunExists if its id is taken."""
 
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
     ) -> Mapping[str, Mapping[str, str]]:
-        """Read the `documents` in several collections, grouped by collection; with `key`, only documents with that key.
+        """Read the `documents` of several collections, grouped by collection, or only those with the given `key`.
 
         Empty collections are omitted.
         """
@@ -210,18 +210,18 @@ class Store(Protocol):
         """
 
     async def put(self, collection: str, key: str, body: str, *, expected: str | None = None) -> bool:
-        """Replace the document `expected`, or add a new one if `expected` is None.
+        """Replace the document at `key` if its body is `expected`; if `expected` is None, add a new document.
 
-        If a different document is stored, do nothing and return False. This is compare-and-set: to change a shared
+        If anything else is stored there, do nothing and return False. This is compare-and-set: to change a shared
         document, read it, put the changed document, and start over if `put` returns False.
         """
 
     async def close(self) -> None:
-        """Write all pending data, then close files and connections. Using the store afterwards raises StoreError."""
+        """Write all pending data, then close files and connections. Any later use of the store raises StoreError."""
 
 
 class RunFilter(TypedDict, total=False):
-    """Arguments of `Store.runs`, for stores that pass them on to other functions."""
+    """Arguments of `Store.runs`, for stores that forward them to other functions."""
 
     status: StoredStatus | None
     block: str | None
@@ -234,11 +234,11 @@ class RunFilter(TypedDict, total=False):
 
 
 _MAX_INT64 = 2**63 - 1
-"""Maximum `limit` accepted by databases."""
+"""Largest `limit` that databases accept."""
 
 
 def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the outcome without its outputs, as used in lists.
+    """Return the outcome without its outputs, as it appears in lists.
 
     >>> brief_of({"output": "…", "raw": {}, "error": None})
     {'error': None}
@@ -250,7 +250,7 @@ _OUTPUT_IS_RAW = "output_is_raw"
 
 
 def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Pack the outcome for writing: an output equal to the raw output, as in most patterns, is written only once.
+    """Pack the outcome for writing: if output and raw output are equal, as in most patterns, write only the latter.
 
     >>> pack_outcome({"output": {"text": "…"}, "raw": {"text": "…"}})
     {'raw': {'text': '…'}, 'output_is_raw': True}
@@ -273,11 +273,11 @@ def unpack_outcome(packed: Mapping[str, Any] | None) -> Mapping[str, Any] | None
 
 
 NEWEST_SEARCHED = 10_000
-"""Number of newest runs to search for strings of one or two characters, which are too short for trigram indexes."""
+"""Number of newest runs searched for strings of one or two characters, which are too short for trigram indexes."""
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
-    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError if invalid."""
+    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError if wrong."""
     check_count("Store.runs", minimum=0, maximum=_MAX_INT64, optional=True, limit=limit)
     match before:
         case None:
@@ -303,7 +303,7 @@ def prefix_end(prefix: str) -> str | None:
 
 
 def list_order(position: tuple[float, str]) -> tuple[float, str]:
-    """Return the key that lists use to sort a run's `position`.
+    """Return the sort key for a run's `position` in lists.
 
     >>> sorted([(1.0, "a"), (2.0, "b"), (2.0, "a")], key=list_order)
     [(2.0, 'a'), (2.0, 'b'), (1.0, 'a')]
@@ -314,7 +314,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is being written, and afterwards if that may have failed."""
+    """Keep the run in `ending` while its end or release is being written, and longer if the write may have failed."""
     # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
     # is still owned: the same store object must be able to take or delete it.
     ending.add(run_id)
@@ -331,7 +331,7 @@ _RARE = ("foreign", "parent")
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the fields of `header` in their stored and exported form; rare fields are omitted unless set."""
+    """Return the fields of `header` as they are stored and exported; rarely used fields are omitted unless set."""
     return {name: getattr(header, name) for name in _FIELDS if name not in _RARE or getattr(header, name)}
 
 
@@ -341,7 +341,7 @@ def header_text(header: RunHeader) -> str:
 
 
 def header_of(text: str, store: str) -> RunHeader:
-    """Parse a header from JSON; raise StoreError if its format is unknown."""
+    """Parse a header from JSON; raise StoreError if the header's format is unknown."""
     try:
         values: dict[str, Any] = json.loads(text)
         written = values.get("format")
@@ -354,7 +354,7 @@ def header_of(text: str, store: str) -> RunHeader:
 
 
 def documents_of(run_id: str) -> str:
-    """Return the name of the collection that holds a run's exportable documents, such as its readers' votes."""
+    """Return the name of the collection for a run's exportable documents, such as its readers' votes."""
     return f"run/{run_id}"
 
 
@@ -371,13 +371,13 @@ def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, s
 
 
 _MARK = "\x1a"
-"""The control character "substitute", followed by the four-digit hexadecimal code of the escaped character."""
+"""Escape character ("substitute"), which is followed by the four-digit hexadecimal code of the escaped character."""
 _UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
 _MARKED = re.compile("\x1a([0-9a-f]{4})")
 
 
 def encode_text(text: str) -> str:
-    r"""Escape characters in `text` that databases refuse: NUL and lone surrogates. Most strings are unchanged.
+    r"""Escape the characters in `text` that databases reject: NUL and lone surrogates. Most strings stay unchanged.
 
     >>> encode_text("no\x00 end")
     'no\x1a0000 end'
