@@ -87,7 +87,7 @@ def test_containers_have_limits_and_read_only_folders() -> None:
 
 
 def test_any_provider_key_reaches_server_and_workers() -> None:
-    """FLOWDEBATE_MODEL, which selects the default model, reaches them as well."""
+    """FLOWDEBATE_MODEL, which selects the default model, is passed on to both."""
     keys = {provider.key_env for provider in PROVIDERS.values() if provider.key_env}
     for name in ("server", "worker"):
         assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])

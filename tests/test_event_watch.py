@@ -26,7 +26,7 @@ def failed(instead: object) -> RoleFailed:
 
 
 def test_valid_events_are_accepted() -> None:
-    """An application's custom events are valid as well."""
+    """Custom events of an application are valid."""
     watch = Watch()
     for event in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped"), object(), {"a": 1}):
         watch.look(event)

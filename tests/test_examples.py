@@ -183,7 +183,7 @@ def test_handler_argues_with_the_shared_transcript(capsys: pytest.CaptureFixture
     ("calls", "rounds", "reason"), [(1, 1, "predicate"), (4, 2, "predicate"), (99, 4, "max_rounds")]
 )
 def test_guard_ends_the_debate_at_its_budget(calls: int, rounds: int, reason: str) -> None:
-    """The round that exceeds the budget is the last one; otherwise, the maximum number of rounds applies."""
+    """The round that exceeds the budget is the last one, unless the maximum number of rounds is reached first."""
     raw = load_script("budget_guard").main(make_model(None), calls=calls)
     assert (raw.rounds, raw.stop_reason) == (rounds, reason)
 

@@ -485,10 +485,7 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
 
 @pytest.mark.anyio
 async def test_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
-    """By default, each provider with a key allows its default model.
-
-    Models of servers on this machine are allowed too.
-    """
+    """By default, each provider with a key allows its default model, and local servers allow their models."""
     service = Service(store="memory:")
     create_server(service)
     async with service:
@@ -607,7 +604,7 @@ def test_bare_names_find_their_vendors_from_python(vendor_stubs: Found) -> None:
 
 
 def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found) -> None:
-    """Fallback models and prices can have bare names as well."""
+    """Fallback models and prices can have bare names, too."""
     flags = [text for seat, model in BARE.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
@@ -632,7 +629,6 @@ def test_bare_names_find_their_vendors_over_http(vendor_stubs: Found) -> None:
 
 @pytest.mark.anyio
 async def test_bare_names_find_their_vendors_over_mcp(vendor_stubs: Found) -> None:
-    """The models can be in a mapping, or in a list whose members get the full names."""
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
     service = Service(store="memory:", allow_models=["openai/*", "claude-haiku-5-5", "gemini/*"])

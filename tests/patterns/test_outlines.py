@@ -68,7 +68,7 @@ rent
 
 
 def test_outlines_can_be_flowcharts() -> None:
-    """The Mermaid flowchart also shows the edge back to the start of the loop."""
+    """The Mermaid flowchart includes the edge back to the start of the loop."""
     assert outline(debate(name="rent", debaters=SIDES)).mermaid() == snapshot("""\
 flowchart TD
   subgraph n1 ["rent"]

@@ -237,7 +237,7 @@ def test_failed_decisions_do_not_affect_anything_else(pattern: str, on_failure: 
 
 @pytest.mark.parametrize("pattern", ["debate", "council"])
 async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str) -> None:
-    """Resuming a run after such a failure makes only the missing call, even if that call fails again."""
+    """Resuming the run repeats only the failed call, even if that call fails again."""
     store, role = MemoryStore(), DECIDERS[pattern]
     talkers, status = Talkers(first_call(role.role)), "no_verdict" if pattern == "debate" else "degraded"
     degraded = await talk(pattern).run(QUESTION, model=talkers.model(), store=store)

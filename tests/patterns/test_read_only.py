@@ -242,7 +242,7 @@ def test_freezing_a_list_does_not_change_its_wire_format() -> None:
 
 
 def test_dir_lists_the_available_resources() -> None:
-    """Tab completion in a notebook uses `dir`."""
+    """Tab completion in notebooks calls `dir`."""
     names: list[list[str]] = []
 
     def look(_: object, ctx: Context) -> str:

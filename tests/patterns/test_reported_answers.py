@@ -109,7 +109,7 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
 
 
 async def test_streamed_thoughts_are_withdrawn() -> None:
-    """One server has been reported to omit the opening tag, so a thought can be recognized only when it ends."""
+    """One server was reported to omit the opening tag, so a thought is recognized only when it ends."""
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -181,7 +181,7 @@ LABELS = {
 
 @pytest.mark.parametrize("text", LABELS.values(), ids=LABELS)
 async def test_labels_before_a_turn_are_removed(text: str) -> None:
-    """The transcript's tag already names the speaker."""
+    """The transcript's tag names the speaker, so a label would be redundant."""
     result = await run(Reported(text, always=False))
     assert result.output.transcript[0].text == ARGUMENT
 

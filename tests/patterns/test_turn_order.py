@@ -303,7 +303,10 @@ async def test_runs_interrupted_at_any_call_can_be_resumed(
 
 
 async def test_simultaneous_human_turns_are_requested_together() -> None:
-    """The model's argument is stored in the meantime, and neither human sees the other's entry from the same round."""
+    """The model's argument is stored while the humans are thinking.
+
+    Neither human sees the other's entry from the same round.
+    """
     people = {"ann": human(name="ann"), "cid": human(name="cid")}
     pattern = build("debate", 3, debaters=sides(3, **people), turn_order="simultaneous", max_rounds=2)
     store, speakers = MemoryStore(), Speakers()

@@ -26,7 +26,7 @@ def test_continuation_lines_in_quoted_text_begin_with_a_bar(text: str) -> None:
 
 @given(texts)
 def test_quoted_text_can_be_encoded(text: str) -> None:
-    """Lone surrogates are escaped, because a prompt could not be sent otherwise."""
+    """Lone surrogates are escaped, because a prompt that contained one could not be sent."""
     for escaped in (quoted(text), tag_text(text), tag_name(text)):
         assert escaped.encode().decode() == escaped
 

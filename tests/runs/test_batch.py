@@ -438,7 +438,7 @@ async def test_closing_waits_for_slow_cleanup_despite_cancellation() -> None:
 
 
 async def test_closing_a_batch_ends_it_for_its_reader() -> None:
-    """A batch also ends if one of its workers is cancelled from outside, since that worker's item will never arrive."""
+    """A batch must end if one of its workers is cancelled from outside, since that worker's item will never arrive."""
     started = asyncio.Event()
 
     async def hang(question: int, ctx: Context) -> None:

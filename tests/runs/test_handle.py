@@ -98,7 +98,7 @@ async def test_run_has_started_when_start_returns() -> None:
 
 @pytest.mark.parametrize("steps", range(8))
 async def test_cancelled_run_ends_at_once_with_its_status(steps: int) -> None:
-    """Runs that have not started yet can be cancelled too.
+    """A run that has not started yet can be cancelled.
 
     Iteration ends, awaiting raises `CancelledError`, and the events show the same status.
     """
@@ -253,7 +253,7 @@ async def test_run_cancelled_before_it_starts_does_not_block_other_runs() -> Non
 
 
 async def test_current_readers_see_the_start_of_a_call() -> None:
-    """Readers who join during a call see its start too, although the start is not recorded."""
+    """Readers who join during a call are sent its start, although the start is not recorded."""
     called, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:

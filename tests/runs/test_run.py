@@ -83,7 +83,7 @@ def test_reading_missing_parts_of_a_run_raises_lookup_error() -> None:
 
 
 def test_each_run_has_its_own_id_and_seed() -> None:
-    """The caller can also choose the seed."""
+    """The caller may choose the seed."""
     results = [handler(str).run_sync(5) for _ in range(20)]
     assert len({result.run_id for result in results}) == 20
     assert len({result.seed for result in results}) == 20
@@ -91,7 +91,7 @@ def test_each_run_has_its_own_id_and_seed() -> None:
 
 @pytest.mark.parametrize("seed", ["7", 7.0, True, b"7"])
 def test_seed_must_be_an_integer(seed: Any) -> None:
-    """A bool is rejected too, although Python counts it as an integer."""
+    """A bool is rejected, although Python counts it as an integer."""
     with pytest.raises(ConfigurationError, match="run: `seed` must be a whole number"):
         handler(str).run_sync(5, seed=seed)
 

@@ -63,7 +63,7 @@ def test_debater_page_has_a_text_field(stage: Stage) -> None:
 
 
 def test_every_participant_gets_a_link(stage: Stage) -> None:
-    """Participants who join later get a link too, but nobody gets one after the run has ended."""
+    """Participants who join later get a link, but nobody gets one after the run has ended."""
     run_id = waiting_run(stage, options={"max_rounds": 1, "debaters": SIDES, "humans": ["Ann", "judge"]})
     page = stage.http.get(f"/runs/{run_id}").text
     assert re.findall(r'data-link="&#34;(.*?)&#34;"', page) == ["debate-debater-Ann", "debate-judge"]

@@ -212,7 +212,7 @@ def test_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
 
 
 def test_browser_path_is_guarded_like_any_other(shared_stage: Stage) -> None:
-    """Requests with no path, or without a trailing slash, are guarded as well."""
+    """Requests with no path, or without a trailing slash, must not bypass the guard."""
     root, header = browser_root(TOKEN), {"authorization": f"Bearer {TOKEN}"}
     assert (
         send(shared_stage, Case("bare", 307, header, path=root, token=False)).headers["location"].endswith(f"{root}/")

@@ -172,7 +172,7 @@ def test_invalid_json_bodies_are_rejected(shared: Stage, content: bytes, message
 
 
 def test_unknown_query_parameters_are_rejected(shared: Stage) -> None:
-    """A mistyped filter would otherwise list every run."""
+    """If a mistyped filter were ignored, the response would list every run."""
     answer = shared.get("/runs", params={"statsu": "failed"})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "statsu"

@@ -184,7 +184,7 @@ def test_runs_are_started_by_priority(gate: Gate) -> None:
 
 
 def test_too_many_runs_are_rejected_with_retry_after(gate: Gate) -> None:
-    """One run above the limit is queued. Once the queue is full, the response is 429 with Retry-After."""
+    """One run above the limit is queued. Once the queue is full, the response is 429 with a Retry-After header."""
     with staged(lambda: Service(store="memory:", model=gate, max_concurrency=1, max_queued=1)) as stage:
         stage.begin()
         queued = stage.post("/runs", BRIEF)

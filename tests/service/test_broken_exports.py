@@ -92,8 +92,8 @@ def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 def test_invalid_value_breaks_only_its_run(index: int) -> None:
     """Each value in an export is replaced with values of the wrong types.
 
-    Either the import rejects the export and names the location, or the run can be listed, shown and verified. `make
-    soak-attacks` tries every combination.
+    The import must reject the export and name the location, or the run must be listed, shown and verified as usual.
+    `make soak-attacks` tries every combination.
     """
 
     async def tried() -> tuple[int, int]:

@@ -217,7 +217,7 @@ async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> Non
 
 
 async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None:
-    """A queued run is resumed with the configuration of its workers, so such options would have no effect."""
+    """A queued run is resumed with the configuration of its workers, so the rejected options would have no effect."""
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         await service.cancel(run.run_id)

@@ -278,7 +278,10 @@ async def test_mcp_hosts_find_and_start_the_pattern() -> None:
 
 @pytest.mark.anyio
 async def test_notebook_shows_the_pattern_live_and_finished(register_riddles: ModuleType) -> None:
-    """The live page uses the pattern's own wording. The report then replaces it, as HTML and as Markdown."""
+    """The live page uses the pattern's own wording.
+
+    Once the run has finished, the report replaces the live page, as HTML and as Markdown.
+    """
     called, go = asyncio.Event(), asyncio.Event()
 
     async def slow(request: ModelRequest) -> Any:

@@ -201,7 +201,7 @@ def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> Non
 def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
     """A long file is cut, and the number of omitted lines is stated.
 
-    A short one is shown in full, and an excluded one is not shown.
+    A short file is shown in full, and an excluded file is not shown.
     """
     code = {"package-lock.json": "{}\n" * 3_000, "go.sum": "a v1\n", "z.py": "z = 1\n", "b/app.js": "x" * 9_000}
     commit(repository, {**code, "yarn.lock": "x\n" * 50})

@@ -120,7 +120,7 @@ def test_stdin_can_be_a_question_or_a_source(folder: Path) -> None:
 def test_source_paths_are_relative_to_the_plan_file(folder: Path) -> None:
     """The working directory makes no difference.
 
-    The texts may also be written in the plan.
+    A plan may contain the texts themselves.
     """
     plan = 'pattern = "council"\nquestion = "Cap rents?"\nreview = "none"\nsources = ["report.md", "n=report.md"]\n'
     (folder / "notes" / "plan.toml").write_text(plan)

@@ -136,7 +136,7 @@ def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
 
 
 def test_two_debates_in_one_run_show_their_own_sources() -> None:
-    """People would otherwise quote sources that the readers in their own debate do not have."""
+    """Without the separation, people would quote sources that the readers in their own debate do not have."""
 
     def of(name: str) -> Block[Any, Any]:
         sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]
@@ -204,9 +204,9 @@ def test_http_requests_list_sources_and_serve_their_texts(waiting_run: tuple[Sta
 
 
 def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str]) -> None:
-    """The list is folded and escaped and contains the image.
+    """The list is collapsed and escaped and includes the image.
 
-    The page behind a link shows the same and gives no other access.
+    The page behind a personal link shows the same list and gives no other access.
     """
     stage, run_id = waiting_run
     path = stage.post(f"/runs/{run_id}/links", {"seconds": 60}).json()["page"]

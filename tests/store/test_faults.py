@@ -170,7 +170,7 @@ async def test_shortage_of_file_handles_is_reported_and_recoverable(tmp_path: Pa
 
 
 async def test_processes_can_create_the_file_simultaneously(tmp_path: Path) -> None:
-    """One process creates the file while all others wait for it."""
+    """In this test, one process creates the file while all others wait for it."""
     for number in range(5):
         stores = [SqliteStore(tmp_path / f"{number}.sqlite3") for _ in range(8)]
         await asyncio.gather(*(store.create(make_header(f"r{index}")) for index, store in enumerate(stores)))

@@ -149,7 +149,7 @@ asyncio.run(main())
 
 
 async def test_runs_of_a_killed_process_are_released_within_seconds(postgres_server: Server, own_schema: str) -> None:
-    """The lock ends with the process, and until then the run is not available."""
+    """The lock is released when the process ends, and until then the run is not available."""
     store = PostgresStore(postgres_server.url, schema=own_schema)
     with launch(DYING, postgres_server.url, own_schema) as process:
         assert process.stdout is not None

@@ -27,7 +27,10 @@ def _life(collector: Collector, store: Path, killed_at: int) -> int:
 
 
 def test_killed_and_resumed_run_has_the_metrics_of_an_undisturbed_one(tmp_path: Path) -> None:
-    """Tokens, calls and verdicts exported over OTLP are the same, and the last process links to the first trace."""
+    """The exported tokens, calls and verdicts are the same as without a kill.
+
+    The last process links to the first trace.
+    """
     with Collector() as undisturbed, Collector() as disturbed:
         assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0
         for killed_at in (3, 2):  # the third request overall, then the fourth

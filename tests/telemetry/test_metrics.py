@@ -132,7 +132,7 @@ async def test_no_metric_contains_an_id_or_a_personal_name(name: str) -> None:
 async def test_skipped_failure_is_counted() -> None:
     """The attributes of a skipped failure are the role, the error and the recovery action.
 
-    The failed call also carries its error.
+    The error is recorded for the failed call as well.
     """
 
     def failing(request: ModelRequest) -> Any:

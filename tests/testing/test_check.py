@@ -240,7 +240,7 @@ def test_users_can_supply_answers() -> None:
 
 
 def test_models_use_the_words_that_a_predicate_waits_for() -> None:
-    """Arguments are also drawn from `texts` and from string constants in the predicate's code."""
+    """Arguments are drawn from `texts` and from string constants in the predicate's code."""
 
     def agreed(ctx: Any) -> bool:
         return bool(entries_of(ctx)[-1].text == "I am convinced.")

@@ -34,7 +34,7 @@ def test_replies_are_returned_in_order() -> None:
 
 
 def test_calls_beyond_the_script_are_an_error() -> None:
-    """`ScriptError` is also an `AssertionError`, and it reports who made the call and which call it was."""
+    """`ScriptError` is an `AssertionError` that reports who made the call and which call it was."""
     with pytest.raises(ScriptError, match="call 1 is not in the script, which has 0 replies") as caught:
         ASK.run_sync("a", model=ScriptedModel())
     assert isinstance(caught.value, AssertionError)

@@ -361,5 +361,5 @@ def test_repr_of_a_drawn_function_is_its_constructor_call() -> None:
 
 @given(text=arguments())
 def test_arguments_are_not_empty_after_removing_control_tokens(text: str) -> None:
-    """An answer consisting only of "<|eot|>" would otherwise become empty."""
+    """An answer consisting only of "<|eot|>" would be empty once that token has been removed."""
     assert separate_thinking(text).text.strip()

@@ -233,7 +233,7 @@ def test_text_that_starts_differently_replaces_the_earlier_text() -> None:
 
 
 def test_text_that_outgrows_the_parser_becomes_plain() -> None:
-    """Blocks that were already rendered as Markdown become plain as well."""
+    """Once the text is too long, blocks that were already rendered as Markdown become plain text."""
     paragraph = "So *it* is.\n\n"
     text = paragraph * (module._MAX_LENGTH // len(paragraph))
     assert "<em>" in "\n".join(grow_text([text]))

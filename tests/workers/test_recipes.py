@@ -164,7 +164,7 @@ async def test_step_of_a_custom_dbos_workflow_resumes_its_run(program_folder: Pr
 
 @pytest.mark.slow
 async def test_killed_celery_task_resumes_its_run(program_folder: ProgramFolder) -> None:
-    """Another process of the same worker receives the task."""
+    """Another process of the same worker receives the task after the kill."""
     (program_folder.folder / "with_celery.py").write_text(read_program("with_celery.py"))
     (program_folder.folder / "die").touch()
     program_folder.more["CELERY_BROKER"] = "sqla+sqlite:///broker.sqlite3"

@@ -198,7 +198,7 @@ class Busy:
 
 
 async def test_retry_after_applies_to_all_processes(postgres_server: Server) -> None:
-    """A different limit with the same key has to wait as well, even if its burst is unused."""
+    """A limit in another process waits if it has the same key, even if its own burst is unused."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (
         SharedRateLimit(model, url=postgres_server.url, schema="fleet", requests=100, per=1.0, key=key)

@@ -153,7 +153,7 @@ def test_invisible_characters_do_not_shift_positions() -> None:
 def test_all_parts_of_a_quote_must_come_from_one_source() -> None:
     """A quote with parts from two sources is not verified.
 
-    If several sources contain all of its parts, the first such source is reported.
+    If several sources contain all of its parts, the first of them is reported.
     """
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"

@@ -183,7 +183,7 @@ def test_plain_questions_become_a_claim_and_its_negation(question: str, yes: str
 
 @pytest.mark.parametrize("question", ANSWERS)
 def test_other_yes_no_questions_have_fixed_sides(question: str) -> None:
-    """The fixed sides fit every such question and do not require a model call."""
+    """The fixed sides fit every yes-or-no question and do not require a model call."""
     answers = [("pro", f'The answer to "{question}" is yes'), ("con", f'The answer to "{question}" is no')]
     assert [(side.name, side.stance) for side in default_sides(question) or ()] == answers
 
@@ -251,13 +251,13 @@ def test_sides_are_a_valid_roster_of_distinct_positions(head: str, words: str, e
 
 @given(st.sampled_from(["which", "what", "who", "whom", "whose", "why", "how", "when", "where"]), st.text(max_size=60))
 def test_wh_questions_never_get_yes_and_no_sides(word: str, rest: str) -> None:
-    """No rule may turn such a question into a claim and its negation."""
+    """No rule may turn a wh-question into a claim and its negation."""
     assert all(side.name != "pro" for side in default_sides(f"{word} {rest}?") or ())
 
 
 @given(st.text())
 def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
-    """Such sides are needed for data sets in which every correct answer is yes or no."""
+    """Some data sets consist of questions to which the correct answer is always yes or no."""
     yes, no = yes_no_sides(question + "?")
     assert (yes.name, no.name) == ("pro", "con")
     assert as_seen(yes.stance) != as_seen(no.stance)

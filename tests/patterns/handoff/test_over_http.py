@@ -304,7 +304,7 @@ async def test_tool_definition_follows_the_provider_format() -> None:
 
 
 async def test_text_beside_a_call_replaces_a_missing_response() -> None:
-    """Some models write their text first and then call the tool."""
+    """Some models write their text first and only then call the tool."""
     reply = completion_with_calls(json.dumps({"next_agent_name": "Con"}), content=SAID)
     result, _ = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]

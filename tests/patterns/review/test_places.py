@@ -125,7 +125,7 @@ def test_other_numbers_in_a_quote_count_as_words(quote: str) -> None:
     ],
 )
 def test_quotes_from_a_diff_are_found_with_or_without_diff_signs(quote: str, text: str) -> None:
-    """The quote may come from either side of the change or from both. A removed line has no line number."""
+    """The quote may come from either side of the change or from both. Removed lines have no line number."""
     place = locate_in(DIFF, quote=quote)
     assert (place.text, place.found) == (text, True)
 

@@ -117,7 +117,7 @@ async def test_changed_judge_repeats_only_the_judge_call() -> None:
 
 
 async def test_changed_judge_model_repeats_only_the_judge_call() -> None:
-    """Another model answers the same request differently, and a fork of that fork keeps both answers."""
+    """A fork of the fork makes no call, because it reuses the new judge's answer."""
     store, calls = MemoryStore(), Calls()
     chat, judge = recording_model(calls), recording_model(judged := Calls())
     judge.name = "another"

@@ -99,7 +99,7 @@ async def test_run_in_progress_is_not_started_twice() -> None:
 
 
 async def test_one_of_two_simultaneous_starts_fails_with_a_conflict() -> None:
-    """Both processes look for a run with this id before either of them has created one."""
+    """Both processes look for a run with the given id before either of them has created one."""
     done = asyncio.Event()
 
     @handler(name="slow")
@@ -125,7 +125,7 @@ async def test_one_of_two_simultaneous_starts_fails_with_a_conflict() -> None:
 async def test_run_in_another_process_is_awaited() -> None:
     """Both calls return the same result.
 
-    If the other process ends early, this one continues the run.
+    If the process that executes the run ends early, the waiting process continues it.
     """
     store, going, done, calls = MemoryStore(), asyncio.Event(), asyncio.Event(), 0
 
