@@ -273,7 +273,7 @@ def test_documented_extras_exist() -> None:
 
 
 def test_documented_commands_can_be_parsed() -> None:
-    """Every `flowdebate …` command in a shell fence is parsed but not run."""
+    """Every `flowdebate …` command in a shell code block is parsed but not run."""
     program = get_command(app)
     shown_commands = list(commands("flowdebate"))
     for _, command in shown_commands:

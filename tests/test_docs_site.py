@@ -98,7 +98,7 @@ def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, wo
 
 
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
-    """The search leaves out the reference.
+    """The search index leaves out the reference.
 
     Browsers start no web workers for pages opened from files, so the worker's code is embedded in a script.
     """

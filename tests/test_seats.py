@@ -237,7 +237,7 @@ def test_keyword_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
 
 
 def test_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
-    """Python issues a warning, and the command prints a line.
+    """A warning is issued in Python, and a note is printed on the command line.
 
     A named model or FLOWDEBATE_MODEL applies to all members.
     """
@@ -262,7 +262,7 @@ def test_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
 
 
 def test_single_available_vendor_is_reported(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python issues a warning, and the command prints a line.
+    """A warning is issued in Python, and a note is printed on the command line.
 
     If there is no vendor at all, an error is raised before any call.
     """

@@ -59,7 +59,7 @@ def test_four_vendors_debate(vendor_stubs: dict[VendorName, Vendor]) -> None:
 async def test_wrong_key_causes_the_vendor_specific_error(
     model: str, vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gemini responds with 400, the others with 401."""
+    """Gemini responds with status 400, and the other vendors respond with 401."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "wrong")
     refused = RequestRejected if model.startswith("gemini") else AuthenticationFailed

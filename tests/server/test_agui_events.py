@@ -139,7 +139,10 @@ def test_messages_match_the_transcript(play: Play) -> None:
 
 
 def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
-    """The streamed text is declared void, and the speaker's own words are sent as in the transcript."""
+    """The streamed text is declared void.
+
+    The speaker's own words are sent again, exactly as they appear in the transcript.
+    """
     sides = [Debater("ann", "for"), Debater("ben", "against")]
     block = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "Both are short.", "winner": None, "verdict": "Undecided."}

@@ -261,7 +261,7 @@ def test_unsigned_code_is_rejected(code: str) -> None:
 
 @given(st.integers(0, 200), st.characters())
 def test_changed_code_is_rejected(index: int, character: str) -> None:
-    """Changing a single character is enough."""
+    """Changing a single character invalidates the code."""
     links = Links(TOKEN, clock=lambda: 0.0)
     link = Link(run_id="city", started_at=0.0, place="debate/round[1]/ann", expires_at=60.0)
     code = links.sign(link)

@@ -71,9 +71,7 @@ def test_stored_critique_can_be_shown_resumed_and_forked(tmp_path: Path) -> None
 
 
 def test_answer_is_read_from_a_file_or_stdin_but_not_from_a_plan(tmp_path: Path) -> None:
-    """In a plan file, over HTTP and over MCP, the `answer` option is always the text itself, never the name
-    of a file.
-    """
+    """In a plan file, over HTTP and over MCP, `answer` is always the text itself, never a file name."""
     with Stage(answers={"settledBy": {"claims": []}}) as on:
         location = ("--model", "staged", "--base-url", on.base_url, "--no-store", "--json")
         piped = run_command("critique", QUESTION, *location, "--answer", "-", text=ANSWER)

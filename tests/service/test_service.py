@@ -396,8 +396,9 @@ async def test_resumed_run_is_queued() -> None:
 
 @pytest.mark.parametrize("recover", [True, False])
 async def test_waiting_runs_are_kept_when_a_service_ends(*, recover: bool) -> None:
-    """If the next service recovers runs, it starts the waiting ones. If not, they are interrupted and can
-    be resumed.
+    """If the next service recovers runs, it starts the waiting ones.
+
+    If it does not, these are interrupted and can be resumed.
     """
     store, model = MemoryStore(), Gate(at=0)
     patterns = {"it": rent_debate()}

@@ -243,7 +243,6 @@ def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
 
 
 def test_excluded_files_in_a_folder_are_not_shown(folder: Path) -> None:
-    """An excluded file must not leave a gate undecided."""
     with serve_stage(output=CHAIR) as on:
         result = call(
             on, "review", "--source", "notes", "--exclude", ".env", "--exclude", "deploy.*", "--gate", "no nit"

@@ -120,7 +120,7 @@ def test_files_without_a_passage_are_counted_but_not_named() -> None:
 
 
 def test_model_context_determines_the_size_of_passages() -> None:
-    """The local model's context size is known, even behind a policy; a function model's is not."""
+    """The context size of the local model is known even behind a policy, but that of a function model is not."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
     assert context_of(FunctionModel(lambda _: "")) is None
 

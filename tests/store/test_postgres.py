@@ -265,7 +265,7 @@ asyncio.run(main())
 async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(
     postgres_server: Server, own_schema: str
 ) -> None:
-    """A service does both at once if it queues its first run while its worker is starting."""
+    """A service may create the tables for its first run while the thread of its worker is still starting."""
     pytest.importorskip("dbos")
     command = [sys.executable, "-c", HALFWAY, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603, ASYNC221

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_each_delivery_links_to_the_submitting_span(fleet: Fleet) -> None:
-    """Each call has one span, in one of two processes. Only the second process resumes the run.
+    """The two processes together record one span for each call.
 
     The consumer's span records who took the run and after what delay.
     """

@@ -125,7 +125,7 @@ def test_invalid_sides_and_labels_are_rejected(make: Any, field: str) -> None:
 
 
 def test_schedules_take_the_documented_number_of_calls() -> None:
-    """The documentation gives these numbers for two, three and four sides."""
+    """The documentation gives the number of calls for two, three and four sides."""
     plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
     assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [
         [1, 1, 1],

@@ -205,7 +205,7 @@ def decide_one(
 
 @given(standings_of, st.data())
 def test_more_support_never_weakens_a_finding(standings: list[str], data: st.DataObject) -> None:
-    """Changing any vote to a confirmation, or raising the finding again, never lowers its state."""
+    """Changing any vote to a confirmation, or raising the finding again, never lowers the finding's state."""
     standings = ["raised", *standings]
     at = data.draw(st.integers(0, len(standings) - 1))
     better = data.draw(st.sampled_from(["raised", "confirm"] if "raised" in standings[:at] else ["raised"]))

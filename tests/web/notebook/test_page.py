@@ -125,7 +125,7 @@ async def test_live_page_shows_text_in_progress() -> None:
 
 @pytest.mark.parametrize("end", ["Should we move to a monorepo?", "\u0647\u0644 \u0646\u0646\u062a\u0642\u0644\u061f"])
 async def test_question_is_shown_in_full(end: str) -> None:
-    """Live pages, reports and untrusted notebooks show the question with its whole background."""
+    """Live pages, reports and untrusted notebooks show the question, including all of its background."""
     background = "Forty services share a database. " * 30
     gate = asyncio.Event()
 
