@@ -221,7 +221,7 @@ def test_grader_is_a_separate_model(run_eval: Any) -> None:
 
 
 def test_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
-    """A debate that a limit ends without a verdict counts as neither a pass nor a failure."""
+    """A debate stopped by a limit counts as neither a pass nor a failure."""
     scorer = debate_scorer(GRADING, correct=RIGHT, limits=Limits(calls=2))
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=scorer)
     assert log.status == "success", log.error

@@ -53,7 +53,7 @@ def test_plain_text_is_also_accepted_as_an_answer() -> None:
 
 @given(st.lists(st.sampled_from(["look", "rate", "nothing"]), min_size=1, max_size=5).filter(lambda n: "rate" in n))
 def test_calls_after_the_answer_tool_are_ignored(names: list[str]) -> None:
-    """Calls listed earlier in the same response are still made, in that order."""
+    """Calls listed before the answer tool in the same response are still made, in order."""
     looked: list[int] = []
 
     def look() -> None:

@@ -103,7 +103,7 @@ def test_taps_change_nothing(a: Recipe, b: Recipe, value: int) -> None:
 
 @given(recipes(), st.booleans(), SMALL)
 def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: int) -> None:  # noqa: FBT001
-    """If the condition is true, they act like `then` and `tap`; otherwise, they are skipped."""
+    """If the condition is true, `then_if` and `tap_if` act like `then` and `tap`; otherwise, they do nothing."""
     journal = Journal()
     block = a.build(journal)
     start: Sequencer[Any, Any] = sequencer(name="start")
@@ -120,10 +120,7 @@ def test_then_if_and_tap_if_follow_the_condition(a: Recipe, holds: bool, value: 
 def test_branch_takes_the_first_matching_case(
     cases: list[tuple[bool, Recipe]], otherwise: Recipe | None, value: int
 ) -> None:
-    """Conditions after the first match are not evaluated.
-
-    If no case matches, `otherwise` runs, provided there is one.
-    """
+    """Conditions after the first match are not evaluated. If no case matches, `otherwise` runs if it was given."""
     journal = Journal()
     checked: list[int] = []
 

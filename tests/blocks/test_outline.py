@@ -338,7 +338,7 @@ def test_names_cannot_break_a_drawing(names: list[str]) -> None:
 
 @pytest.mark.parametrize("tapped", [False, True])
 def test_repeat_arrows_point_to_the_right_step(tapped: bool) -> None:  # noqa: FBT001
-    """The arrow must not point to a nested block of the same name, even if the name follows a verb such as `tap`."""
+    """The arrow must not point to a nested block of the same name."""
     inner = empty("inner").then(ask).then(ask)
     verb = "tap" if tapped else "then"
     block = getattr(empty().then(inner), verb)(ask)

@@ -156,7 +156,7 @@ def test_note_names_the_innermost_block_and_its_path_once() -> None:
 
 
 def test_note_names_the_sequencer_whose_function_failed() -> None:
-    """A map is only a function, so there is no block to name."""
+    """A function passed to `map` is not a block, so the note names the sequencer that calls it."""
     with pytest.raises(ZeroDivisionError) as caught:
         empty().map(lambda n: 1 / n).run_sync(0)
     assert caught.value.__notes__ == ["in block 'all' (at all)"]

@@ -106,7 +106,7 @@ def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit],
 def test_reloaded_page_follows_the_run_immediately(
     stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]
 ) -> None:
-    """A page that closes hands its connection over to the next page, which therefore does not have to queue for one."""
+    """A closing page hands its connection to the next page, which does not have to wait for a free one."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -198,7 +198,7 @@ def test_silently_dropped_connection_is_noticed(
 
 
 def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated, visit: Callable[[str], Visit]) -> None:
-    """The new connection is opened before the page would have noticed that the old one had gone silent."""
+    """The page opens a new connection before it could have noticed that the old one had gone silent."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     dictated.say("Before. ")
@@ -288,7 +288,6 @@ def test_public_pages_hide_failure_details(strangers: Callable[[str], Visit]) ->
 def test_revoked_link_stops_showing_the_run(
     stage: Stage, dictated: Dictated, strangers: Callable[[str], Visit]
 ) -> None:
-    """Even pages that are already open stop showing the run."""
     run_id = stage.begin(**SHORT)
     dictated.asked.acquire(timeout=10)
     link = stage.post(f"/runs/{run_id}/links", {"shows": "run", "seconds": 600}).json()

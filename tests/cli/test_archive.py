@@ -62,7 +62,10 @@ def list_archive() -> list[dict[str, Any]]:
 
 
 def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> None:
-    """The outcome is recorded between the two debates. Each command is a separate process that uses the same store."""
+    """The outcome of the first debate is recorded before the second one starts.
+
+    Each command is a separate process that uses the same store.
+    """
     with voter_stage() as on:
         first = run_consensus(on)
         assert "earlier debate" not in pop_prompts(on)
@@ -115,7 +118,7 @@ def test_debate_can_ignore_the_archive(
 ) -> None:
     """A flag, a key in a plan file, or `--no-store` turns the archive off.
 
-    The debate is not added to the archive either.
+    The debate then neither reads the archive nor is added to it.
     """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text("archive = false\n")

@@ -205,10 +205,6 @@ def test_reader_votes_are_compared_with_the_judge(store: Path) -> None:
 
 
 def test_stored_debate_is_rejudged_and_paid_for_once() -> None:
-    """Each model judges every view in the schedule.
-
-    Repeating the command makes no further call, and all ballots belong to the same item.
-    """
     with Stage(answers={"scores": SCORES}) as on:
         run_id = run_debate(on)
         calls = len(on.bodies)

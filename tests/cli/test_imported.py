@@ -299,7 +299,7 @@ def test_undeclared_option_is_detected() -> None:
 
 
 def test_undeclared_option_counts_as_both_a_file_and_a_server() -> None:
-    """An option that declares no reach is used only with the user's consent."""
+    """An undeclared option could name either of the two, so it requires the user's consent."""
 
     class UndeclaredOptions(PlanOptions):
         plain: list[dict[str, str]] | None = None

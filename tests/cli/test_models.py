@@ -214,7 +214,7 @@ def test_check_shows_capabilities_and_recommended_settings(tmp_path: Path) -> No
 
 
 def test_recording_is_not_overwritten(tmp_path: Path) -> None:
-    """The existing recording may be the only copy."""
+    """An existing recording may be the only copy."""
     record = tmp_path / "check.jsonl"
     record.write_text("mine")
     with CheckStub(Stub()) as played:

@@ -169,7 +169,7 @@ def test_second_ctrl_c_ends_at_once() -> None:
 
 
 def test_help_imports_neither_models_nor_layout() -> None:
-    """`flowdebate --help` must appear immediately."""
+    """`flowdebate --help` must respond immediately."""
     script = "import sys; from flowdebate.cli.app import app; app(['debate', '--help'], standalone_mode=False); "
     script += "print([name for name in ('rich', 'openai', 'instructor', 'jsonschema') if name in sys.modules])"
     ended = subprocess.run(  # noqa: S603 - above

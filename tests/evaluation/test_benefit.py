@@ -231,7 +231,7 @@ def test_an_open_comparison_does_not_hide_decided_ones() -> None:
 
 
 def test_several_baselines_raise_the_bar_for_a_gain() -> None:
-    """A result that would be significant on its own need not be significant as the better of two results."""
+    """A result that would be significant on its own need not be significant as the better of two."""
     single_baseline = items(50, 12, 3, 35)
     assert benefit_report(single_baseline).finding == "helped"
     with_drafts = [
@@ -418,7 +418,6 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
 def test_summary_without_a_truth_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
-    """If the correct answer is unknown, a single run cannot show anything else."""
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in answers else "."

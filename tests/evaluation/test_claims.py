@@ -66,7 +66,7 @@ def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
 
 
 def test_gains_below_the_minimum_are_not_reported_as_none() -> None:
-    """With 36 of 300 answers better and 22 worse, a gain of 10 points is ruled out, but a smaller one is not."""
+    """If 36 of 300 answers improve and 22 get worse, a gain of 10 points is ruled out, but a smaller one is not."""
     items = (
         [compared_item(1, 0)] * 36
         + [compared_item(0, 1)] * 22
@@ -232,7 +232,6 @@ def test_correct_position_does_not_always_speak_first() -> None:
 
 
 def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
-    """With two drafts, the vote is as accurate as a single call, so the other p-value is not adjusted for it."""
     drafts = MethodAnswer(answer=["y", "n"], calls=2, votes=2)
     items = [
         benefit_item.model_copy(update={"baselines": {**benefit_item.baselines, "drafts": drafts}})
@@ -298,7 +297,6 @@ def test_slot_interval_agrees_with_its_test() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), min_size=1, max_size=40))
 def test_intervals_contain_every_value_that_their_test_does_not_reject(items: list[tuple[int, int]]) -> None:
-    """Whenever the p-value exceeds 5 %, the intervals for both slots contain one half."""
     (slots,) = full_audit([leaning_ballots(min(last, of), of) for last, of in items], resamples=200).slots
     assert slots.p is not None
     for place in slots.places:

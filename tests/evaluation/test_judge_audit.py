@@ -61,7 +61,7 @@ def all_figures(report: JudgeAudit) -> list[JudgeFigures]:
 
 
 def test_judges_that_always_pick_the_first_side_have_extreme_figures() -> None:
-    """No item is consistent, and the first slot always wins, so PC is 0 and PF is -1."""
+    """No item is judged consistently, so position consistency is 0 and preference fairness is -1."""
     report = audit([[ballot("ab", "a"), ballot("ba", "b")]] * 3)
     assert report.position_consistency is not None
     assert report.preference_fairness is not None

@@ -99,7 +99,6 @@ def judged_items_of(n: int, slope: float, seed: int) -> list[JudgedItem]:
 
 @pytest.mark.slow
 def test_only_overconfident_judges_are_calibrated() -> None:
-    """Calibration corrects the fitted slope on new items, and is rejected if it does not help."""
     bold = judge_quality(judged_items_of(400, 3.0, seed=1))
     assert bold.calibration.helps
     assert abs(bold.calibration.slope - 1 / 3) < 0.1

@@ -126,7 +126,7 @@ async def test_rejections_are_recognized_with_any_status(status: int, tmp_path: 
 
 
 async def test_accepted_name_for_the_token_limit_is_reported() -> None:
-    """The server rejects one name of the parameter for the limit, but not the limit itself."""
+    """The server rejects one parameter name for the token limit, but not the limit itself."""
     report = await check_stub(Stub(refuses=["older limit"]))
     assert row_of(report, "token limit") == CheckRow(
         group="request", name="token limit", outcome="works", detail="as max_completion_tokens"
@@ -283,7 +283,6 @@ async def test_recording_contains_no_key_or_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "ollama"])
 async def test_all_vendors_are_checked_and_replayed_through_their_interface(vendor: Any, tmp_path: Path) -> None:
-    """The requests use aiohttp and Anthropic's SDK, which have different features."""
     record = tmp_path / "check.jsonl"
     with vendors() as clients:
         name = f"{vendor}/{clients[vendor].models[0]}"

@@ -334,7 +334,7 @@ async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) 
 
 
 async def test_failed_debates_count_as_wrong_and_help_no_baseline(tmp_path: Path) -> None:
-    """An option excludes failed debates instead, and the report states how many there are."""
+    """An option of the study excludes failed debates instead. The report states how many there are."""
 
     def finds(request: ModelRequest, prompt: str) -> Any:
         undecided = "judge" in str(request.block) and "Is 31 prime?" in prompt

@@ -75,7 +75,7 @@ async def test_pairs_meet_in_both_orders_and_are_ranked(tmp_path: Path) -> None:
 
 
 async def test_failed_debates_are_repeated(tmp_path: Path) -> None:
-    """Arguments already completed are taken from the store."""
+    """Arguments that were completed before the failure are taken from the store."""
     judging = Judging(fails=["Question 3?"])
     options: Any = {"judge": judging.judge, "store": tmp_path / "t.db"}
     first = await tournament(judging.systems, ROWS[:5], **options)

@@ -58,7 +58,6 @@ def test_page_generation_is_deterministic() -> None:
 
 
 def test_larger_samples_extend_smaller_ones() -> None:
-    """An item does not depend on the sample size or on the chunk in which it is drawn."""
     few, many = (
         np.concatenate([odds for odds, _ in ballots(WORLDS["four"], Ballots(schedule="cyclic"), count)])
         for count in (50, 20_100)
@@ -113,7 +112,7 @@ def test_slot_bias_and_accuracy_are_distinguished() -> None:
 
 
 def test_incompletely_judged_pairs_are_excluded() -> None:
-    """Results from an interrupted run stay balanced only without the pairs that were judged in part."""
+    """Pairs that were judged only in part would unbalance the results of an interrupted run."""
     pairs = [make_pair(number) for number in range(9)]
     assert "8 pairs in three views, 26 calls" in real(make_rows(pairs, slot_only=True)[:-1], pairs)
     assert real([], pairs).endswith("yet.")
@@ -136,7 +135,7 @@ def test_sections_for_models_without_ballots_are_unchanged() -> None:
 
 @pytest.mark.slow
 def test_sections_on_the_page_match_the_stored_ballots() -> None:
-    """Each letter judge has 260 pairs with three views each, and its tables can be rebuilt from them."""
+    """For each letter judge, three views of 260 pairs are stored, and its tables can be rebuilt from them."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
     derived = real(sections, stored_pairs())

@@ -71,7 +71,7 @@ async def test_a_timeout_in_the_caller_cancels_the_run() -> None:
 
 @pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
 def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
-    """A block that calls `sys.exit()` ends the run, even if failed turns would be skipped.
+    """A block that calls `sys.exit()` ends the run, even if the debate is set to skip failed turns.
 
     The arguments made so far are kept.
     """

@@ -140,7 +140,7 @@ async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None
 
 
 async def test_only_protocol_messages_go_to_stdout(tmp_path: Path) -> None:
-    """Anything printed by the application's module goes to stderr instead."""
+    """Anything printed by the application's module goes to stderr."""
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     listed = await request(process, "tools/list", {})
     assert process.stdin is not None

@@ -133,7 +133,7 @@ def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
-    """Hosts send the tool list to their model with every request, and reject bounds that have no matching type."""
+    """Hosts send the tool list to their model with every request, and complain about bounds without a matching type."""
     async with local_stage.connect() as client:
         tools = (await client.list_tools()).tools
     wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]

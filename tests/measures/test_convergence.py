@@ -66,7 +66,6 @@ def debates(draw: st.DrawFn) -> Debate:
 
 @given(debates())
 def test_both_measures_are_shares(debate: Debate) -> None:
-    """The similarity of a single proposal is 1, and there is no stability without earlier texts."""
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     assert 0 <= result.similarity <= 1
     assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
@@ -146,7 +145,6 @@ def test_stability_covers_agents_with_an_earlier_text() -> None:
 
 
 def test_default_measure_is_the_best_installed_one() -> None:
-    """The embeddings rate opposite stances as similar, so they count as converged unless the agents state positions."""
     now = {"ann": "Rents should be capped now.", "bob": "Rents should not be capped now."}
     alike = convergence(now)
     assert (alike.status, alike.backend) == ("converged", Embeddings.name)

@@ -147,10 +147,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_to_unknown_tools_are_preserved() -> None:
-    """The caller has to respond to such calls.
-
-    Neither text nor a valid structured answer is required alongside them.
-    """
+    """The caller has to respond to every tool call, so neither text nor a valid structured answer is required."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -296,7 +293,7 @@ class OneSlot:
 
 
 async def test_queue_time_does_not_count_towards_the_deadline() -> None:
-    """Calls that queue behind a call that misses its deadline are still answered, and so are their retries."""
+    """Calls queued behind one that misses its deadline are still answered, and so are their retries."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]
     start = asyncio.get_running_loop().time()

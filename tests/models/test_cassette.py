@@ -81,7 +81,7 @@ def test_an_existing_file_is_not_overwritten_by_default(path: Path) -> None:
 
 
 async def test_an_unwritable_recording_is_reported(path: Path) -> None:
-    """The recording is moved away during the test. No new file without a header must be created in its place."""
+    """The recording is moved away during the test, and no file without a header may be created in its place."""
     model = RecordingModel(Leaf(), path)
     path.rename(path.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(BadFile, match="cannot be written"):
@@ -99,7 +99,7 @@ async def test_an_answer_with_wrong_types_counts_as_malformed(path: Path) -> Non
 
 
 async def test_each_answer_is_written_at_once(path: Path) -> None:
-    """Everything that was written before a crash is complete and readable afterwards."""
+    """After a crash, everything that was written before it is complete and readable."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, make_request())

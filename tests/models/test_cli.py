@@ -202,7 +202,7 @@ async def test_a_program_receives_only_the_named_variables(
 
 @pytest.mark.parametrize("env", ["GH_TOKEN", ["GH_TOKEN=secret"], ["*"], [3]])
 def test_environment_variables_must_be_named_individually(env: Any) -> None:
-    """Values and patterns in place of a name are rejected, and the error does not reveal the value."""
+    """A value or a pattern in place of a name is rejected, and the error does not reveal it."""
     with pytest.raises(ConfigurationError, match="list of environment variable names") as refused:
         CliModel(command=["cat"], env=env)
     assert "secret" not in str(refused.value)
@@ -509,7 +509,7 @@ async def test_an_exhausted_plan_is_not_retried(words: str, install_fake: Callab
 
 
 async def test_a_timeout_kills_the_program_and_its_children(install_fake: Callable[..., None], tmp_path: Path) -> None:
-    """Cancelling the call kills the same processes."""
+    """Cancelling the call kills the same processes as a timeout does."""
     pids = tmp_path / "pids"
     install_fake(
         "claude",

@@ -255,7 +255,7 @@ async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """Servers send such comments as keep-alives. The first request already returns the answer."""
+    """Some servers send keep-alive comments as data. The first request already returns the answer."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()

@@ -257,7 +257,7 @@ async def test_unusual_complete_answers_are_read(case: Odd) -> None:
     ids=["none", "empty", "nonsense", "null", "a str"],
 )
 async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
-    """If usage is unknown, it must not be counted as 0."""
+    """Unknown usage must not be counted as 0."""
     async with ChatServer({"u": reply_with({**completion(), "usage": usage})}) as server:
         assert (
             await ask(OpenAIModel("u", base_url=server.base_url, retry=None), make_request())
@@ -629,7 +629,10 @@ async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
 
 
 async def test_rejected_log_probabilities_are_omitted() -> None:
-    """OpenAI rejects log-probabilities for reasoning models, in varying words. They are not requested again."""
+    """OpenAI rejects log-probabilities for reasoning models with varying error messages.
+
+    They are not requested again.
+    """
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 
     async def answer(exchange: Any) -> None:

@@ -172,10 +172,7 @@ WINNERS: list[tuple[object, str | None]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("written", "winner"), WINNERS)
 async def test_a_choice_may_be_spelled_differently(written: object, winner: str | None) -> None:
-    """Differences in case, Unicode form, brackets, quotes, emphasis, a label and a full stop are tolerated.
-
-    A tie has no winner.
-    """
+    """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter."""
     response = await read_answer({**VERDICT, "winner": written}, JUDGE)
     assert getattr(response.data, "winner") == winner  # noqa: B009 - of a schema made for the case
     assert len(response.repaired) == 1

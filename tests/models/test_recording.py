@@ -154,7 +154,6 @@ def test_a_debate_is_replayed_exactly(path: Path) -> None:
 
 
 async def test_a_streamed_debate_is_replayed_without_chunks(path: Path) -> None:
-    """Listening does not affect which recorded call is used. The listener receives each answer in one piece."""
     live: list[str] = []
     repeated_pieces: list[str] = []
     inner = FunctionModel(lambda request: "So.\nIndeed." if request.output is None else answer_next(request))
@@ -288,7 +287,7 @@ def test_answers_and_errors_are_replayed_unchanged(outcomes: list[Any], *, diffe
 
 
 def test_every_model_error_is_recorded_with_all_its_fields() -> None:
-    """This includes details that are added to an error class later.
+    """Details that are added to an error class later must be recorded too.
 
     If the test fails, it names the class that needs a new case here.
     """
@@ -599,7 +598,6 @@ async def test_a_recorder_inside_retries_writes_a_line_per_request(path: Path) -
 
 
 async def test_nested_recorders_count_each_request_once(path: Path) -> None:
-    """A wrapper inside a recording makes no request of its own, and calls to other models do not count."""
     first = RecordingModel(Wrapper(Leaf([endpoint_error()], name="one")), path)
     second_path = path.with_name("second.jsonl")
     second = RecordingModel(Wrapper(Leaf([answer_with_usage(9)], name="two")), second_path)

@@ -306,7 +306,7 @@ async def test_the_first_refusal_is_raised_if_all_forms_are_rejected() -> None:
 
 
 async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
-    """Parts that the library itself added are still omitted."""
+    """Parts that were added by the library rather than the user are still omitted."""
     picky = PickyServer(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
     async with picky.server() as server:
         model = OpenAIModel(
@@ -558,7 +558,7 @@ async def test_a_refusal_for_another_reason_ends_the_call_at_once(
     "case", [case for case in FINAL if case.id.startswith(("a18", "a19"))], ids=lambda case: case.id
 )
 async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusal) -> None:
-    """A filter is not an application error, so a failure policy may skip the turn and a fallback may be called."""
+    """A content filter is not an application error, so a policy may skip the turn or a fallback may take over."""
     sides = [*SIDES, Debater("cleo", "later")]
     picky = PickyServer(lambda _: picky.refused < 1, case.status, case.body)
     async with picky.server() as server:

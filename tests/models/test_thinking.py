@@ -108,7 +108,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
-    """Text may mention such tags, whether or not it is about thinking."""
+    """Text may mention thinking tags, whether or not it is about thinking."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
 

@@ -86,6 +86,6 @@ def test_a_body_above_the_limit_is_reported_as_too_large(length: int, packed: bo
 
 
 def test_identity_or_a_missing_header_means_uncompressed() -> None:
-    """If the header has any other value, the body is considered compressed."""
+    """Any other content encoding means that the body is compressed."""
     encodings = [encoding_of({"content-encoding": value}) for value in ("", " Identity ", "GZIP")]
     assert [encoding_of({}), *encodings] == [None, None, None, "gzip"]

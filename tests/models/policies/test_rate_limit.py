@@ -54,7 +54,6 @@ def expected_times(at: list[float], requests: int) -> list[float]:
     seconds=st.integers(0, 30),
 )
 def test_requests_are_sent_in_order_as_soon_as_the_limit_allows(at: list[float], requests: int, seconds: int) -> None:
-    """A token bucket determines when each request may be sent."""
     leaf = Leaf([delayed(seconds)])
     warped(call_at(RateLimit(leaf, requests=requests, per=PER), at))
     assert since_start(leaf) == pytest.approx(expected_times(at, requests), abs=1e-4)

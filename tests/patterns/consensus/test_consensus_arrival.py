@@ -63,7 +63,7 @@ def test_arrival_order_does_not_matter(
 
 @given(size=st.integers(1, 5), seed=seeds, order=seeds, failing=st.sampled_from((0.0, 0.2)))
 def test_same_seed_gives_the_same_debate(size: int, seed: int, order: int, failing: float) -> None:
-    """If two debates have the same seed, only answers that arrive in a different order may cause differences."""
+    """Debates with the same seed may differ only if their answers arrive in a different order."""
     names = NAMES[:size]
     debate = everything(names)
     runs = []

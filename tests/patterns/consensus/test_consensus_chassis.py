@@ -75,8 +75,6 @@ def test_all_event_paths_are_under_the_debate_path() -> None:
 
 
 def test_nested_debates_keep_their_events_separate() -> None:
-    """If a debate fills an agent's role, its events have their own sequence numbers in the wire format."""
-
     async def inner(request: Any, ctx: Context) -> Any:
         if request.kind == "vote":
             return "cy"
@@ -125,7 +123,7 @@ def _text_of(critic: str, target: str) -> str:
 
 
 def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
-    """The wire format has to preserve this order, so that parsing it returns an equal output."""
+    """The wire format has to preserve the order of losses, so that parsing it returns an equal output."""
 
     def answer(call: Call) -> Any:
         return ProviderFailed("down") if call in (Call("vote", "bob"), Call("judge", round=1)) else None

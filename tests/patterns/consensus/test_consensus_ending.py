@@ -396,8 +396,6 @@ def test_exhausted_budget_message_states_the_required_calls() -> None:
 @pytest.mark.parametrize("source", ["convergence", "agents", "judge", "predicate", "budget"])
 @pytest.mark.parametrize("max_rounds", [1, 2])
 def test_last_round_never_ends_early(source: str, max_rounds: int) -> None:
-    """After the last round, there are no further rounds to skip."""
-
     def answer(call: Call) -> Any:
         if call.phase != "revision" or call.round < max_rounds:
             return None

@@ -87,7 +87,7 @@ def test_debate_continues_after_a_failed_call(case: Case, phase: str) -> None:
 
 
 def test_invalid_structured_answers_count_as_failures() -> None:
-    """Examples are a critique without a severity and a vote with a confidence of 700."""
+    """For example, a critique needs a severity, and a vote must not have a confidence of 700."""
 
     def answer(call: Call) -> Any:
         if call.phase == "critique" and call.agent == "bob":
@@ -241,7 +241,7 @@ def test_partial_proposals_are_discarded() -> None:
 
 @pytest.mark.parametrize("lost_in", [1, 2])
 def test_failed_revisions_leave_the_proposal_unchanged(lost_in: int) -> None:
-    """Critics and voters then read the previous version of the proposal."""
+    """If a revision fails, critics and voters read the previous version of the proposal."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:

@@ -147,12 +147,11 @@ def test_each_round_has_its_own_time_limit(phase: str) -> None:
 
 
 def test_default_policy_skips_failed_agents() -> None:
-    """As in the pipeline on which this pattern is modeled, each agent has 90 seconds per turn."""
     assert FailurePolicy(on_failure="skip", quorum=1, turn_timeout=90.0) == CONSENSUS_FAILURES
 
 
 def test_agent_options_apply_to_default_blocks_and_fallback_model() -> None:
-    """The prompts of the other agents must not contain these instructions or this template."""
+    """Instructions and templates for one agent must not appear in the prompts of any other agent."""
     template = ConsensusTemplate(propose="Propose in one word.")
     options = DebaterOptions(instructions="Be brief.", template=template)
     agents = [Persona("ann"), Persona("bob", options=options), Persona("cy")]

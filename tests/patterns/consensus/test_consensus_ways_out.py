@@ -215,7 +215,7 @@ orders = st.none() | st.integers(0, 99)
 
 @given(at=moments, order=orders)
 def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> None:
-    """Answers must not be lost, and no task in the audit trail may stay open."""
+    """Cancelling must not lose any answer or leave any task open in the audit trail."""
 
     async def cancelled() -> tuple[RunHandle[Any], Gate]:
         gate = Gate(at, order=order)

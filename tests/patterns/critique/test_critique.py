@@ -103,7 +103,7 @@ def test_quotes_may_include_the_label_of_their_line() -> None:
 
 
 def test_claims_about_words_not_in_the_answer_are_not_judged() -> None:
-    """If there are no other claims, the judge is not even called."""
+    """If there are no other claims, the judge is not called at all."""
     rulings_asked: list[list[str]] = []
     inner = model_of(claims=[ABSENT, CLAIM])
 

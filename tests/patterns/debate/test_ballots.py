@@ -166,7 +166,6 @@ def test_verdicts_without_open_ballots_are_settled() -> None:
 
 
 def test_unusable_ballots_settle_nothing() -> None:
-    """An unusable ballot only reduces the number of ballots that are still to come."""
     broken = JudgeBallot(order=list(SIDES), winner="a", problem="no JSON")
     assert not is_settled([broken, broken], remaining=1, sides=SIDES, by="vote")
 

@@ -335,7 +335,7 @@ def test_judge_options_must_match_the_sides() -> None:
 
 
 def test_panels_can_be_created_as_blocks() -> None:
-    """Such a block must use the debate's transcript and needs at least one model."""
+    """A panel created as a block must use the debate's transcript and needs at least one model."""
     transcript = create_debate_transcript()
     options: dict[str, Any] = {"name": "rent", "transcript": transcript, "stances": ["for", "against"]}
     panel = create_judge_panel(

@@ -405,7 +405,7 @@ def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
     ids=str,
 )
 def test_incompatible_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """Models known to report no log probabilities are rejected at once too. The error names the option."""
+    """Models known to report no log probabilities are rejected at once, and the error names the option."""
     with pytest.raises(ConfigurationError, match=f"JudgeOptions: `{field}`"):
         JudgeOptions(**options)
 

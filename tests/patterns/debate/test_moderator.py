@@ -400,7 +400,7 @@ def test_decisions_are_emitted_as_events() -> None:
 
 
 def test_current_decision_is_none_while_the_moderator_decides() -> None:
-    """While it decides, the moderator can still read the decisions from earlier rounds."""
+    """While deciding, the moderator can still read the decisions from earlier rounds."""
     decisions: list[tuple[int, object]] = []
 
     def moderator(value: object, ctx: Context) -> Any:
