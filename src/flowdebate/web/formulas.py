@@ -23,8 +23,8 @@ RULE = "formula"
 _MAX_LENGTH = 1_000
 """Maximum length of a formula in characters; longer formulas are shown as written."""
 _MAX_FORMULAS = 1_000
-"""Maximum number of possible formula starts tried per text; each attempt may scan as many characters as a formula can
-have.
+"""Maximum number of possible formula starts examined per text; each may require scanning up to the maximum length of a
+formula.
 """
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
@@ -41,21 +41,21 @@ _ELEMENTS = frozenset(
         *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
     )
 )
-"""Elements allowed in a formula; none of them can hide its content, as a phantom would."""
+"""Elements allowed in a formula; none of them can hide its content, unlike MathML's `mphantom`."""
 _WORDS = frozenset(
     (
         *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),
         *("movablelimits", "notation", "separator", "stretchy", "symmetric"),
     )
 )
-"""Attributes whose values are words."""
+"""Attributes with words as values."""
 _VALUE = re.compile(r"[a-z][a-z -]{0,60}")
 _WIDTH = re.compile(r"\d?(?:\.\d{1,4})?em")
 _ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")
 
 
 def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule of the parser is called so
-    """Parse a formula at the parser's position; used as a rule for inline text."""
+    """Parse a formula at the current position; serves as the parser's rule for formulas in inline text."""
     if state.src[state.pos] not in "$\\" or converter() is None:
         return False
     tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1
@@ -101,7 +101,7 @@ def as_mathml(latex: str, *, block: bool) -> Markup | None:
 
 
 def _safe(element: Element) -> list[str]:
-    """Serialize an element's content, keeping only allowed attributes; raise ValueError for a disallowed element."""
+    """Serialize an element's content with allowed attributes only; raise ValueError for a disallowed element."""
     pieces = [_text(element.text)]
     for child in element:
         if child.tag not in _ELEMENTS:
@@ -116,5 +116,5 @@ def _safe(element: Element) -> list[str]:
 
 
 def _text(text: str | None) -> str:
-    """Escape text that may already contain entities, because the library writes some characters as entities."""
+    """Escape text that may already contain entities, because latex2mathml writes some characters as entities."""
     return str(escape(unescape(text or "")))

@@ -1,4 +1,4 @@
-"""Documentation pages rendered as HTML for the server's `/help`, and links to them."""
+"""Documentation pages rendered as HTML for the server's `/help` pages, and links to these pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ManualPage(NamedTuple):
 
 @cache
 def manual_page(name: str) -> ManualPage | None:
-    """Render the help page with this name, linked to the other pages; return None if there is no such page."""
+    """Render the help page called `name`, with links to the other pages; return None if there is no such page."""
     from markdown_it import MarkdownIt
 
     text = read_page(name)
@@ -49,7 +49,7 @@ def manual_page(name: str) -> ManualPage | None:
 
 
 def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Remove paragraphs that contain nothing but a picture, because the package does not include pictures."""
+    """Remove paragraphs that contain only a picture, because the package does not include pictures."""
     skipped = 0
     for token, inline in zip(tokens, [*tokens[1:], None], strict=True):
         parts = (inline.children if inline is not None else None) or ()
@@ -62,7 +62,7 @@ def _without_pictures(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _point(token: Token) -> None:
-    """Resolve a link to another page or to the web; pictures, and links into the repository, become plain text."""
+    """Resolve a link to a help page or a website; replace pictures, and links into the repository, with their text."""
     if token.type == "html_inline":
         token.content = ""
     if token.type == "image":
@@ -80,7 +80,7 @@ def _point(token: Token) -> None:
 
 
 def cited(text: str, folder: str) -> Markup:
-    """Escape `text` and link its references to the documentation; `folder` is the pages' base URL.
+    """Escape `text`, and turn references to the documentation into links; `folder` is the base URL of the pages.
 
     >>> print(cited(f"Model: local everywhere; see {cite(ONE_MODEL)}", "help/"))
     Model: local everywhere; see <a href="help/models#one-model-everywhere">“One model everywhere”</a>

@@ -1,7 +1,7 @@
-"""HTML for notebooks: framed run reports, live pages for runs in progress, and evaluation summaries.
+"""HTML for notebooks: run reports in frames, live pages for runs in progress, and summaries of evaluations.
 
-`RunView`, `Document` and evaluation reports use this module for IPython's display methods. Failures are not raised;
-instead, the notebook shows the repr.
+`RunView`, `Document` and evaluation reports use this module for IPython's display methods. If rendering fails, no error
+is raised, and the notebook shows the object's repr.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MAX_EVENTS = 20_000
-"""Maximum number of events a run may have for its task board to be shown."""
+"""Maximum number of events in a run whose task board is shown."""
 _MAX_SIZE = 3_000_000
-"""Maximum length of a report in a notebook, in characters; longer reports are summarized."""
+"""Maximum length of a report in a notebook, in characters; for a longer report, only a summary is shown."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
-"""Maximum lengths, in characters, of a live page and of text still being written."""
+"""Maximum length of a live page, and of text still being written on it, in characters."""
 
 
 def html_of(value: object) -> str | None:
-    """Render `value` as HTML for a notebook; return None if it has no page or rendering fails."""
+    """Render `value` as HTML for a notebook; return None if it has no page or cannot be rendered."""
     try:
         value = _ended(value)
         if isinstance(value, RunView) and value.status in ("running", "awaiting"):
@@ -67,7 +67,7 @@ def html_of(value: object) -> str | None:
 
 
 def markdown_of(value: object) -> str | None:
-    """Render `value` as Markdown; return None if it has no page or rendering fails."""
+    """Render `value` as Markdown; return None if it has no page or cannot be rendered."""
     try:
         return _markdown(_ended(value))
     except Exception:  # noqa: BLE001 - see html_of
@@ -91,7 +91,7 @@ def _markdown(value: object) -> str | None:
 
 
 def _ended(value: object) -> object:
-    """Return the result if `value` is a finished handle, otherwise `value` itself."""
+    """Return the result if `value` is the handle of a finished run, and otherwise `value` itself."""
     if isinstance(value, RunHandle) and (result := value.result_if_done()) is not None:
         return result
     return value
@@ -101,10 +101,10 @@ def _ended(value: object) -> object:
 
 
 def frame_of(value: RunView | Document) -> str | None:
-    """Render the report on a run or a document as HTML for a notebook; return None for a run without a pattern.
+    """Render a report on a run or a document as HTML for a notebook; return None for a run without a pattern.
 
     The report is sandboxed, so it cannot run code or change the notebook's appearance. If the notebook is not trusted,
-    the viewer omits the frame and shows the summary behind it.
+    its viewer omits the frame and shows a summary instead.
     """
     try:
         document = value if isinstance(value, Document) else document_of_view(value)
@@ -117,7 +117,7 @@ def frame_of(value: RunView | Document) -> str | None:
 
 
 def document_of_view(run: RunView) -> Document:
-    """Build a run's current document; raise BadFile if the run has no pattern or has not started."""
+    """Build a run's document as it currently stands; raise BadFile if the run has no pattern or has not started."""
     raw = run.raw_so_far
     output = run.output if isinstance(run, RunResult) else raw
     result, location = result_of(raw, output), f"run {run.run_id}"
@@ -147,14 +147,14 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """Return the person a suspended run is waiting for, or "" for other runs."""
+    """State for whose answer a suspended run is waiting; return "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""
 
 
 def _in_short(document: Document) -> Summary:
-    """Summarize a report in a few lines: question, state and result."""
+    """Summarize a document in a few lines: question, status and result."""
     card = next((section for section in document.sections() if isinstance(section, Card)), None)
     facts = [] if card is None else [fact for fact in card.facts if fact.label in (card.lead, "Winner")]
     points = [f"{fact.label}: {fact.text}" for fact in facts] or [status_text(document.status)]
@@ -164,9 +164,9 @@ def _in_short(document: Document) -> Summary:
 
 
 def _state(value: object) -> Summary | None:
-    """Describe the state of a run that has no document.
+    """Summarize the state of a run that has no document.
 
-    Return None for a result with a more informative repr, unless the run is waiting for a person.
+    Return None for a result, whose repr is more informative, unless the run is waiting for a person.
     """
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
@@ -191,7 +191,7 @@ def _numbers(run: RunView) -> Iterator[str]:
 def live_html(run: RunView, live: Live | None = None) -> str:
     """Render the state of `live`, a run in progress or suspended, as HTML in the notebook's style.
 
-    No frame is used, because a frame would go blank for a moment on each update and lose its scroll position.
+    No frame is used, because on each update a frame would briefly go blank and lose its scroll position.
     """
     live_state = live if live is not None and run.status == "running" else Live()
     if live is None and run.status == "running":
@@ -225,15 +225,15 @@ def live_html(run: RunView, live: Live | None = None) -> str:
 # Excerpts: sections cut to a size that fits in a notebook
 
 _MAX_TEXT_LENGTH = 20_000
-"""Maximum length of a single text field in characters."""
+"""Maximum length of a single text, in characters."""
 _MAX_EXCERPT_LENGTH = 300_000
-"""Maximum total length of all contributions in characters."""
+"""Maximum total length of the contributions, in characters."""
 
 
 def excerpt(
     sections: Iterable[Section], *, maximum: int = _MAX_EXCERPT_LENGTH, longest: int = _MAX_TEXT_LENGTH
 ) -> list[Section]:
-    """Shorten long text in sections, and omit contributions from the middle if there are too many.
+    """Shorten long texts in sections, and omit contributions from the middle if they are too long in total.
 
     The first and last contributions and everything else are kept. A remark states how many contributions were omitted.
     """
@@ -251,7 +251,7 @@ def excerpt(
 
 
 def shortened(text: str, longest: int) -> str:
-    """Shorten `text` to a maximum length, and append a remark with its original length.
+    """Shorten `text` to a maximum length, appending its original length in parentheses.
 
     >>> shortened("a" * 2_000, 5)
     'aaaa… (2,000 characters)'
@@ -260,7 +260,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and last index to omit from the middle so the rest has at most `maximum` characters."""
+    """Find the first and last index to omit from the middle, so that the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
@@ -272,7 +272,7 @@ def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
 
 
 def _size(section: Section) -> int:
-    """Count characters, with an allowance for the page's markup."""
+    """Estimate the size of a section: its characters, plus an allowance for the page's markup."""
     if not isinstance(section, (Entry, Group)):
         return 0
     facts = section.facts if isinstance(section, Group) else ()
@@ -304,21 +304,21 @@ def _cut_section(section: Section, longest: int) -> Section:  # noqa: PLR0911 - 
 
 
 _FACTS = 200
-"""Maximum number of facts shown per statement."""
+"""Maximum number of facts shown for each statement."""
 
 
 # Summaries of evaluations, and of values without a page
 
 _ROWS = 100
-"""Maximum number of rows in a table; further rows are only counted, to keep notebooks small enough to mail or to put
-under version control.
+"""Maximum number of rows shown in a table; the others are only counted, so that notebooks stay small enough to be
+mailed or put under version control.
 """
 _CELL, _SENTENCE = 300, 2_000
-"""Maximum lengths of a cell and of a sentence, in characters."""
+"""Maximum length of a table cell and of a sentence, in characters."""
 
 
 def summary_html(summary: Summary) -> str:
-    """Render part of a page as HTML in the notebook's own style."""
+    """Render a summary as HTML in the notebook's own style."""
     return render(
         "notebook/summary",
         title=summary.title,
@@ -328,7 +328,7 @@ def summary_html(summary: Summary) -> str:
 
 
 def summary_markdown(summary: Summary) -> str:
-    """Render part of a page as Markdown."""
+    """Render a summary as Markdown."""
     suffix = f": {escaped(shortened(summary.subtitle, _SENTENCE))}" if summary.subtitle else ""
     lines = [f"**{escaped(summary.title)}**{suffix}", ""]
     for section in summary.sections:
@@ -356,7 +356,7 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """Omit excess rows from a section, and shorten long text."""
+    """Omit a table's excess rows, or shorten the long text in another section."""
     match section:
         case Heading():
             return section

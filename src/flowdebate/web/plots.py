@@ -1,4 +1,4 @@
-"""Script-free plots as template data: rows of shares with intervals, and scatter plots."""
+"""Plots that need no scripts, as template data: rows of shares with intervals, and scatter plots."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     Ticks = tuple[tuple[float, str], ...]
 
 _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
-"""Geometry of a line plot in SVG units: the position of 0, the distance from 0 to 1, and the height of a row."""
+"""Layout of a plot of shares in SVG units: the position of 0, the distance from 0 to 1, and the height of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotRow:
-    """A share drawn on its own line."""
+    """A share shown in a row of its own."""
 
     figure: FigureRow
     y: float
     x: float
     low: float | None
-    """Lower and upper ends of the interval; None if there is none."""
+    """Lower end of the interval; None if there is no interval."""
     high: float | None
     even: float | None
-    """Expected value for a fair judge."""
+    """Value to be expected of a fair judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Plot of shares from 0 to 1, one below another."""
+    """Plot of shares on a scale from 0 to 1, one row per share."""
 
     rows: tuple[PlotRow, ...]
     ticks: Ticks
@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Create the plot for these figures, omitting any outside 0 to 1; return None if there are no figures."""
+    """Create a plot of the given figures, omitting those outside 0 to 1; return None if there are no figures."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
@@ -67,22 +67,22 @@ _X, _Y = (40.0, 308.0), (200.0, 12.0)
 """Start and end of each axis in a scatter plot."""
 _QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""Minimum distance at which two letters are still legible."""
+"""Minimum distance between two letters that are both legible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Point with a vertical interval, in the plot's units."""
+    """Point with a vertical interval, in the units of the plot."""
 
     name: str
     description: str
-    """Human-readable description of the point."""
+    """Description of the point in words."""
     x: float
     y: float
     low: float
     high: float
     letter: tuple[str, float, float] | None = None
-    """The point's letter and its position; None for a point without a name."""
+    """Letter that marks the point, with the letter's position; None for a point without a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +93,9 @@ class Scatter:
     x_ticks: Ticks
     y_ticks: Ticks
     line: tuple[tuple[float, float], ...]
-    """Line across the plot, as a list of points."""
+    """Line drawn across the plot, as a list of its points."""
     name: str
-    """Name of the horizontal axis."""
+    """Title of the horizontal axis."""
     across: tuple[float, float] = field(default=_X)
     up: tuple[float, float] = field(default=_Y)
 
@@ -122,7 +122,7 @@ def scatter_of_costs(points: Sequence[Point], *, line: Sequence[str], name: str)
 
 
 def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
-    """Plot points by share, with a line where both shares are equal; return None if there are no points."""
+    """Plot one share against another, with a diagonal where both are equal; return None if there are no points."""
     if not points:
         return None
     ends = [(_on(_X, 0.0), _on(_Y, 0.0)), (_on(_X, 1.0), _on(_Y, 1.0))]
@@ -130,7 +130,7 @@ def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
 
 
 def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
-    """Convert points to the plot's units, and place their letters so they do not overlap."""
+    """Convert points to the plot's units, and position their letters so that none overlap."""
     placed: list[Point] = []
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):

@@ -1,8 +1,8 @@
-"""Markdown written by models and people, rendered on all pages as the same safe subset of HTML.
+"""Markdown written by models and people, rendered on all pages with the same safe subset of HTML.
 
 Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are supported, and headings become bold lines.
 HTML is shown as text. Links and images become their text followed by the URL, so there is nothing to click or load. No
-text is ever hidden: a block that would lose a word is shown as written.
+text is ever hidden: a block that would lose a word in rendering is shown as written.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _MORE_RULES = ("link", "list", "newline", "strikethrough", "table")
 _MAX_LENGTH = 100_000
 """Maximum number of characters to render; longer text is shown as written, because parsing it may take a second."""
 _DEEPEST = 20
-"""Maximum nesting depth of lists and quotes; the parser drops deeper levels."""
+"""Maximum nesting depth of lists and quotes; the parser drops anything nested more deeply."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Pattern matching special characters; text without them consists of plain paragraphs."""
+"""Pattern matching special characters; text that contains none consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
-"""Pattern matching a task in a list item."""
+"""Pattern matching the text of a list item that is a task."""
 _INDENTED = re.compile(r"\n[ \t]*")
-"""Pattern matching a line break and the indentation after it, which the parser also removes."""
+"""Pattern matching a line break and the indentation after it; the parser removes that indentation, too."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
@@ -73,7 +73,7 @@ _HTML = {
     "s_open": "<s>",
     "s_close": "</s>",
 }
-"""HTML elements keyed by parser token; list items, code and links are rendered by `_Writer`."""
+"""HTML for each parser token; list items, code and links are rendered by `_Writer`."""
 
 _CONTAINERS = frozenset({"blockquote_open", "bullet_list_open", "ordered_list_open", "table_open"})
 _DIRECTED = _CONTAINERS | {"paragraph_open", "heading_open", "list_item_open", "th_open", "td_open"}
@@ -84,23 +84,23 @@ _MARK, _BEGINS, _ENDS = "\U0001da87", "\U0001da88", "\U0001da89"
 _MARKED = re.compile(f"{_MARK}(\\d+)([{_BEGINS}{_ENDS}])")
 _UNMARKED = str.maketrans(dict.fromkeys((_MARK, _BEGINS, _ENDS), "\ufffd"))
 _MARGIN = re.compile(r"[ \t]*(?:(?:[-+*]|#{1,6}|\d{1,9}[.)])[ \t]+|>[ \t]*|\|[ \t]*)*")
-"""Pattern matching the characters before a line's text."""
+"""Pattern matching indentation and list, heading, quote and table markers at the start of a line."""
 _RULE = re.compile(r"[ \t>]*(?:`{3,}|~{3,}|\|?[ \t]*:?-+[-:| \t]*$|(?:[*_-][ \t]*){3,}$)", re.MULTILINE)
-"""Pattern matching a line without text."""
+"""Pattern matching a line without text, such as a rule or a code fence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of a text to highlight on a page; spans may begin and end anywhere in the Markdown, but must not overlap."""
+    """A section of text to highlight; spans may begin and end anywhere in the Markdown, but must not overlap."""
 
     start: int
     end: int
     tag: str
-    """HTML element to put around the span, such as `q`."""
+    """Name of the HTML element that encloses the span, such as `q`."""
     kind: str = ""
-    """CSS class of the element."""
+    """CSS class of the enclosing element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen
-    """Text added after the span."""
+    """HTML inserted after the span."""
 
 
 def prose(text: str, spans: Sequence[Span] = ()) -> Markup:
@@ -142,12 +142,12 @@ def _prose_in_line(text: str) -> Markup:
 
 
 def is_marked(text: str) -> bool:
-    """Return whether `text` may contain more than plain paragraphs."""
+    """Return whether `text` may contain anything other than plain paragraphs."""
     return _SPECIAL.search(text) is not None
 
 
 def _plain(text: str) -> str:
-    """Clean `text` by normalizing line endings to newlines and removing control and invisible characters.
+    """Clean `text`: normalize line endings to newlines, and escape control and invisible characters.
 
     Trailing spaces are removed too, because the parser would not treat a line of Unicode spaces as blank.
     """
@@ -212,7 +212,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Renderer that turns parser tokens into HTML, and keeps track of the text visible to readers."""
+    """Renderer that turns parser tokens into HTML, and records which text readers can see."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -223,7 +223,7 @@ class _Writer:
         self.inside: Span | None = None
 
     def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
-        """Render a block's tokens; with `directed`, each part gets the writing direction of its own text."""
+        """Render a block's tokens; with `directed`, set the writing direction of each part by its own text."""
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
@@ -237,7 +237,7 @@ class _Writer:
         self._directed = False
 
     def write(self, tokens: Iterable[Token]) -> None:  # noqa: C901, PLR0912 - a case for each kind
-        """Render the tokens in a block or a line."""
+        """Render the tokens of a block or of a line."""
         links: list[Token] = []
         for token in tokens:
             if self._starts_item and token.type not in ("list_item_open", "paragraph_open", "inline", "text"):
@@ -284,7 +284,7 @@ class _Writer:
         return tag.replace(">", f' dir="{direction}">', 1) if direction else tag
 
     def write_plain(self, text: str) -> None:
-        """Render a block verbatim."""
+        """Render a block's source unchanged."""
         self._pieces.append('<p dir="auto">' if _RIGHT_TO_LEFT.search(text) else "<p>")
         for number, line in enumerate(filter(None, _INDENTED.split(text.strip()))):
             self._pieces.append("<br>" if number else "")
@@ -292,16 +292,16 @@ class _Writer:
         self._pieces.append("</p>")
 
     def take(self) -> Markup:
-        """Return the HTML written since the last call."""
+        """Return the HTML written since the previous call."""
         pieces, self._pieces, self._read = self._pieces, [], []
         return Markup("".join(pieces))  # noqa: S704 - each is one of `_HTML`, or escaped
 
     def is_whole(self, source: str) -> bool:
-        """Return whether all readable text in `source` was rendered."""
+        """Return whether all readable text in `source` has been rendered."""
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
 
     def _task(self, task: re.Match[str]) -> None:
-        """Render a task's text with a checked or unchecked box."""
+        """Render a task as its text after a checked or unchecked box."""
         self._starts_item = False
         done = task[1] != " "
         box, word = ("☑", "done") if done else ("☐", "open")
@@ -310,7 +310,7 @@ class _Writer:
         self._text(task[2])
 
     def _formula(self, token: Token) -> None:
-        """Render a formula; leave it as written if it cannot be parsed or contains the start or end of a span."""
+        """Render a formula, or show it as written if it cannot be parsed or contains the start or end of a span."""
         html = (
             None if self._spans and _MARKED.search(token.markup) else as_mathml(token.content, block=bool(token.info))
         )
@@ -326,7 +326,7 @@ class _Writer:
         self._pieces.append(after)
 
     def _address(self, token: Token, name: str, *, is_told: bool = False) -> None:
-        """Render a link's or an image's URL and title after its text."""
+        """Render the URL and title of a link or an image after its text."""
         title = token.attrGet("title")
         words = str(token.attrGet(name) or "") + (f' "{title}"' if title else "")
         if not is_told:
@@ -353,7 +353,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the writing direction of the first letter with a direction, or "" if there is none."""
+    """Return the writing direction ("ltr" or "rtl") of the first letter that has one, or "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -369,7 +369,7 @@ def _letters(text: str) -> str:
 
 
 def _with_marks(text: str, spans: Sequence[Span]) -> str:
-    """Insert marks at the beginning and the end of each span in `text`."""
+    """Insert marks where each span in `text` begins and ends."""
     pieces, end = list[str](), 0
     for number, span in enumerate(spans):
         for place, mark in ((_marked_at(text, span.start), _BEGINS), (_marked_at(text, span.end), _ENDS)):
@@ -379,7 +379,7 @@ def _with_marks(text: str, spans: Sequence[Span]) -> str:
 
 
 def _marked_at(text: str, at: int) -> int:
-    """Move a mark at position `at` past the marker of a list, a quote, a table or a rule."""
+    """Move a mark at position `at` past a list, quote or table marker, or past a rule."""
     begin = text.rfind("\n", 0, at) + 1
     while (rule := _RULE.match(text, begin)) is not None and rule.end() < len(text):
         begin = at = text.find("\n", rule.end()) + 1 or len(text)
@@ -390,21 +390,21 @@ def _marked_at(text: str, at: int) -> int:
 # Growing text
 
 _ALWAYS = 50
-"""Divisor for an open block's length: the block is rendered again after growing by a fiftieth of its length, so a long
-block costs no more than a few short ones.
+"""Divisor of an open block's length: the block is rendered again once it has grown by a fiftieth, so that a long block
+costs no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
-"""Pattern matching an ambiguous end of growing text, whose meaning depends on what follows."""
+"""Pattern matching the end of growing text that may have a different meaning once more text follows."""
 
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
 
 
 class GrowingProse:
-    """Text still being written; finished blocks are rendered once, and only the rest is rendered again.
+    """Text still being written; finished blocks are rendered only once, and the rest is rendered again as it grows.
 
-    A block is finished when the start of the next one is final. An incomplete line is not final: `***` is a rule, but
+    A block is finished once the start of the next block is final. An incomplete line is not final: `***` is a rule, but
     `***so***` continues the previous paragraph. Later text never changes a finished block, because the subset has no
     reference definitions.
     """
@@ -425,7 +425,7 @@ class GrowingProse:
         """Number of rendered characters."""
 
     def grow(self, text: str) -> bool:
-        """Set the complete text so far, and return whether to show it again."""
+        """Set the text so far, and return whether it has changed enough to be shown again."""
         if not text.startswith(self._text):  # the answer was requested again
             self.__init__()  # type: ignore[misc]
         self._text = text
@@ -453,7 +453,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """Return all blocks after the unchanged ones."""
+        """Return all blocks after those that have not changed."""
         return [*self._done[self.kept :], *self._open]
 
     @property
@@ -462,7 +462,7 @@ class GrowingProse:
 
 
 def _is_final_start(lines: Sequence[str], line: int) -> bool:
-    """Return whether a block starts at `line` whatever text follows."""
+    """Return whether a block starts at `line`, regardless of the text to follow."""
     # The last line may be incomplete, and a second line may turn the first into a table header.
     if line + 2 < len(lines):
         return True
@@ -471,7 +471,7 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
 
 
 def _close(group: Sequence[Token]) -> None:
-    """Close any open emphasis and code in a block's last line, giving the block its final look."""
+    """Close any open emphasis and code in a block's last line, so that the block looks as it would when finished."""
     token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return

@@ -1,4 +1,4 @@
-"""Reports as single script-free HTML files: on a run, with its journal, or on a study."""
+"""Reports as single HTML files without scripts: on a run, including its journal, or on a study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 _MEGABYTES = 64
-"""Maximum size, in megabytes, of a file to verify and of its journal."""
+"""Maximum size of a file to verify, and of the journal in it, in megabytes."""
 STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
@@ -41,7 +41,7 @@ _VERSION = re.compile(r'<meta name="generator" content="flowdebate ([^"<>]*)">')
 
 
 async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
-    """Render a run's report from the lines of its export and from its evidence.
+    """Render the report on a run from the lines of its export and from its evidence.
 
     Raises BadFile if the run has nothing to show or is too large. The evidence comes from `evidence_in` or
     `Service.evidence`.
@@ -57,14 +57,14 @@ async def report_html(lines: Sequence[str], evidence: Evidence) -> str:
 def report_policy(*, base: str = "'none'") -> str:
     """Return the content security policy for reports.
 
-    It blocks all resources and scripts, and allows only the report's own style.
+    It blocks scripts and external resources, and allows only the report's own style.
     """
     digest = base64.b64encode(sha256(style_of(*STYLES).encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri {base}; form-action 'none'"
 
 
 async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
-    """Render the report as a pure function of the journal; `packed` is the journal as embedded in the report."""
+    """Render the report from the journal alone; `packed` is the journal as embedded in the report."""
     replay = evidence.replay
     sheet = Sheet.of(
         await evidence.document(),
@@ -88,9 +88,9 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """Render a report without a journal from a document and its run's events, for display in a frame.
+    """Render a report without a journal, from a document and its run's events, to be shown in a frame.
 
-    If set, `sections` replaces the document's own.
+    If given, `sections` replace the document's own.
     """
     return _rendered(Sheet.of(document, events=events, sections=sections), framed=True)
 
@@ -120,9 +120,9 @@ async def verify_file(path: str) -> list[Finding]:
 async def verify_report(
     html: str, *, source: str = "report", block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> Finding:
-    """Verify a report by replaying its journal; no model is called, and nothing is stored.
+    """Verify a report by replaying its journal, without calling a model or storing anything.
 
-    Whatever the report contains, no file is read and no connection is made. If its run has no plan, pass the pattern as
+    Whatever the report contains, no file is read and no connection is made. If the run has no plan, pass the pattern as
     `block` and the model as `model`. Raises BadFile, with `source` as the file's name, if `html` is not a report.
     """
     from flowdebate import __version__
@@ -187,7 +187,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or state that the file differs only in invisible parts."""
+    """Describe the visible differences, or state that the file differs only in parts that are not visible."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"
@@ -201,11 +201,11 @@ def _differences(page: str, rendered: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A piece of text on a page."""
+    """A piece of the text on a page."""
 
     text: str
     place: str
-    """The nearest heading or id above the text."""
+    """Nearest heading or id that precedes the text."""
 
 
 def _pieces(html: str) -> Sequence[_Piece]:
@@ -216,7 +216,7 @@ def _pieces(html: str) -> Sequence[_Piece]:
 
 
 class _Texts(HTMLParser):
-    """Parser that collects the text on a page, ignoring its style sheet."""
+    """Parser that collects the text on a page, except for its style sheet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ class _Texts(HTMLParser):
 
 
 def study_html(report: StudyReport) -> str:
-    """Render the page of a study report, finished or not, without scripts or external resources."""
+    """Render a report on a study, finished or not, as a page without scripts or external resources."""
     from flowdebate import __version__
 
     accuracies = [

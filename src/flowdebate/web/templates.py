@@ -28,27 +28,27 @@ _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 _LONG = 220
-"""Minimum length, in characters, of a result that is set in smaller type."""
+"""Minimum length, in characters, of a result to be shown in smaller type."""
 
 
 def render(template: str, **data: object) -> str:
-    """Render a page from its template, escaping all text in `data`."""
+    """Render a page from its template, with all text in `data` escaped."""
     return _environment().get_template(f"{template}.html").render(**data)
 
 
 def macro(name: str, *arguments: object) -> str:
-    """Render the macro `name`, escaping its arguments."""
+    """Render the macro `name`, with its arguments escaped."""
     return str(getattr(_environment().get_template("pieces.html").module, name)(*arguments))
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for page parts without a template, so that none is silently dropped."""
+    """Raise an error for a page part that has no template, so that it is not silently dropped."""
     raise TypeError(type(part).__name__)
 
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Return all style sheets, scripts and pictures loaded by pages, keyed by name."""
+    """Return all style sheets, scripts and pictures that pages load, keyed by name."""
     contents = sorted(_STATIC.iterdir(), key=lambda path: path.name)
     return {content.name: content.read_bytes() for content in contents if content.is_file()}
 
@@ -56,14 +56,14 @@ def assets() -> dict[str, bytes]:
 def asset(name: str) -> str:
     """Return a style sheet or script as text.
 
-    Assets for notebooks are in a separate folder, because pages do not load them.
+    Files for notebooks are in a separate folder, because pages do not load them.
     """
     return _STATIC.joinpath(name).read_text("utf-8")
 
 
 @cache
 def style_of(*names: str) -> str:
-    """Return style sheets on one line and without comments, because every notebook page and report embeds a copy."""
+    """Join style sheets on one line, without comments, because a copy is embedded in each notebook page and report."""
     sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
     return _SPACES.sub(" ", sheets).strip()
 
@@ -116,7 +116,7 @@ def _printable(value: object) -> object:
 
 
 def shares(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Compute the start and width of each share's bar on a line of length 100.
+    """Compute the start and width of the bar for each share, on a line of length 100.
 
     >>> shares([0.44, 0.56])
     [(0.0, 43.0), (45.0, 55.0)]
@@ -142,7 +142,7 @@ def _humanize_error(name: str) -> str:
 
 
 def _failure(text: str) -> str:
-    """Describe why a run failed, without the error class and schema fields, which the page shows collapsed.
+    """Describe why a run failed, omitting the error class and schema fields, which the page shows in a collapsed part.
 
     >>> _failure("SchemaViolation: the answer does not match its schema: `ranking.0` is missing (block 'b', model 'm')")
     "a model's answer could not be read"
@@ -156,11 +156,11 @@ def _failure(text: str) -> str:
 
 
 _SPELLINGS = {"lincoln_douglas": "Lincoln\N{EN DASH}Douglas", "devils_advocate": "Devil's advocate"}
-"""Spellings of names for which replacing underscores with spaces is not enough."""
+"""Spellings of names in which underscores cannot simply be replaced with spaces."""
 
 
 def _singular(plural: str) -> str:
-    """Return the singular of `plural` with its article.
+    """Return the singular of `plural` with an indefinite article.
 
     >>> _singular("Agents"), _singular("phases")
     ('an agent', 'a phase')

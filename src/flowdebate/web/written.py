@@ -1,4 +1,4 @@
-"""Requests that start a run, formatted as a plan file, a Python program, or a shell command."""
+"""Requests to start a run, written as a plan file, a Python program, or a shell command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from flowdebate.patterns import find_pattern
 
 _WIDE = 88
-"""Maximum line width of a program, the default of common Python formatters."""
+"""Maximum width of a line in a program, which is the default of common Python formatters."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PROGRAM = """import asyncio
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def as_toml(request: Mapping[str, Any]) -> str | None:
-    r"""Format a request as a plan file, for `flowdebate PATTERN --file`; return None for a registered pattern.
+    r"""Format a request as a plan file for `flowdebate PATTERN --file`; return None for a pattern that is not built in.
 
     >>> print(as_toml({"pattern": "debate", "question": "Rent?", "options": {"debaters": [{"name": "Ann"}]}}), end="")
     pattern = "debate"
@@ -76,7 +76,7 @@ def as_python(request: Mapping[str, Any]) -> str:
 
 
 def as_curl(request: Mapping[str, Any], url: str) -> str:
-    """Format a request as a shell command that sends it to `url`.
+    """Format a request as a shell command with which to send it to `url`.
 
     >>> print(as_curl({"pattern": "debate"}, "http://localhost/api/v1/runs"))
     curl http://localhost/api/v1/runs -H "Authorization: Bearer $TOKEN" --json '{"pattern": "debate"}'
@@ -106,13 +106,13 @@ def _value(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    """Format a basic TOML string: like a JSON string, but without surrogate pairs."""
+    """Format a basic TOML string, which is like a JSON string but without surrogate pairs."""
     # JSON does not escape DEL, but TOML does not allow it in strings.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _literal(value: object, indent: int) -> str:
-    """Format a value as Python code, on as many lines as needed."""
+    """Format a value as Python code, using several lines if it is too long for one."""
     short = _line(value)
     if len(short) + indent < _WIDE or not isinstance(value, (list, dict)):
         return short

@@ -1,4 +1,4 @@
-"""Workers: runs executed on several machines, with DBOS queueing run ids and PostgreSQL storing the turns.
+"""Workers that execute runs on several machines; DBOS queues the run ids, and PostgreSQL stores the turns.
 
 Requires `flowdebate[dbos]`, which is imported only when needed.
 """

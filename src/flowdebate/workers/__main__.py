@@ -1,7 +1,7 @@
 """Program for running a worker: `python -m flowdebate.workers MODULE:OBJECT [--patience SECONDS] [--health PORT] …`.
 
 OBJECT is a `Workers`, or a function that returns one. On SIGTERM or SIGINT, the worker waits for calls in flight; a
-second signal ends the process immediately, and another worker resumes its runs.
+second signal ends the process immediately, in which case another worker resumes its runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flowdebate.workers.deployment import Workers
 
 
 def load(spec: str) -> Workers:
-    """Load the `Workers` named by "MODULE:OBJECT"; raise ConfigurationError if there is none."""
+    """Load the `Workers` object specified as "MODULE:OBJECT"; raise ConfigurationError if it does not exist."""
     return load_object(spec, Workers, location="flowdebate.workers")
 
 
@@ -39,7 +39,7 @@ async def _work(workers: Workers, patience: float, health: int | None) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a worker until a signal arrives, and return the exit status."""
+    """Run a worker until the process receives a signal, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m flowdebate.workers", description="Execute runs from the queue.")
     parser.add_argument("workers", metavar="MODULE:OBJECT", help="a Workers, or a function that makes one")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds that calls have to end at SIGTERM")

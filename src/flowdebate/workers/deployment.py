@@ -31,16 +31,16 @@ _PATIENCE, _PAUSE = 10.0, 0.05
 
 
 class Workers:
-    """A queue of runs, shared by any number of clients and worker processes on any number of machines.
+    """A queue of runs that is shared by any number of clients and workers, on any number of machines.
 
-    Clients and workers create the same object from the same module: it specifies the PostgreSQL database at `url`, the
-    `patterns` by name, the `model` and `limits` for their runs, the `budget` for all runs together, and the
+    Clients and workers create the same object from the same module: it specifies the `url` of the PostgreSQL database,
+    the `patterns` by name, the `model` and `limits` for each run, the `budget` for all runs together, and the
     `owner_budget` for each owner's runs per day (UTC). Turns are stored in a PostgresStore in `schema`; DBOS, with its
     tables in `{schema}_queue`, only distributes run ids. `name` is the queue's name. A run is executed only by workers
     of the same `version`, so change it whenever a pattern or a model changes. Each worker executes up to
     `max_concurrency` runs at once and polls the queue every `poll` seconds; all workers together execute up to
-    `owner_concurrency` runs per owner. A run whose provider is unavailable goes back to the queue, for at most `outage`
-    seconds without progress (with 0, it fails at once). Imported runs are refused unless `allow_imported` is set,
+    `owner_concurrency` runs per owner. A run whose provider is unavailable goes back to the queue until it has made no
+    progress for `outage` seconds (with 0, it fails at once). Imported runs are rejected unless `allow_imported` is set,
     because their models, limits and recorded answers were chosen by the author of the imported file. `observe` traces
     the runs submitted and executed by this process.
 
@@ -106,7 +106,7 @@ class Workers:
 
     @property
     def store(self) -> Store:
-        """Store that holds the runs."""
+        """Store in which the runs are kept."""
         if self._store is None:
             from flowdebate.store.postgres.store import PostgresStore
 
@@ -127,12 +127,12 @@ class Workers:
         """Store a run, put it on the queue, and return its id; `limits` are capped at the workers' own.
 
         Workers take runs with a lower `priority` value first. Within a priority, owners (identified by the label
-        `owner`) take turns, and each owner's runs start in the order of submission. A run that has already started
-        comes first when it is delivered again.
+        `owner`) take turns, and each owner's runs start in the order of submission. A run that has already started goes
+        to the front of the queue when it is redelivered.
 
-        Calling this again with the same `run_id` is safe: the run is stored once, and delivered at most once more.
+        Calling this again with the same `run_id` is safe: the run is stored only once, and redelivered at most once.
         Raises ConfigurationError for an unknown pattern, and for a question or limit that cannot be stored; RunExists
-        if a different run has the id; and StoreError.
+        if a different run already has the id; and StoreError.
         """
         check_count("Workers.submit()", minimum=0, maximum=LOWEST, priority=priority)
         block, bounded = self._pattern("submit", pattern), self._bounded("submit", limits)
@@ -153,7 +153,7 @@ class Workers:
 
     @contextmanager
     def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
-        """Yield the queued run with the observer's labels, inside the observer's context for submissions."""
+        """Yield the queued run with the observer's labels, within the observer's context for submissions."""
         labels = dict(header.labels)
         with observer_of(self.observe).submit(header.block, header.run_id, labels):
             yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)
@@ -170,7 +170,7 @@ class Workers:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> str:
-        """Create a fork of a stored run as `Block.fork` does, but put it on the queue, and return its id.
+        """Create a fork of a stored run as `Block.fork` does, but queue it rather than execute it, and return its id.
 
         Raises the errors that the pattern's `Block.fork` raises before a fork starts, and RunExists if `fork_id` is
         taken.
@@ -199,8 +199,8 @@ class Workers:
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
         """Requeue a finished run, however it ended.
 
-        A complete run is left unchanged unless its judge, chair or synthesizer failed; in that case, the role is called
-        again.
+        A complete run is left unchanged unless its judge, chair or synthesizer failed; in that case, that role is
+        called again.
 
         Raises RunNotFound; RunConflict if something other than a worker is executing the run, or a worker is about to
         abandon it; and DeadLetter for a run abandoned because it killed its workers, unless `retry_dead_letter` is set.
@@ -220,7 +220,7 @@ class Workers:
         await self._deliver(stored.header, first=stored.status == "awaiting")
 
     async def cancel(self, run_id: str) -> None:
-        """Cancel the run: it ends as "interrupted", keeping all recorded steps, and its worker stops within seconds.
+        """Cancel the run: it ends as "interrupted", keeping all recorded steps, and its worker drops it within seconds.
 
         A finished run stays unchanged. Raises RunNotFound.
         """
@@ -253,7 +253,7 @@ class Workers:
         )
 
     async def overview(self) -> QueueState:
-        """Return the queue's waiting runs and live workers; raise StoreError if the database does not answer."""
+        """Return a summary of waiting runs and live workers; raise StoreError if the database does not answer."""
         await asyncio.to_thread(self.queue.open)
         return await asyncio.to_thread(read_queue, self)
 
@@ -278,23 +278,23 @@ class Workers:
                 server.close()
 
     async def close(self) -> None:
-        """Close all connections; the object may be used again afterwards."""
+        """Close all connections; the object can be used again afterwards."""
         store, self._store = self._store, None
         if store is not None:
             await store.close()
         await asyncio.to_thread(self.queue.close)
 
     def owns_run(self, header: RunHeader) -> bool:
-        """Return whether the run was submitted to this queue and this version of the workers."""
+        """Return whether the run was submitted to this queue, for this version of the workers."""
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """Return the limits that apply to a run executed by the workers: its own limits, capped at theirs."""
+        """Return the limits that apply when workers execute the run: the run's own, capped at the workers'."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
-        """Raise ConfigurationError if the run is imported, or belongs to another queue or version."""
+        """Raise ConfigurationError if the run is imported, or was submitted to another queue or version."""
         hint = ""
         problem = f"must be a run submitted to {self.name}, version {self.version}"
         if header.foreign and not self.allow_imported:
@@ -319,7 +319,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return the limits for a run; raise ConfigurationError if the run has a cost limit of its own."""
+        """Return a run's limits, capped at the workers'; raise ConfigurationError if its cost limit is not theirs."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -328,7 +328,7 @@ class Workers:
         return bounded
 
     async def _find_existing(self, header: RunHeader, *, seeded: bool) -> StoredRun:
-        """Return the stored run with this id; raise RunExists if it is a different run."""
+        """Return the stored run with this id; raise RunExists if it differs from the submitted one."""
         existing = await self.store.run(header.run_id)
         then = existing.header
         # A submission without a seed draws a new seed each time it is repeated.
@@ -339,7 +339,7 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue, after waiting for any delivery that is just ending and would miss the run."""
+        """Put the run on the queue; if a delivery that misses the run is just ending, wait for it first."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
@@ -350,7 +350,7 @@ class Workers:
             await asyncio.sleep(_PAUSE)
 
     def send(self, header: RunHeader, *, first: bool = False) -> bool:
-        """Put the run on the queue in its owner's turn or, with `first`, ahead of all other runs. This call blocks.
+        """Put the run on the queue for its owner's turn or, with `first`, ahead of all other runs. This call blocks.
 
         Returns False if a worker has already taken the run, as `RunQueue.send` does.
         """
@@ -358,7 +358,7 @@ class Workers:
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
 
     async def reject(self, run_id: str, problem: str) -> None:
-        """Record why no worker can execute a waiting run, so that everybody waiting for the run sees the reason."""
+        """Record why no worker can execute a queued run, so that everyone waiting for the run learns the reason."""
         with suppress(StoreError):  # the run was deleted, is being executed elsewhere, or its store is down
             if (await self.store.run(run_id)).status in ("queued", "running"):
                 await self._set(run_id, "rejected", only=("queued", "running"), error=problem)
@@ -366,7 +366,7 @@ class Workers:
     async def _set(
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
-        """Set the stored status; if `only` is given, do so only if it contains the current status."""
+        """Set the stored status, but only if the current one is in `only` (unless that is empty)."""
         before = await self.store.take(run_id)  # raises RunConflict if a worker got there first
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}
@@ -377,5 +377,5 @@ class Workers:
 
 
 def _request(header: RunHeader) -> dict[str, Any]:
-    """Return everything that defines a run's request, apart from its limits and its priority."""
+    """Return what defines a run's request, apart from its limits and priority."""
     return {name: value for name, value in (header.plan or {}).items() if name not in ("limits", "priority")}

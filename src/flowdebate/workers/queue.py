@@ -1,4 +1,4 @@
-"""Run queue: deliveries of run ids in DBOS's tables, the status of a queued run, and an overview of waiting runs."""
+"""Run queue: deliveries of run ids in DBOS's tables, the status of each queued run, and an overview of the queue."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
 FOREIGN = "its delivery was not written by this library and is not read, because it may contain code"
-"""Reason for abandoning a run with a pickled or unmarked row in the queue."""
+"""Reason given for abandoning a run whose row in the queue is pickled or has no marker."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1
@@ -81,7 +81,7 @@ AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held 
 
 
 def workers_of(queue: str) -> str:
-    """Return the name of the document collection where a queue's workers register."""
+    """Return the name of the document collection in which a queue's workers register."""
     return f"workers/{queue}"
 
 
@@ -131,13 +131,13 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow used here
 _TURNS = 2**24
-"""Number of turns reserved for each priority, out of the 2**31 priorities in DBOS. That is enough, because numbering
-restarts when the queue is empty.
+"""Number of DBOS priorities, out of 2**31, that each priority here reserves for turns. That is enough, because turns
+are numbered anew once the queue is empty.
 """
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
-"""Status of a run's latest delivery: waiting, taken by a worker, ended, failed, or cancelled."""
+"""Status of a run's latest delivery: waiting, taken by a worker, completed, failed, or cancelled."""
 # number of worker deaths after which a run is executed alone; until then, other runs may have caused them
 _DEATHS_TOGETHER = 2
 
@@ -155,27 +155,27 @@ DELIVERIES: Mapping[str, Delivery] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRunStatus:
-    """Status of a run submitted to workers, according to its store and its queue."""
+    """Status of a run submitted to workers, based on its store and its queue."""
 
     run_id: str
     status: StoredStatus
-    """Stored status, which is "queued" until a worker starts the run."""
+    """Status in the store, which is "queued" until a worker starts the run."""
     owned: bool
-    """True if a process is currently executing the run."""
+    """True if a process is executing the run."""
     steps: int
-    """Number of recorded steps."""
+    """Number of steps recorded so far."""
     outcome: Mapping[str, Any] | None
-    """Outcome of the run: `output`, `raw`, `usage`, `seconds` and `error`; None until it ends."""
+    """The run's outcome: `output`, `raw`, `usage`, `seconds` and `error`; None until the run ends."""
     delivery: Delivery | None
-    """Latest delivery of the run; None if it was never put on the queue."""
+    """Status of the run's latest delivery; None if the run was never put on the queue."""
     worker: str | None
-    """Worker that received the latest delivery: "machine:process:number"."""
+    """Worker that took the latest delivery: "machine:process:number"."""
     problem: str | None
-    """Reason why a worker abandoned the run."""
+    """Reason for which a worker abandoned the run; None if no worker did."""
 
     @property
     def over(self) -> bool:
-        """True if the run has ended, or will not continue until it is resumed."""
+        """True if the run has ended, or will not continue unless it is resumed."""
         if self.status in ("queued", "running"):
             return self.delivery in ("failed", "cancelled") and not self.owned
         return True
@@ -183,20 +183,20 @@ class QueuedRunStatus:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Outcomes of a run's earlier deliveries, stored in the attributes of each delivery."""
+    """Outcomes of a run's earlier deliveries, stored with each new delivery."""
 
     deaths: int = 0
-    """Number of workers that died while executing the run, since it last recorded a step."""
+    """Number of workers that have died while executing the run since it last recorded a step."""
     deaths_alone: int = 0
-    """Number of workers counted in `deaths` that were executing nothing else, so that only this run can have killed
+    """Number of the workers counted in `deaths` that were executing no other run, so that only this run can have killed
     them.
     """
     outages: int = 0
-    """Number of delays since the run last recorded a step, each due to an outage of its provider."""
+    """Number of times that an outage of its provider has delayed the run since it last recorded a step."""
     since: int = 0
     """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
-    """Number of steps recorded when a worker last died or the run was last delayed."""
+    """Number of steps that the run had recorded when a worker last died or the run was last delayed."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -205,12 +205,12 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True if the run may be killing its workers, so that no other run may be executed alongside it."""
+        """True if the run is suspected of killing its workers, so that no other run may be executed alongside it."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
     def delay(self) -> float:
-        """Delay in seconds before the run is delivered again; it doubles each time."""
+        """Delay in seconds before the next delivery of the run; it doubles each time."""
         longest = 0.0
         for number, (first, longest_delay) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
             if number:
@@ -218,7 +218,7 @@ class History:
         return longest
 
     def after_death(self, steps: int) -> History:
-        """Return the history after another worker has died, given the run's current number of recorded steps.
+        """Return the history after the death of another worker, given the number of steps recorded so far.
 
         >>> once = History().after_death(3)
         >>> twice = once.after_death(3)
@@ -229,7 +229,7 @@ class History:
         return replace(before, deaths=before.deaths + 1, deaths_alone=before.deaths_alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
-        """Return the history after another outage of the provider, given the run's current number of recorded steps."""
+        """Return the history after another outage of the provider, given the number of steps recorded so far."""
         before = self._without_progress(steps)
         return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
 
@@ -238,15 +238,15 @@ class History:
 
 
 DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
-"""Initial and maximum delay in seconds before a run is delivered again."""
+"""Initial and maximum delay in seconds before a run is redelivered, by cause."""
 
 
 class RunQueue:
     """Run queue `name`, for workers of `version`; DBOS's tables are in `schema`, and are created on first use.
 
     A delivery is a workflow whose only argument is a run id. The workflow's id consists of the run id and a number,
-    since a run may be delivered again; at most one of a run's deliveries is waiting at any time. All methods block, and
-    may be called from any thread.
+    because a run may be redelivered; at any time, at most one delivery of a run is waiting. All methods block, and may
+    be called from any thread.
     """
 
     def __init__(self, url: str, *, name: str, version: str, schema: str) -> None:
@@ -260,7 +260,7 @@ class RunQueue:
         self._lock = threading.Lock()
 
     def open(self) -> DBOSClient:
-        """Import DBOS, create its tables, and connect. Call this before storing anything: it may fail or be slow.
+        """Import DBOS, create its tables, and connect; call this before storing anything, since it may fail or be slow.
 
         Raises StoreError if the database cannot be used.
         """
@@ -285,7 +285,7 @@ class RunQueue:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Raise StoreError if the database cannot be used."""
+        """Convert database errors raised in the `with` block to StoreError."""
         try:
             yield
         except Exception as error:
@@ -296,10 +296,10 @@ class RunQueue:
             raise StoreError(address.name, address.describe(cause)) from None
 
     def send(self, run_id: str, *, owner: str = "", priority: int | None = 0) -> bool:
-        """Put the run on the queue unless a delivery is active; return False if a worker has already taken it.
+        """Put the run on the queue unless a delivery is active; return False if a worker has already taken the run.
 
-        Runs with a lower priority value are taken first, and owners take turns within a priority. A priority of None
-        comes before all others.
+        Runs with a lower priority value are taken first, and owners take turns within a priority. A run with priority
+        None comes before all others.
         """
         deliveries = self.of(run_id)
         active = [delivery.status for delivery in deliveries if delivery.status in ACTIVE]
@@ -310,7 +310,7 @@ class RunQueue:
         return "PENDING" not in active
 
     def redeliver(self, old: str, run_id: str, history: History, *, delay: float) -> None:
-        """Put the run at the front of the queue after `delay` seconds, replacing the delivery `old`; safe to repeat."""
+        """Put the run at the front of the queue after `delay` seconds, replacing delivery `old`; safe to repeat."""
         deliveries = self.of(run_id)
         if {delivery.workflow_id for delivery in deliveries if delivery.status in ACTIVE} <= {old}:
             partition = next(
@@ -320,7 +320,7 @@ class RunQueue:
             self._send(run_id, deliveries, history, queue_partition_key=partition, delay_seconds=delay)
 
     def problem_of(self, delivery: str) -> str | None:
-        """Return a worker's reason for abandoning a delivery; None if the delivery was not abandoned."""
+        """Return the reason that a worker gave for abandoning a delivery; None if it was not abandoned."""
         rows = self._query(_PROBLEM, delivery=delivery)
         if not rows or rows[0][0] != _OURS:
             return FOREIGN if rows else None
@@ -333,7 +333,7 @@ class RunQueue:
         return str(problem or failure) if problem or failure else None
 
     def foreign(self) -> list[str]:
-        """Find deliveries not written by this library."""
+        """Find deliveries in the queue that were not written by this library."""
         return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
 
     def _query(self, query: str, **values: object) -> Sequence[Any]:
@@ -346,7 +346,7 @@ class RunQueue:
     def drop(self, delivery: str) -> None:
         """Delete a delivery.
 
-        If it were cancelled instead, a live worker would take that for a user's request.
+        If it were cancelled instead, a live worker would mistake that for a user's request.
         """
         self.open().delete_workflows([delivery])
 
@@ -370,7 +370,7 @@ class RunQueue:
         return int(turn)
 
     def delivery_of(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
-        """Return the delivery in the form passed to observers, and the history of earlier deliveries."""
+        """Return the delivery as observers receive it, and the history of the run's earlier deliveries."""
         workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
         if not workflows:
@@ -382,7 +382,7 @@ class RunQueue:
         return DeliveredRun(**origin, delivery=number, seconds=waited), history
 
     def of(self, run_id: str) -> Sequence[WorkflowStatus]:
-        """Return the run's deliveries, newest first."""
+        """Return all deliveries of the run, newest first."""
         workflows = self.open().list_workflows(
             workflow_id_prefix=f"{encode_text(run_id)}/",
             attributes={"run": encode_text(run_id)},
@@ -398,7 +398,7 @@ class RunQueue:
         return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
     def executing_deliveries(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
-        """Return the deliveries in progress in all workers of this version, or in one worker."""
+        """Return the deliveries being executed by all workers of this version, or by the given one."""
         return self.open().list_workflows(
             queue_name=self.name,
             status="PENDING",
@@ -409,24 +409,24 @@ class RunQueue:
         )
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
-        """Return the `ids` whose deliveries are cancelled."""
+        """Return those of the `ids` whose deliveries have been cancelled."""
         workflows = self.open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )
         return {workflow.workflow_id for workflow in workflows}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Cancel deliveries; finished ones stay unchanged."""
+        """Cancel deliveries; those already finished are left unchanged."""
         if ids:
             self.open().cancel_workflows(list(ids))
 
     def hand_back(self, ids: Sequence[str]) -> None:
-        """Put deliveries back on the queue for any worker to take."""
+        """Put deliveries back on the queue, so that any worker can take them."""
         if ids:
             self.open().resume_workflows(list(ids), queue_name=self.name)
 
     def prepare(self, max_concurrency: int, owner_concurrency: int | None, poll: float) -> None:
-        """Create or update the queue, with limits on runs per worker and owner, and a poll interval in seconds."""
+        """Create or update the queue, with limits on runs per worker and per owner, and a poll interval in seconds."""
         self.open().register_queue(
             self.name,
             worker_concurrency=max_concurrency,
@@ -436,7 +436,7 @@ class RunQueue:
         )
 
     def close(self) -> None:
-        """Close the connections; the queue may be used again afterwards."""
+        """Close the connections; the queue can be used again afterwards."""
         with self._lock:
             client, self._client = self._client, None
             engine, self._engine = self._engine, None
@@ -447,12 +447,12 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """Return a short name for an owner's partition of the queue; it must be short because DBOS indexes it."""
+    """Return a name for an owner's partition of the queue, which is short because DBOS indexes it."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 
 def driver() -> ModuleType:
-    """Import the package `dbos`; raise ConfigurationError if it is missing."""
+    """Import and return the package `dbos`; raise ConfigurationError if it is missing."""
     try:
         with IMPORTING:
             import dbos
@@ -466,7 +466,7 @@ _OURS = "portable_json"  # DBOS's marker for JSON rows, as written by this libra
 
 
 def json_serializer() -> Serializer:
-    """Return DBOS's JSON serializer, to replace its default serializer, which would unpickle rows without a marker."""
+    """Return DBOS's JSON serializer for use in place of its default one, which would unpickle rows without a marker."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON

@@ -1,4 +1,4 @@
-"""Reaper: puts dead workers' runs back on the queue."""
+"""Reaper, which puts the runs of dead workers back on the queue."""
 
 from __future__ import annotations
 
@@ -54,21 +54,22 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """Return the worker's unique id in DBOS, which identifies the lock held while the worker is alive."""
+    """Return a worker's unique id in DBOS; it contains the number of the lock held while the worker is alive."""
     return f"{machine}:{process}:{number}"
 
 
 def number_of(worker: str | None) -> int | None:
-    """Return the number of a worker's lock; None if the id does not belong to a worker."""
+    """Return the number of the lock held by a worker, or None if the id does not belong to a worker."""
     text = (worker or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else None
 
 
 class Reaper:
-    """Queue maintenance: redelivers runs whose worker or delivery is gone.
+    """Maintenance of a queue: redelivery of runs that have lost their worker or their delivery.
 
-    It looks for dead workers' deliveries, runs in progress without a worker, and queued runs without a delivery. A
-    worker is dead if nobody holds the advisory lock with its number. Only one process sweeps a queue at a time.
+    The reaper looks for dead workers' deliveries, runs in progress without a worker, and queued runs without a
+    delivery. A worker is dead if nobody holds the advisory lock with its number. Only one process sweeps a queue at a
+    time.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -99,7 +100,7 @@ class Reaper:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def _give_up(self, delivery: str) -> None:
-        """Turn a run with a foreign delivery into a dead letter, and remove the delivery from the queue."""
+        """Mark a run whose delivery was written by other software as a dead letter, and delete the delivery."""
         run_id, store = decode_text(delivery.rpartition("/")[0]), self._workers.store
         _LOGGER.error("delivery %s: %s", delivery, FOREIGN)
         with suppress(RunNotFound, RunConflict):
@@ -110,7 +111,7 @@ class Reaper:
         await asyncio.to_thread(self._workers.queue.drop, delivery)
 
     async def _redeliver(self, delivery: WorkflowStatus) -> None:
-        """Redeliver a dead worker's run, with a delay if the worker had started it."""
+        """Redeliver a dead worker's run; if the worker had started it, do so after a delay."""
         queue, store = self._workers.queue, self._workers.store
         run_id = decode_text((delivery.attributes or {}).get("run", ""))
         with suppress(RunNotFound, RunConflict):  # the run was deleted, or is being executed
@@ -166,7 +167,7 @@ class Reaper:
     async def _reject_stranded(self, state: QueueState) -> None:
         """Reject runs that have waited too long for a worker of their version.
 
-        Such a worker may still start them later.
+        If such a worker appears later, it may still start them.
         """
         from psycopg import sql
 
@@ -194,7 +195,7 @@ class Reaper:
         return undelivered
 
     async def _ask(self, query: bytes | Composed, values: Params = ()) -> list[Any]:
-        """Return the first column of a query's result."""
+        """Execute a query and return the first column of its result."""
 
         def ask() -> list[Any]:
             if self._session is None or self._session.closed:
@@ -210,7 +211,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Return the `ids` that were first seen at least GRACE seconds ago; forget all other ids of this kind."""
+        """Return those `ids` first seen at least GRACE seconds ago; forget known ids of this kind that are absent."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

@@ -1,4 +1,4 @@
-"""Worker: takes run ids from the queue and resumes their runs, through a drainable store."""
+"""Worker: takes run ids from the queue, and resumes the runs with a store that can be drained."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Time in seconds that each worker waits after an outage of the provider before it tries to start a run."""
+"""Number of seconds that each worker waits after an outage of the provider before trying to start a run."""
 _PAUSE, _MAX_PAUSE = 0.1, 5.0
 # maximum number of attempts to resume a run while its store is unreachable, spread over at least ten minutes
 _TRIES = 100
@@ -55,7 +55,7 @@ _SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps per store sweep, which rea
 
 
 class _WorkerStore(Draining):
-    """A drainable store that tracks whether the runs' provider is available."""
+    """Store that can be drained, and that reports to `provider` which calls were answered."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)
@@ -73,7 +73,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Availability of the runs' provider; a queue's workers inform each other about outages."""
+    """Availability of the provider that serves the runs; the workers of a queue inform each other about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -93,7 +93,7 @@ class _Provider:
             await asyncio.sleep(min(max(delay, _PAUSE), 1.0))
 
     async def settle(self, ticket: int, *, away: bool) -> None:
-        """Record how a run ended; inform the other workers if the provider has become unavailable."""
+        """Record how a run ended; if the provider has become unavailable, inform the other workers."""
         step = self.circuit.settle(ticket, succeeded=False if away else None)
         if step.before != step.after == "open":
             _LOGGER.warning("the provider is unavailable: no run starts for %g s", COOLDOWN)
@@ -105,7 +105,7 @@ class _Provider:
         self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
 
     async def puts_off(self, run_id: str, store: Store) -> bool:
-        """Return whether to retry a failed run later, because its provider became unavailable only recently."""
+        """Return whether to retry a failed run later, because its provider has become unavailable recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
         # Errors that indicate an unavailable provider: another call would fail too.
@@ -125,13 +125,15 @@ class _Provider:
 
 
 _SESSIONS = 16
-"""Minimum number of sessions that a worker needs to execute its runs."""
+"""Number of sessions that must be available for a worker to execute its runs."""
 _HELD = 2
-"""Number of sessions kept open by a worker before it executes any runs: one for its lock and one for its queue."""
+"""Number of sessions that a worker keeps open even before it executes any runs: one for its lock and one
+for its queue.
+"""
 
 
 class Worker:
-    """Worker for one call to `work()`."""
+    """A worker, as started by one call to `work()`."""
 
     def __init__(self, workers: Workers, *, patience: float) -> None:
         self._workers = workers
@@ -151,7 +153,7 @@ class Worker:
         """Tasks in which DBOS is delivering runs."""
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Take runs until `stop` is set, then release them all; raise errors that occur at startup."""
+        """Take runs until `stop` is set, then release all of them; raise errors that occur at startup."""
         if not await self._reach(stop):
             return
 
@@ -180,7 +182,7 @@ class Worker:
             await asyncio.to_thread(self._owner.end)
 
     async def _reach(self, stop: asyncio.Event) -> bool:
-        """Wait for a database that is down or has too few sessions; return False if `stop` is set first.
+        """Wait while the database is down or has too few sessions left; return False if `stop` is set meanwhile.
 
         Raises StoreError if the database refuses access.
         """
@@ -211,7 +213,7 @@ class Worker:
         return False
 
     def _make_engine(self) -> type[DBOS]:
-        """Configure DBOS, which runs its workflows in the event loop that launched it."""
+        """Configure DBOS, which runs its workflows in the event loop in which it was launched."""
         engine: type[DBOS] = driver().DBOS
         refuse_pickles()
         deliveries = self._workers.queue
@@ -251,7 +253,7 @@ class Worker:
     # Runs
 
     async def _deliver(self, delivery: str, run_id: str) -> dict[str, Any]:
-        """Resume the run and wait for it to end; return its status, or the problem that ended it."""
+        """Resume the run and wait for it to end; return its status, or the problem that prevented this."""
         if self._store.stopping:
             await _forever()  # the delivery goes back to the queue
         task = asyncio.ensure_future(self._resume_in_turn(delivery, run_id))
@@ -271,7 +273,7 @@ class Worker:
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
-        """Resume the run; if it may be killing its workers, execute no other run alongside it."""
+        """Resume the run; if it is suspected of killing its workers, execute no other run at the same time."""
         delivered, history = await asyncio.to_thread(self._workers.queue.delivery_of, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
@@ -302,7 +304,7 @@ class Worker:
                 self._places.notify_all()
 
     async def _resume(self, run_id: str, history: History, delivered: DeliveredRun) -> str:
-        """Resume the run and return its final status, retrying while the store is unreachable."""
+        """Resume the run and return its final status; retry while the store is unreachable."""
         pause, away = 0.1, False
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -322,7 +324,7 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """Try once to resume the run; with `failed`, also resume a failed run, because its store caused the failure."""
+        """Try once to resume the run; with `failed`, also resume a run that failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
@@ -372,7 +374,7 @@ class Worker:
         writer.close()
 
     async def _sweep(self, stop: asyncio.Event) -> None:
-        """Recover dead workers' runs and stop cancelled ones, until `stop` is set."""
+        """Recover the runs of dead workers, and stop cancelled runs, until `stop` is set."""
         number, failing = 0, False
         while not stop.is_set():
             try:
@@ -393,7 +395,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt this worker's cancelled runs."""
+        """Interrupt those runs of this worker that have been cancelled."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):
@@ -403,7 +405,7 @@ class Worker:
                 task.cancel()
 
     async def _stop(self, engine: type[DBOS]) -> None:
-        """Stop taking runs, wait for calls in flight, interrupt the runs, and hand them back."""
+        """Stop taking runs, wait for calls in flight, interrupt the runs, and return them to the queue."""
         self._store.stop()
         ending = asyncio.ensure_future(asyncio.to_thread(engine.destroy, destroy_registry=True))
         with suppress(TimeoutError):
@@ -427,5 +429,5 @@ class Worker:
 
 
 async def _forever() -> None:
-    """Wait until the event loop ends, so that DBOS does not record the delivery as done."""
+    """Wait until the event loop is closed, so that DBOS does not record the delivery as completed."""
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Page fragments for a run in progress, each rendered once for all viewers."""
+"""Fragments of the page of a run in progress, each rendered only once for all viewers."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class _Result:
     outputs: tuple[Output, ...]
     names: dict[str, Party]
     missing: Fact | None = None
-    """Line about missing participants."""
+    """Line about participants missing from the result."""
 
 
 class LivePage:
-    """Fragments of a run's page; it must receive all events from the beginning.
+    """Page of a run in progress, divided into fragments; it must receive all events from the beginning.
 
     A fragment is an element with an id. It is either appended to the element `at`, or replaces the element with the
     same id. `news` returns the fragments since the last call as a message, and `whole` returns all of them for viewers
-    who connect later. `link` is the URL of the run's steps, and `manual` the base URL of the documentation. A `public`
-    page shows the contributions, but omits the record and all failures, because error messages may contain server
+    who connect later. `link` is the URL of the run's steps, and `manual` is the base URL of the documentation. A
+    `public` page shows the contributions, but not the record or any failures, because error messages may contain server
     addresses. The result then appears only on the finished page.
     """
 
@@ -80,7 +80,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or text from character `start` on; return whether anything other than that text is new."""
+        """Process `event`, or text from offset `start` on; return whether anything other than streamed text is new."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -108,7 +108,7 @@ class LivePage:
         return len(self._new)
 
     def news(self) -> str:
-        """Return the fragments since the last call as a JSON message, or "" if there are none."""
+        """Return the fragments changed since the last call as a JSON message, or "" if there are none."""
         if not self._changed:
             return ""
         self._changed = False
@@ -128,11 +128,11 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Return everything up to the latest news as a JSON message."""
+        """Return all fragments, as of the latest news, in a JSON message."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
-        """Return the text added to the call at `path`, as a JSON message, or "" if there is nothing to show."""
+        """Return a JSON message with new text from the call at `path`, or "" if there is nothing to show yet."""
         for turn, text in self._live.speaking:
             if path.startswith(f"{turn.path}/") and (growing := self._growing.get(turn.path)) and growing.grow(text):
                 message = {"kind": "text", "path": turn.path, "keep": growing.kept, "html": growing.news}
@@ -267,5 +267,5 @@ class LivePage:
 
 
 def _published(sections: Iterable[Section]) -> Iterator[Section]:
-    """Remove remarks, which describe failures, and results, which appear only on the finished page."""
+    """Remove remarks, since they describe failures, and results, since they appear only on the finished page."""
     return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))

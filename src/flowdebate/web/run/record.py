@@ -1,4 +1,4 @@
-"""The record shown next to a run, with its calls over time and its task board."""
+"""The record shown next to a run: a chart of its calls over time, and its task board."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
-"""Geometry of the drawing in SVG units: the left end of the bars, their maximum length, and the height of a row."""
+"""Layout of the chart in SVG units: the left end of the bars, their maximum length, and the height of a row."""
 _MAX_LABEL_LENGTH = 10
-"""Maximum length of a name in characters; a longer name would overlap the bars, which begin at `_LEFT`."""
+"""Maximum length of a name in characters; a longer one would overlap the bars, which begin at `_LEFT`."""
 _MAX_DRAWN = 400
-"""Maximum number of calls in the drawing."""
+"""Maximum number of calls that are drawn."""
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 _TICKS = 5
 _LAST_TIME = 1e12
-"""Latest valid time, in seconds since the epoch."""
+"""Latest time accepted as valid, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """An answer from a model or a person."""
+    """A call answered by a model or a person."""
 
     number: int
-    """Number of the call in recorded order, starting at 1."""
+    """1-based index of the call in recorded order."""
     place: str
     who: str
-    """The speaker's or the role's name."""
+    """Name of the speaker or role."""
     party: Party | None
     model: str | None = None
     attempts: int = 0
-    """Number of requests made for the call; 0 for a person's answer."""
+    """Number of requests made to a model; 0 for a person's answer."""
     failures: tuple[str, ...] = ()
     repaired: tuple[str, ...] = ()
-    """Repairs made to a structured answer."""
+    """Names of the repairs made to a structured answer."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
     starts: float | None = None
-    """Start of the call, in seconds since the epoch."""
+    """Time at which the call started, in seconds since the epoch."""
     origin: str = "asked"
-    """Origin of the answer: "asked" or, only in a fork, "reused" or "edited"."""
+    """Origin of the answer: "asked" or, in forks only, "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
-    """Failed requests, with the text of each model answer."""
+    """Failed requests, each with the text of the model's answer."""
     text: str = ""
 
     @property
     def is_data(self) -> bool:
-        """Return whether the answer is structured: a JSON object or list."""
+        """Return whether the answer is structured, that is, a JSON object or list."""
         if not self.text.lstrip().startswith(("{", "[")):
             return False
         try:
@@ -72,10 +72,10 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Totals over all calls; a total is None if there are no model calls, or if one of them lacks the value."""
+    """Totals over all calls; a total is None if there were no model calls, or if any of them lacks the value."""
 
     requests: int = 0
-    """Number of requests to models, including failed attempts."""
+    """Number of requests to models, including those that failed."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
@@ -93,7 +93,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Bar in the drawing that represents a call."""
+    """Bar in the chart that stands for a call."""
 
     x: float
     y: float
@@ -103,7 +103,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Name shown next to a row of bars."""
+    """Row of bars in the chart, labeled with a name."""
 
     label: str
     y: float
@@ -111,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """Time label on the axis."""
+    """Mark on the time axis, with its label."""
 
     x: float
     label: str
@@ -119,23 +119,23 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """The calls in a run, with a drawing of when they were made."""
+    """All calls in a run, with a chart of when they were made."""
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
-    """Calls without an answer; they cost money but are not steps of the run."""
+    """Calls without an answer, which cost money but are not steps of the run."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
     height: float = 0.0
 
     def calls_of(self, name: str) -> Iterator[Call]:
-        """Return the calls made by a speaker, or by another role such as the moderator."""
+        """Return the calls made by a speaker, or by a role such as the moderator."""
         return (call for call in self.calls if name == (call.who if call.party is None else call.party.name))
 
     @property
     def models(self) -> str:
-        """The models used, with their seats."""
+        """Description of the models used, with their seats."""
         return models_of(self.calls)
 
     @property
@@ -147,7 +147,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """List the answering models and their seats on one line; return "" if there are none."""
+    """List the models that answered, with their seats, on one line; return "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -156,7 +156,7 @@ def models_of(calls: Iterable[Call]) -> str:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """Build the trace of a run's steps; events provide each step's turn, or the role for requests outside turns."""
+    """Build the trace of a run's steps, using events to find each step's turn or, outside turns, its role."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     requests = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]
@@ -166,7 +166,7 @@ def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapp
 
 
 def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
-    """Find the innermost turn enclosing the path `place`."""
+    """Find the innermost turn that contains the path `place`."""
     while place and place not in turns:
         place = place.rpartition("/")[0]
     return turns.get(place)
@@ -205,7 +205,7 @@ def _call(
 
 
 def _sum_of(counts: Sequence[int | None]) -> int | None:
-    """Add up counts; return None if there are none or if any is unknown."""
+    """Add up counts; return None if there are no counts or if any of them is unknown."""
     reported = [count for count in counts if count is not None]
     return sum(reported) if reported and len(reported) == len(counts) else None
 
@@ -213,7 +213,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
-    """Build the call for an event, as `trace_of` does from the journal, but without its text and failures."""
+    """Build the call for an event, as `trace_of` does from the journal, but without its text and failed requests."""
     speaker = turn_at(event.path, turns)
     who, party = speaker or _role(event), parties.get(speaker or "")
     if not isinstance(event, ModelCalled):
@@ -241,7 +241,7 @@ def _role(event: ModelCalled | HumanAsked) -> str:
 
 
 def draw(calls: tuple[Call, ...]) -> Trace:
-    """Draw the trace for these calls; omit the bars if there are too many calls or if no times are known."""
+    """Draw the chart for these calls; omit the bars if there are too many calls or no known times."""
 
     def is_timed(call: Call) -> bool:  # An imported run's journal may contain anything.
         is_known = None not in (call.starts, call.seconds)
@@ -278,7 +278,7 @@ def draw(calls: tuple[Call, ...]) -> Trace:
 
 
 def _time(seconds: float) -> str:
-    """Format a time for the axis.
+    """Format a time for use on the axis.
 
     >>> _time(0), _time(15), _time(0.5), _time(120), _time(7200)
     ('0 s', '15 s', '0.5 s', '2 min', '2 h')
@@ -291,7 +291,7 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A run's current tasks, open ones first."""
+    """Current tasks of a run, open ones first."""
 
     tasks: tuple[tuple[Task, Party | None], ...] = ()
     number: int = 0
@@ -299,7 +299,7 @@ class Board:
 
 
 def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
-    """Build the state of the task board after the given events."""
+    """Build the task board as it is after the given events."""
     tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
     ordered = sorted(tasks.values(), key=lambda task: task.finished)
     return Board(

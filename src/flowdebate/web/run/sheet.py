@@ -1,4 +1,4 @@
-"""A run as shown on its page and in its report: the speakers, the contributions by round, and the result."""
+"""Content of a run's page and report: the speakers, the contributions by round, and the result."""
 
 from __future__ import annotations
 
@@ -19,71 +19,71 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Number of distinct marks for speakers; a sixth party reuses the first mark."""
+"""Number of distinct marks for speakers; the sixth speaker has the first mark again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """A speaker, shown with the same mark on every page."""
+    """A speaker, who has the same mark on every page."""
 
     name: str
     about: str
     number: int
-    """Number of the speaker, starting at 0."""
+    """0-based index of the speaker."""
 
     @property
     def side(self) -> int:
-        """Number of the speaker's mark, starting at 1."""
+        """Number of the mark that identifies the speaker, from 1."""
         return self.number % _MARKS + 1
 
     @property
     def shares_mark(self) -> bool:
-        """Return whether an earlier party has the same mark."""
+        """Return whether an earlier speaker has the same mark."""
         return self.number >= _MARKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A contribution."""
+    """A contribution on the page."""
 
     number: int
-    """Number of the turn, starting at 1."""
+    """1-based index of the turn."""
     entry: Entry
     party: Party | None
     call: Call | None
-    """The turn's model call; None if a person took the turn or the call is unknown."""
+    """Model call made for the turn; None if a person spoke or the call is unknown."""
     citations: tuple[Citation, ...] = ()
 
     @property
     def html(self) -> Markup:
-        """The text as HTML, with quotes highlighted."""
+        """The contribution's text as HTML, with quotes highlighted."""
         return prose(self.entry.text, [citation.span for citation in self.citations])
 
     @property
     def is_marked(self) -> bool:
-        """Return whether the text contains Markdown that would be lost when copied from the page."""
+        """Return whether the text contains Markdown formatting that copying from the page would lose."""
         return is_marked(self.entry.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Part of the page with its own heading."""
+    """Part of a run's page that has its own heading, usually a round."""
 
     number: int
     title: str
     notes: tuple[Group, ...] = ()
-    """The moderator's notes at the start of the round."""
+    """Notes by the moderator, shown at the start of the round."""
     parts: tuple[Turn | Fact | Group | Remark, ...] = ()
 
     @property
     def angle(self) -> str | None:
-        """The moderator's question for this round."""
+        """Question that the moderator asks in this round."""
         return next((fact.text for note in self.notes for fact in note.facts if fact.apart == "heading"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """Everything shown on a run's page."""
+    """Everything that a run's page shows."""
 
     document: Document
     question: str
@@ -111,9 +111,9 @@ class Sheet:
         votes: Votes | None = None,
         sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """Build the sheet for a document; the record comes from its run's stored and replayed data.
+        """Build the sheet for a document; the run's stored data and replayed events provide the record.
 
-        If set, `sections` replaces the document's own.
+        If given, `sections` replace the document's own.
         """
         parties = parties_of(document)
         trace = trace_of(steps, events, parties)
@@ -137,7 +137,7 @@ class Sheet:
 
     @property
     def judging(self) -> list[Fact]:
-        """Facts and notes about the judging, as pairs of label and text."""
+        """Facts about the judging, including the document's notes and the readers' votes."""
         notes = (note.partition(": ") for note in self.document.notes)
         facts = [*self.document.judging(), *(Fact(label=label, text=text) for label, _, text in notes)]
         if (votes := self.votes) is not None and votes.readers:
@@ -150,14 +150,14 @@ class Sheet:
 
     @property
     def gist(self) -> str:
-        """The result as the judge worded it, or the speakers if there is no result yet."""
+        """The result in the judge's words or, if there is none yet, the names of the speakers."""
         card = self.card
         text = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
         return " ".join(text.split()) or ", ".join(party.name for party in self.parties)
 
     @property
     def citations(self) -> list[Citation]:
-        """Quotes checked against the sources."""
+        """All quotes in the contributions, checked against the sources."""
         turns = [part for sheet_round in self.rounds for part in sheet_round.parts if isinstance(part, Turn)]
         return [citation for turn in turns for citation in turn.citations]
 
@@ -191,7 +191,7 @@ _MIN_SECONDS, _FEW, _MINUTES = 0.1, 10, 180
 
 
 def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace) -> Iterable[Round]:  # noqa: C901 - a case for each kind
-    """Split the sections at their headings, omitting the result's sections because the result is shown elsewhere."""
+    """Split the sections into rounds at their headings, omitting the result because it is shown elsewhere."""
     title, parts, number, turns, quotes = "", list[Entry | Fact | Group | Remark](), 0, 0, 0
     calls: dict[str, list[Call]] = {}  # Keyed by name, including roles that have turns but are not parties.
 
@@ -228,15 +228,15 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
 
 
 def _is_mark(section: Section) -> TypeGuard[Fact]:
-    """Return whether a section is the line about missing participants above the result."""
+    """Return whether a section is the line about missing participants that precedes the result."""
     return isinstance(section, Fact) and section.label == INCOMPLETE
 
 
 def _take_call(calls: list[Call], text: str) -> Call | None:
-    """Remove and return the first call that matches `text`, unless it belongs to another contribution.
+    """Remove and return the first call whose answer matches `text`; return None if there is none.
 
-    If a speaker answers only with structured data, no answer contains the displayed words; the last call of the first
-    turn is returned instead.
+    If a speaker gives only structured answers, none of them contains the displayed words; in this case, the last call
+    of the first turn is returned.
     """
     for call in calls:
         # A turn may be cut to its last full sentence, or add a line to the model's text.
@@ -259,29 +259,29 @@ _QUOTATION = frozenset({"Pi", "Pf", "Ps", "Pe"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A quote checked against the sources."""
+    """A quote in a contribution, checked against the sources."""
 
     number: int
-    """Number of the quote, starting at 1."""
+    """1-based index of the quote."""
     name: str
     party: Party | None
     start: int
     end: int
-    """End of the quote in the contribution, including quotation marks."""
+    """End of the quote in the contribution's text, including quotation marks."""
     text: str
     source: str | None
-    """Source that contains the quote; None if no source does."""
+    """Name of the source that contains the quote; None if no source does."""
 
     @property
     def span(self) -> Span:
-        """The quote within the contribution, linked to its entry in the list."""
+        """Position of the quote in the contribution, with a link to its entry in the list of quotes."""
         label = f"Quote {self.number}, {'found' if self.source else 'not found'}"
         link = Markup('<a class="ref" href="#quote-{0}" aria-label="{1}">{0}</a>').format(self.number, label)
         return Span(self.start, self.end, "q", "" if self.source else "unfound", link)
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
-    """Return the quotes in a contribution, numbered from `after` + 1; quotes within other quotes are omitted."""
+    """Return the quotes in a contribution, numbered from `after` + 1, except for quotes within other quotes."""
     citations: list[Citation] = []
     for quote in sorted(entry.quotes, key=lambda citation: (citation.start, -citation.end)):
         start, end = quote.start, quote.end
@@ -304,7 +304,7 @@ def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Cita
 
 
 def public_sections(sections: Iterable[Section]) -> Iterator[Section]:
-    """Remove warnings, including those within groups, because their error messages may contain server addresses."""
+    """Remove warnings, including those in groups, because the error messages in them may contain server addresses."""
     for section in sections:
         if isinstance(section, Group):
             yield replace(section, facts=tuple(fact for fact in section.facts if fact.tone != "warning"))

@@ -1,4 +1,4 @@
-"""Views of a run at one of its steps, with its forks, and of two runs side by side."""
+"""Views of a run at one of its steps, of its forks, and of two runs side by side."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ if TYPE_CHECKING:
 
 
 _MAX_NAMED = 16
-"""Maximum number of step names below the slider."""
+"""Maximum number of steps whose names are shown below the slider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A run at one of its steps."""
+    """A run as it stood at one of its steps."""
 
     call: Call
     steps: tuple[Call, ...]
     """All steps of the run."""
     round: str
-    """Title of the step's round; "" for a step outside all rounds."""
+    """Title of the round in which the step belongs; "" for a step outside all rounds."""
     rounds: tuple[Round, ...]
-    """Contributions before the step, grouped by round."""
+    """Contributions made before the step, grouped by round."""
 
     @property
     def before(self) -> int:
-        """Number of answers that a fork from this step may reuse."""
+        """Number of answers that a fork from this step can reuse."""
         return self.call.number - 1
 
     @property
     def after(self) -> int:
-        """Number of answers after this step."""
+        """Number of answers that follow this step."""
         return len(self.steps) - self.call.number
 
     @property
     def turns(self) -> int:
-        """Number of contributions before this step."""
+        """Number of contributions made before this step."""
         return sum(isinstance(part, Turn) for round_ in self.rounds for part in round_.parts)
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether there are too many steps to show all of their names below the slider."""
+        """Return whether there are too many steps to show their names below the slider."""
         return len(self.steps) > _MAX_NAMED
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """Return the run at step `number` (its last step if it has fewer), or None for a run without steps."""
+    """Return the run at step `number`, or at its last step if it has fewer; return None for a run without steps."""
     calls = sheet.trace.calls
     if not calls:
         return None
@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Return the rounds before `call`; a turn whose call is unknown stays with the preceding turns."""
+    """Yield the rounds up to `call`; a turn whose call is unknown is treated like the turns before it."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
@@ -89,20 +89,20 @@ def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkLine:
-    """Entry in the list of forks."""
+    """An entry in the list of a run's forks."""
 
     run: RunState
     step: int | None
-    """Number of the first intentionally changed step; None if options were changed."""
+    """Number of the first step changed on purpose; None if the fork changed options instead."""
     changed: str
     sheet: Sheet | None
-    """The fork's sheet; None if it has no document."""
+    """Sheet of the fork; None if the fork has no document."""
 
 
 def fork_line(
     run: RunState, *, at: str | None, edited: Sequence[str], steps: Mapping[str, Call], sheet: Sheet | None
 ) -> ForkLine:
-    """Build a fork's list entry; `steps` are its parent's steps, keyed by path."""
+    """Build the list entry for a fork; `steps` are the steps of its parent run, keyed by path."""
     changed = sorted((steps[place] for place in edited if place in steps), key=lambda call: call.number)
     first = steps.get(at or "")
     words = [f"{', '.join(dict.fromkeys(call.who for call in changed))} changed"] if changed else []
@@ -114,40 +114,40 @@ def fork_line(
 # Comparison of two runs
 
 _PASS = re.compile(r"\[\d+\]")
-"""Pattern matching the number of a round, or of another loop iteration, in a path."""
+"""Pattern matching a number in a path that counts rounds or other loop iterations."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # A comparison takes time proportional to the product of the two lengths.
 _MAX_COMPARED = 4_000_000
-"""Maximum number of word pairs to consider when comparing two texts."""
+"""Maximum number of word pairs for which two texts are still compared."""
 _ALIKE = 0.4
-"""Minimum share of common words at which one text is shown as an edit of the other."""
+"""Minimum share of common words for which one text is shown as an edited version of the other."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
 _ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by hand"}
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a text."""
+    """A piece of text, as part of a comparison."""
 
     kind: Kind
-    """Kind of the piece: in both texts, only in the first, or only in the second."""
+    """Text to which the piece belongs: both texts, only the first, or only the second."""
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A step in one of the two runs being compared."""
+    """A step of one of the two runs that are compared."""
 
     call: Call
     pieces: tuple[Piece, ...]
-    """The text, split into pieces where it differs from the other run's text."""
+    """Text of the step, split into pieces that show how it differs from the other run's text."""
     label: str
-    """Origin of a fork's step; "" if this run is not a fork of the other one."""
+    """Origin of the step's answer if this run is a fork of the other one; "" if it is not."""
 
     @property
     def html(self) -> Markup:
-        """The text as HTML, with differences highlighted."""
+        """The text as HTML, with the differences highlighted."""
         ends = [0, *accumulate(len(piece.text) for piece in self.pieces)]
         places = zip(ends, ends[1:], self.pieces, strict=False)
         spans = [Span(start, end, kind.kind) for start, end, kind in places if kind.kind != "same"]
@@ -156,7 +156,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A step that differs between the runs or exists in only one of them."""
+    """A step that differs between two runs, or that only one of them has."""
 
     one: Side | None
     other: Side | None
@@ -164,22 +164,22 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Same:
-    """Consecutive steps with identical content in both runs."""
+    """Consecutive steps whose content is the same in both runs."""
 
     first: int
     last: int
-    """Number of the last step in the first run."""
+    """Number of the last of these steps in the first run."""
     names: tuple[str, ...]
-    """Distinct names of the speakers in these steps."""
+    """Names of the speakers in these steps, without duplicates."""
     reused: bool
-    """True if a fork reused the steps from the other run."""
+    """True if the steps were reused because one run is a fork of the other."""
 
 
 def changes(one: str, other: str) -> list[Piece]:
-    """Compute the word-by-word changes from one text to another.
+    """Compute the changes from one text to another, word by word.
 
-    The pieces without insertions make up the first text, and the pieces without deletions the second. If the texts are
-    too long to compare, the second replaces the first entirely.
+    Without the insertions, the pieces make up the first text; without the deletions, they make up the second. If the
+    texts are too long to compare, the second replaces the first entirely.
 
     >>> [(piece.kind, piece.text) for piece in changes("Buses are slow.", "Buses are never slow.")]
     [('same', 'Buses are'), ('ins', ' never'), ('same', ' slow.')]
@@ -203,19 +203,19 @@ def _pieces(*pieces: tuple[Kind, str]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """A run's steps, with the rounds of their turns."""
+    """A run's steps, along with the rounds to which its turns belong."""
 
     calls: Sequence[Call]
     rounds: Sequence[Round] = ()
 
     @classmethod
     def of(cls, sheet: Sheet | None) -> Self:
-        """Build a run's course; it is empty if the run has no document."""
+        """Build the course of a run; it is empty if the run has no document."""
         return cls(calls=()) if sheet is None else cls(calls=sheet.trace.calls, rounds=sheet.rounds)
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Index the steps by keys common to all runs: turns by round and number, others by round, role and number."""
+        """Index the steps by keys shared by all runs: turns by round and number, others by round, role and number."""
         turns = {
             turn.call.number: ("turn", str(at), str(number))
             for at, part in enumerate(self.rounds)
@@ -233,10 +233,10 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn rather than by name; `fork` specifies which run is the fork.
+    """Pair the steps of two runs by round and turn rather than by name; `fork` tells which run, if any, is the fork.
 
-    Steps that exist only in the other run are placed after the step that precedes them there. If the runs have no steps
-    in common, every step is shown.
+    Steps that only the other run has are placed after the step that precedes them in that run. If the runs have no
+    steps in common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _are_equal(*pair)):
@@ -259,7 +259,7 @@ def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None)
 def _pair_steps(
     one: Mapping[tuple[str, ...], Call], other: Mapping[tuple[str, ...], Call]
 ) -> Iterator[tuple[Call | None, Call | None]]:
-    """Pair the steps of both runs, in the first run's order."""
+    """Pair the steps of both runs, in the order of the first run."""
     if one.keys().isdisjoint(other):
         yield from zip_longest(one.values(), other.values())
         return
