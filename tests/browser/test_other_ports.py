@@ -122,7 +122,7 @@ def test_readers_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> No
 
 
 def test_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
-    """`flowdebate serve --open` opens such a page to keep the token out of the browser's arguments."""
+    """`flowdebate serve --open` opens a local page so that the token is not among the browser's arguments."""
     path = write_entrance(f"{stage.url}/?token={TOKEN}", tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     context = chromium.new_context()

@@ -169,7 +169,7 @@ def test_letter_judge_quotes_can_be_omitted() -> None:
 
 
 def test_missing_log_probabilities_are_reported() -> None:
-    """The judge gives scores instead. The page explains why and shows no log-odds."""
+    """If a model reports no log-probabilities, the judge gives scores. The page explains why and shows no log-odds."""
     with Stage(answers={"scores": _make_scored(90, 10)}) as stage:
         result = _run(stage, "--answer-form", "letter")
     assert result.exit_code == 0, result.stderr

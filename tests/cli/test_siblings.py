@@ -291,7 +291,7 @@ BAD = [
 
 @pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
 def test_invalid_file_is_reported_in_one_line_with_its_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
-    """If the pattern itself rejects a value in the file, the error is reported in the same way."""
+    """The same holds for a value that the pattern itself rejects."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
     result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])

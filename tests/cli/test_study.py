@@ -141,7 +141,7 @@ def test_debaters_but_not_the_judge_read_the_sources_in_their_row(study_folder: 
 
 
 def test_prompt_change_is_reported(study_folder: Path) -> None:
-    """Changing the instructions of one design counts, even though the steps of its debates stay the same."""
+    """Changing the instructions of one design counts as a difference, even if no step of its debates changes."""
     with School() as school:
         run_study(school, "register", "facts.toml")
         changed = STUDY.replace("baselines = []", 'baselines = []\ninstructions = "Be terse."')

@@ -270,7 +270,7 @@ async def test_recording_is_a_cassette(tmp_path: Path) -> None:
 
 
 async def test_recording_contains_no_key_or_address(tmp_path: Path) -> None:
-    """The recording also leaves out anything that the server's responses reveal about the server or its user."""
+    """Nothing that the server's responses reveal about the server or its user is recorded."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird_stub(), record)
     text = record.read_text()

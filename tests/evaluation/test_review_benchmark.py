@@ -37,7 +37,7 @@ def finding(title: str, **place: Any) -> Finding:
     ],
 )
 def test_hits_must_be_in_the_same_file_within_three_lines(place: dict[str, Any], *, is_named: bool) -> None:
-    """The location must also exist in the material that was reviewed."""
+    """A location counts only if it exists in the material that was reviewed."""
     assert FAULT.is_named(finding("The file is never closed", **place)) is is_named
 
 

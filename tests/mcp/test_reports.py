@@ -68,7 +68,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 @pytest.mark.anyio
 async def test_a_host_user_can_argue_a_side(tmp_path: Path) -> None:
-    """Setting `human` on the host user's side is enough."""
+    """The host user's side only needs the setting `human`."""
     async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = structured_output(

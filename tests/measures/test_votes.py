@@ -171,7 +171,7 @@ def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.D
 
 @given(elections())
 def test_default_quorum_is_half_of_the_voters_but_at_least_two(election: Election) -> None:
-    """A single voter needs only one vote. A higher quorum can be requested."""
+    """A single voter needs only one vote, and the application can require a higher quorum."""
     size = len(election.eligible)
     assert election.count(quorum=None).quorum == (1 if size == 1 else max(2, math.ceil(size / 2)))
     assert election.count(quorum=12).quorum == 12

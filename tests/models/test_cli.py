@@ -332,7 +332,6 @@ def test_permanent_settings_are_reported_and_documented(name: str) -> None:
 
 
 def test_administrator_settings_are_reported_with_their_path(tmp_path: Path) -> None:
-    """An empty settings folder is not reported."""
     program = replace(PROGRAMS["claude"], managed=(str(tmp_path),))
     assert str(tmp_path) not in program.describe_limits("cli/claude")
     (tmp_path / "managed-settings.json").write_text("{}")

@@ -360,7 +360,7 @@ async def echo_key_in_json(exchange: Exchange) -> None:
 async def test_the_key_does_not_leak_through_errors_or_logs(
     handler: Handler, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server may echo the key anywhere. Tracebacks, logs and `repr` must not contain it either."""
+    """The server may echo the key anywhere. Tracebacks, logs and `repr` must not contain the key."""
     caplog.set_level(logging.DEBUG)
     async with ChatServer({"m": handler}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None, api_key=KEY)

@@ -68,7 +68,7 @@ def test_a_backtracking_pattern_is_rejected(pattern: str) -> None:
 
 
 def test_unevaluated_properties_are_rejected() -> None:
-    """To evaluate this keyword, the validator would match property names with a backtracking engine."""
+    """To evaluate `unevaluatedProperties`, the validator would use a backtracking engine on property names."""
     schema = {"properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"patternProperties": {EVIL: {}}}}}
     with pytest.raises(ConfigurationError, match="unevaluatedProperties"):
         OutputSchema.of({**schema, "unevaluatedProperties": False})

@@ -43,7 +43,7 @@ def test_text_that_is_only_tool_calls_is_read_as_tool_calls(text: str, count: in
     ],
 )
 def test_text_around_tool_calls_stays_text(text: str) -> None:
-    """An argument that merely quotes a tool call does not make one."""
+    """Quoting a tool call in an argument does not call the tool."""
     response = ModelResponse(text=text)
     assert with_tool_calls(response, REQUEST) is response
 

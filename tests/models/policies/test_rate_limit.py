@@ -116,7 +116,7 @@ def test_concurrent_requests_may_overdraw_tokens() -> None:
     ids=["an answer", "never answered", "nobody knows"],
 )
 def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
-    """Four characters are estimated as one token.
+    """Tokens are estimated at four characters each.
 
     A rejected request costs nothing, and a failed one costs its prompt.
     """

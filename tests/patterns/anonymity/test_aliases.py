@@ -328,7 +328,7 @@ def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) ->
 
 
 def test_stances_used_as_names_are_not_hidden() -> None:
-    """The tags of the turns show the stances anyway, so such a name reveals nothing new."""
+    """The tags of the turns show the stances anyway, so a stance used as a name reveals nothing new."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
     assert aliases.hide(text).text == text

@@ -426,7 +426,7 @@ def test_valid_options_build_a_debate(options: dict[str, Any]) -> None:
 
 
 def test_reserved_resource_keys_are_rejected() -> None:
-    """A block that used such a key would replace the debate's audit trail."""
+    """A block with the resource key of the debate's audit trail would replace the audit trail."""
 
     @handler(name="own", resources={"audit": create_task_collection("mine", key="audit")})
     def own(request: Any) -> str:

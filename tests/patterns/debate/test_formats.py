@@ -70,7 +70,7 @@ def test_delphi_is_anonymous() -> None:
 
 
 def test_side_that_swayed_more_of_the_audience_wins() -> None:
-    """Both listeners favored buses before the debate and trams after it, and only such changes of mind count."""
+    """Both listeners favored buses before the debate and trams after it, and only changes of mind count."""
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)

@@ -104,7 +104,7 @@ def test_each_scheduled_view_is_judged_once(judge: str, calls: int) -> None:
 
 
 def test_labels_replace_stances_for_the_judge() -> None:
-    """The judge's answer refers to the labels as well, so its scores are mapped back to stances."""
+    """The judge's answer uses the labels, so its scores are mapped back to stances."""
     prompts: list[str] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:

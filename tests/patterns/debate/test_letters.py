@@ -638,5 +638,5 @@ def test_ballots_without_letters_omit_the_letter_fields() -> None:
 
 
 def test_text_answers_have_no_log_probabilities() -> None:
-    """If a model answers with text, the judge uses scores instead."""
+    """The judge uses scores if a model answers with text."""
     assert ModelResponse(text="A").logprobs is None
