@@ -66,7 +66,7 @@ class Condition(ABC):
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """Application functions that the condition calls, in order; a custom class contributes its `reason`."""
+        """Application functions called by the condition, in order; a custom class contributes its `reason`."""
         return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:
@@ -212,7 +212,7 @@ def tokens(number: int) -> Condition:
 def seconds(number: float) -> Condition:
     """Stop when at least `number` seconds have passed since the run was first started.
 
-    If the run is resumed, the time before that counts too.
+    If the run is resumed, the time before the resume counts too.
     """
     check_seconds("stop.seconds()", number=number)
     return _SingleCondition(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)

@@ -53,7 +53,7 @@ class RunFinished(BaseEvent):
     usage: Usage
     """Usage across all calls."""
     seconds: float
-    """Time that the run spent in this process, in seconds."""
+    """Time spent on the run in this process, in seconds."""
     error: str | None = None
     """Class and message of the error that ended the run, or None if there was none."""
 
@@ -107,13 +107,13 @@ class BlockAnswered(BlockEvent):
     block: str
     """Name of the block."""
     output: Any
-    """Output of the block. It can have any type that an output schema can describe."""
+    """Output of the block. Its type is unrestricted, because an output schema can describe any type."""
     truncated: bool = False
     """True if the answer was cut off at the maximum length."""
     trimmed: int = field(default=0, metadata=SPARSE)
     """Number of characters removed from `output` because they came after the requested number of sentences."""
     first_counts: bool = field(default=False, metadata=SPARSE)
-    """True if the block was asked for a second answer that was no better, so `output` is the first answer."""
+    """True if `output` is the first of two answers because the second one, which was requested, was no better."""
 
 
 @dataclass(slots=True, kw_only=True)

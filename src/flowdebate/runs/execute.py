@@ -56,7 +56,7 @@ class CommonOptions(TypedDict, total=False):
     limits: Limits | None
     """Limits on calls, tokens, cost and time."""
     observe: Observer | None
-    """Observer that traces the run and its agents, calls and tools."""
+    """Observer for tracing the run and its agents, calls and tools."""
 
 
 class SessionOptions(CommonOptions, total=False):
@@ -106,11 +106,11 @@ class Seat(NamedTuple):
     around: tuple[ModelChoice, ...]
     """Models of the enclosing patterns, innermost first."""
     checks: Sequence[Callable[[Model, str], None]]
-    """Checks on the content that the block adds to prompts; see `Capability`."""
+    """Checks on the content added to prompts by the block; see `Capability`."""
 
 
 class Runnable(Protocol[OutT_co]):
-    """Protocol implemented by the blocks that `run_block` accepts."""
+    """Protocol implemented by all blocks passed to `run_block`."""
 
     @property
     def name(self) -> str:
@@ -124,7 +124,7 @@ class Runnable(Protocol[OutT_co]):
         """Return the block's outline; if the block changes, so does the outline's text."""
 
     def seats(self) -> Iterable[Seat]:
-        """Return all seats inside the block, one for each block that calls a model."""
+        """Return all seats inside the block, one for each model-calling block."""
 
     def __call__(self, value: Any, ctx: Context, /) -> Coroutine[Any, Any, OutT_co]:  # noqa: ANN401 - the block's input
         """Execute the block."""

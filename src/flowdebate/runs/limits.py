@@ -1,4 +1,4 @@
-"""Limits on a run, whose usage is reserved before each request, and accounts of a service's total usage."""
+"""Limits on a run, with usage reserved before each request, and accounts of a service's total usage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated length of an answer, in tokens, for answers of unlimited length whose usage is not reported."""
+"""Estimated length in tokens of an answer of unlimited length and unreported usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Return whether any field is set, which means that usage has to be limited or counted."""
+        """Return whether any field is set, so that usage has to be limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
@@ -143,7 +143,7 @@ class Reserved(NamedTuple):
 
 
 class Budget:
-    """`Meter` that counts a run's requests against its `Limits`."""
+    """`Meter` counting a run's requests against its `Limits`."""
 
     __slots__ = (
         "_calls",
@@ -445,7 +445,7 @@ class _Meter:
 
 
 class Charge:
-    """Meter that counts a call's requests against the run's budget and the service's accounts."""
+    """Meter counting a call's requests against the run's budget and the service's accounts."""
 
     def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
         self._meters = [_Meter(account) for account in accounts]

@@ -1,4 +1,4 @@
-"""Tracing of runs by observers, and logging of failures that do not end a run."""
+"""Tracing of runs by observers, and logging of non-fatal failures."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NOTHING = nullcontext()
 class Observer(RunObserver):
     """Base class for observers of runs, passed as `run(…, observe=…)`.
 
-    By default, the methods do nothing. The contexts that they return are entered around the observed work, in the same
-    task, so context variables are visible to the work, and its exceptions pass through the contexts. Steps replayed
-    from a store, or reused in a fork, are not observed.
+    By default, the methods do nothing. The returned contexts are entered around the observed work, in the same task, so
+    context variables are visible to the work, and its exceptions pass through the contexts. Steps replayed from a
+    store, or reused in a fork, are not observed.
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
@@ -36,7 +36,7 @@ class Observer(RunObserver):
         return nullcontext(self)
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
-        """Return a context around the submission of a run to the workers' queue, which may add `labels` to it."""
+        """Return a context around the submission of a run to the workers' queue; it may add `labels` to the run."""
         del block, run_id, labels
         return _NOTHING
 
@@ -48,14 +48,14 @@ class Observer(RunObserver):
         return _NOTHING
 
     def queue(self, state: QueueState, /) -> None:
-        """Handle the current state of a queue, which each of the queue's workers reads every few seconds."""
+        """Handle the current state of a queue, read by each of the queue's workers every few seconds."""
 
 
 NOBODY = Observer()
 
 
 class _Default:
-    """Container for the default observer, which observes runs started without an observer of their own."""
+    """Container for the default observer, used by runs started without an observer of their own."""
 
     observer = NOBODY
 
@@ -93,7 +93,7 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
 
 
 def log_failure(run: Run, path: str, **fields: object) -> None:
-    """Log a failure that does not end `run`, unless it is replayed; `fields` must not contain any content."""
+    """Log a non-fatal failure of `run`, unless it is replayed; `fields` must not contain any content."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
         RUN_LOGGER.warning("run %s continues: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

@@ -79,7 +79,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on the run, for example that a model rejected a setting or that speakers repeated their wording."""
+        """Remarks on the run, for example about a setting rejected by a model, or about repeated wording."""
         return remarks_on(self.events, self.raw)
 
     @property

@@ -50,7 +50,7 @@ class HumanRequest:
 
     @property
     def text(self) -> str:
-        """The request as JSON, in the form in which it is stored."""
+        """The request in its stored form, as JSON text."""
         stored = {"shown": self.shown, "expects": self.expects, "schema": self.schema, "problem": self.problem}
         return json.dumps({"block": self.block, **stored})
 

@@ -1,4 +1,4 @@
-"""ASGI application that provides a service's HTTP interface; it can be mounted or served."""
+"""ASGI application providing the HTTP interface to a service; it can be mounted or served."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 _MAX_HEADERS_SIZE = 32_768
 """Maximum size of the headers in bytes, twice h11's default: browsers send the cookies of every server on this host."""
 _KEEP_ALIVE = 75
-"""Time in seconds for which an idle connection stays open; it exceeds the maximum `?wait=`, so that clients can reuse
+"""Time in seconds for which an idle connection stays open; it exceeds the maximum `?wait=`, allowing clients to reuse
 the connection.
 """
 _GRACE = 5

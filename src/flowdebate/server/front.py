@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""Document that stores the time at which all browsers were last signed out.
+"""Document for the time of the last sign-out of all browsers.
 
 It is kept in the store, because tokens outlive a server and may be shared by several servers.
 """
@@ -73,7 +73,7 @@ class Front:
         self.audience.close()
 
     async def signed_out(self) -> float:
-        """Return the time at which all browsers were last signed out, in seconds since the epoch."""
+        """Return the time of the last sign-out of all browsers, in seconds since the epoch."""
         return float((await self.service.store.documents(_SESSIONS)).get(_SIGNED_OUT, "0"))
 
     async def sign_out(self) -> None:

@@ -72,9 +72,9 @@ class GuardOptions:
     public: tuple[str, ...] = ()
     """Prefixes of paths that require neither token nor user, because they check other credentials or reveal nothing."""
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
-    """Functions that build error responses in other protocols' formats, keyed by path prefix."""
+    """Functions to build error responses in other protocols' formats, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None
-    """Function that returns the time at which all browsers were last signed out, in seconds since the epoch."""
+    """Function to read the time of the last sign-out of all browsers, in seconds since the epoch."""
     root: str = ""
     """The application's path behind a proxy, such as "/debates"; if empty, X-Forwarded-Prefix is used."""
     paths: frozenset[str] = frozenset()
@@ -179,8 +179,8 @@ class Guard:
     def _enter_prefix(self, scope: Scope, headers: Headers) -> None:
         """Mount the application under its proxy's prefix, even if the proxy strips the prefix from requests.
 
-        The X-Forwarded-Prefix header is trusted only for explicitly allowed hosts, because clients that reach this
-        machine directly do not use these names.
+        The X-Forwarded-Prefix header is trusted only for explicitly allowed hosts, because clients connecting directly
+        to this machine do not use these names.
         """
         root = self.options.root
         if not root and headers["host"].lower().partition(":")[0] in self.options.hosts - LOOPBACK:

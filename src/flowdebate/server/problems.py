@@ -39,7 +39,7 @@ _MAX_LENGTH, _MAX_LISTED = 50, 3
 million invalid fields.
 """
 _FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
-"""Headers of a problem response that are kept when the problem is shown as a page."""
+"""Headers of a problem response to preserve when the problem is shown as a page."""
 _OUR_FAULT = "The server failed; its log contains the reason."
 
 STATUSES: Mapping[type[FlowDebateError], HTTPStatus] = {
@@ -108,13 +108,13 @@ class Problem(BaseModel):
 
 
 class ProblemResponse(JSONData):
-    """Response whose body is a problem."""
+    """Response with a problem as its body."""
 
     media_type = "application/problem+json"
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the problems that an endpoint may respond with, for the OpenAPI document."""
+    """Return an endpoint's possible problem responses, for the OpenAPI document."""
     content = {ProblemResponse.media_type: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     fallback = {"description": "Any other refused request", "content": content}
     return {

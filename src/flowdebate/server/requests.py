@@ -45,7 +45,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def _check_text(value: str) -> str:
-    """Reject unpaired surrogates, which JSON can express, but UTF-8 and stores cannot."""
+    """Reject unpaired surrogates: JSON can express them, but UTF-8 and stores cannot."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be valid Unicode")
     return value
@@ -111,7 +111,7 @@ class _Body(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _suggest_fields(cls, data: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Add the field names that may have been intended to errors about unknown fields."""
+        """Add suggestions for the intended field names to errors about unknown fields."""
         try:
             return handler(data)
         except ValidationError as error:

@@ -278,7 +278,7 @@ catalog: APIRouter = APIRouter(tags=["server"])
 
 
 class PatternDescription(_CamelCaseModel):
-    """A pattern that runs can use."""
+    """A pattern available for runs."""
 
     name: str
     registered: bool = Field(description="Whether the application registered the pattern; if so, it has no options.")
@@ -300,7 +300,7 @@ class ProviderState(_CamelCaseModel):
 
 
 class ModelsState(_CamelCaseModel):
-    """Models that runs can use."""
+    """Models available for runs."""
 
     default: str | None = Field(description="The model used by runs that specify none; null if none is set up.")
     allowed: list[str] = Field(description="Model names that options may contain, or patterns such as `openai/*`.")

@@ -43,14 +43,14 @@ _AHEAD = 16
 _CHECKED = 5.0
 """Interval in seconds between checks that a public page's link is still valid."""
 _PACE = 0.05
-"""Time in seconds for which page fragments are collected so that they can be sent together."""
+"""Time in seconds for which page fragments are collected before they are sent together."""
 _AT_ONCE = 16
 """Maximum number of page fragments to create in one iteration of the event loop, for example when a long
 run is opened.
 """
 _BEHIND = 32
-"""Maximum number of messages queued for a slow reader of a page; a reader who falls further behind gets the whole page
-instead.
+"""Maximum number of messages queued for a slow reader of a page; a reader further behind gets the whole
+page instead.
 """
 _GOES_ON = ("queued", "running", "left_behind")
 """Statuses of runs that may continue; they include abandoned runs, because a server may recover them."""
@@ -101,7 +101,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of these runs; return a function that undoes this. Raise 429 if there are too many readers."""
+        """Count a reader of these runs, returning a function to undo this; raise 429 if there are too many readers."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people are already watching this run. Try again later."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -119,8 +119,8 @@ class Readers:
     ) -> EventStream:
         """Return a stream of page fragments for a run in progress, starting with the fragments created so far.
 
-        All readers of the run's page share one follower, and all readers who use its `public` links share another.
-        Readers who use links do not receive the record or the failures, and their streams end once `is_valid` returns
+        All readers of the run's page share one follower, and all readers using its `public` links share another.
+        Readers using links do not receive the record or the failures, and their streams end once `is_valid` returns
         False. `root` is the path below which all pages are served.
         """
         leave = self._count([run_id])
@@ -269,7 +269,7 @@ class _PageReader:
 
 
 class _Following:
-    """A run followed on behalf of all readers of its page, so that each fragment and frame is created only once."""
+    """A run followed on behalf of all readers of its page; every fragment and frame is created only once."""
 
     def __init__(self, service: Service, run_id: str, *, root: str, public: bool) -> None:
         self.run_id = run_id

@@ -119,7 +119,7 @@ async def call(run_id: str, place: str, service: ServiceOf) -> Response:
 
 
 class TaskBoard(BaseModel):
-    """Tasks in a collection, in the order in which they were added."""
+    """Tasks in a collection, in order of addition."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     collection_id: str
@@ -188,7 +188,7 @@ async def report_md(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_page(run_id: str, service: ServiceOf) -> Response:
-    """Return a run's report as a single HTML file that contains the journal and no scripts."""
+    """Return a run's report as a single HTML file with the journal and without scripts."""
     try:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:

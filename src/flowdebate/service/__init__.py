@@ -1,4 +1,4 @@
-"""Service on which all front ends are built: plans, runs, documents and pages.
+"""Service underlying all front ends: plans, runs, documents and pages.
 
 The service prints nothing and does not depend on a terminal.
 """

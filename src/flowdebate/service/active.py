@@ -1,4 +1,4 @@
-"""Runs active in one process: those that it is executing, and those in other processes that it is following."""
+"""Runs active in one process: runs executed by it, and runs in other processes followed by it."""
 
 from __future__ import annotations
 

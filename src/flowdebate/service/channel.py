@@ -22,7 +22,7 @@ from flowdebate.runs.result import RunHandle
 
 # At most 25 updates per second, as documented in docs/service.md, so that pages are not rendered anew for every token.
 _PACE = 0.04
-"""Minimum interval in seconds between updates that contain streamed text, shared by all readers."""
+"""Minimum interval in seconds between updates with streamed text, shared by all readers."""
 _START = b""
 
 
@@ -36,10 +36,10 @@ class Update:
     changed. "end": the run is over or suspended.
     """
     event: Any = None
-    """Event that the update reports: for "text", a `TextDelta`; for "reset" and "end", None."""
+    """Event reported by the update: for "text", a `TextDelta`; for "reset" and "end", None."""
     mark: str | None = None
-    """Mark of a recorded event, with which `follow(after=mark)` continues after the event. None for live text, which is
-    not recorded.
+    """Mark of a recorded event; pass it as `follow(after=mark)` to continue after the event. None for live text,
+    because live text is not recorded.
     """
     start: int = 0
     """Offset of the piece in a "text" update: the number of characters that precede it in the call's text."""
@@ -58,7 +58,7 @@ class Update:
 
 
 class _Text:
-    """Text of a call's answer, which grows as the model writes it."""
+    """Growing text of a call's answer."""
 
     __slots__ = ("_last", "length", "pieces", "started")
 
@@ -167,8 +167,7 @@ class Channel:
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
         """Set the events of a run executed by another process to all of `events`, and update its calls in progress.
 
-        Readers receive only the new events, unless the order of the earlier events has changed, in which case they
-        start over.
+        Readers receive only the new events; if the order of the earlier events has changed, they start over.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -275,7 +274,7 @@ class _Reader:
         return self._cursor >= len(self._channel.log) and self._generation == self._channel.generation
 
     def news(self) -> Iterable[Update]:
-        """Return the items that the reader has not read: recorded events first, then calls in progress, then text."""
+        """Return the items unread by this reader: recorded events first, then calls in progress, then text."""
         channel = self._channel
         if self._generation != channel.generation:
             self._generation, self._cursor, self._joined = channel.generation, 0, 0
@@ -297,7 +296,7 @@ class _Reader:
             yield from self._piece(text)
 
     def _piece(self, text: _Text) -> Iterable[Update]:
-        """Return the part of a call's text that the reader has not read."""
+        """Return the part of a call's text not yet read by this reader."""
         path = text.started.path
         known_text, sent = self._sent.get(path, (text, 0))
         if known_text is not text:

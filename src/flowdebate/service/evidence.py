@@ -73,7 +73,7 @@ class Evidence:
         """Check whether the transcript, ballots and verdict follow from the recorded answers.
 
         Other versions of flowdebate may word prompts differently, so differing prompts prove nothing unless
-        `same_version` says that the export was made by this version.
+        `same_version` is set, because the export is known to be from this version.
         """
         header = self.run.header
         answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)
@@ -136,7 +136,7 @@ async def evidence_of(
     block: Runnable[Any] | None = None,
     model: ModelChoice = None,
 ) -> Evidence:
-    """Replay an exported run. Pass `block` and `model` unless the run has a plan that describes them.
+    """Replay an exported run. Pass `block` and `model` unless they are described by the run's plan.
 
     Regardless of the export's content, no models are called, no files are read, and no connections are made.
     """

@@ -1,4 +1,4 @@
-"""Service restricted to one of several users, who can access only runs labeled with their name."""
+"""Service restricted to the runs of one user: only runs labeled with the user's name can be accessed."""
 
 from __future__ import annotations
 

@@ -405,7 +405,7 @@ class Service(Readership):
         return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up, unless the request repeats one that has started a run."""
+        """Raise BudgetReached if the budget is used up, unless a repeated request has already started its run."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -564,7 +564,7 @@ class Service(Readership):
         ]
 
     def archive(self) -> StoredArchive:
-        """Return the shared archive, which contains the debates that have no owner."""
+        """Return the shared archive, containing all debates without an owner."""
         return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:

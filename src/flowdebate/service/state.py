@@ -32,7 +32,7 @@ class PendingInput(WireModel):
     place: str
     """Path of the request in the run, to be passed as `place=` when submitting the answer."""
     shown: str
-    """Text to show to the human, in which text from models is inside fences."""
+    """Text to show to the human, with text from models inside fences."""
     expects: str
     """Description of the expected answer."""
     answer_schema: dict[str, Any] | None = None
@@ -40,7 +40,7 @@ class PendingInput(WireModel):
     problem: str | None = None
     """Problem with the previous answer; None if there was none."""
     sources: tuple[Source, ...] = ()
-    """Sources that the answer may quote. JSON omits their text, which is available at
+    """Sources available for quotes in the answer. JSON omits their text; it is available at
     `/runs/{run_id}/sources/{name}`.
     """
 
@@ -190,7 +190,7 @@ class RunDetails(RunState):
     problem: str | None
     """Reason why there is no document, or why workers rejected the run."""
     pending: tuple[PendingInput, ...]
-    """Requests that a suspended run is waiting on, sorted by path."""
+    """Requests for which a suspended run is waiting, sorted by path."""
     fork: Fork | None
     """Relation of a fork to its parent run; None if the run is not a fork."""
 
@@ -226,11 +226,11 @@ class Changed(WireModel):
     refused: dict[str, str]
     """Reasons why other runs were not changed, keyed by run id."""
     more: bool
-    """True if more runs match, in which case the request should be repeated."""
+    """True if more runs match; repeat the request to change them too."""
 
 
 class BudgetState(WireModel):
-    """Usage of one limit in a budget, by all processes that share the budget."""
+    """Usage of one limit in a budget, by all processes sharing the budget."""
 
     budget: str
     """Scope of the budget: "all runs", or the quoted name of an owner, whose budget is per day."""

@@ -1,4 +1,4 @@
-"""Conversion of documents in child processes, whose memory and time are limited."""
+"""Conversion of documents in child processes with limited memory and time."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _is_binary(patch: bytes) -> bool:
 
 
 def _decoded(line: bytes) -> str:
-    """Decode a line as UTF-8 or, failing that, as Windows-1252, which older editors may use."""
+    """Decode a line as UTF-8 or, failing that, as Windows-1252, used by some older editors."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:

@@ -55,7 +55,7 @@ class Text:
     unread: list[str] = field(default_factory=list)
     """Descriptions of omitted content, such as "2 pictures"."""
     hidden: int = 0
-    """Number of passages that the document hides from readers."""
+    """Number of passages hidden by the document."""
     _room: int = MAX_TEXT_MEGABYTES * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
@@ -712,9 +712,7 @@ OTHERS = {
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported document kinds, mapped to the suffix of the supported kind to which users should convert the
-document.
-"""
+"""Suffixes of unsupported document kinds, mapped to the suffixes of supported kinds to convert them to."""
 
 
 def read_document(data: bytes, kind: str) -> Text:

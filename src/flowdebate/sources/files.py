@@ -123,7 +123,7 @@ def read_texts(texts: Mapping[str, str]) -> list[Source]:
 
 
 class _Room:
-    """Limits on the total size of a run's sources, which are stored with the run and sent with each turn."""
+    """Limits on the total size of a run's sources, because sources are stored with the run and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
@@ -154,7 +154,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
 
 
 def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
-    """Return those `entries` that are outside all `folders`; stdin is always considered outside."""
+    """Return the `entries` outside all `folders`; stdin is always considered outside."""
     paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
         entry

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "https://api.github.com"
 GITHUB_ACTIONS = "github-actions[bot]"
-"""Author of comments that were written with the token of a workflow."""
+"""Author of comments written with the token of a workflow."""
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
 _MAX_WAIT = 300.0
@@ -118,7 +118,7 @@ class _Rejected(BadFile):
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Changes in a pull request that are to be reviewed."""
+    """Changes to review in a pull request."""
 
     head: str
     """Commit up to which the changes were read."""

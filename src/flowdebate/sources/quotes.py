@@ -142,7 +142,7 @@ def _tokens(texts: list[str]) -> list[list[str]]:
 
 
 def cut(source: Source) -> Iterator[Passage]:
-    """Cut a source's text into passages that end with a page, a paragraph, a line or a sentence."""
+    """Cut a source's text into passages, each ending with a page, a paragraph, a line or a sentence."""
     begins = [0, *(page.start for page in source.pages if page.start)]
     for begin, stop in zip(begins, [*begins[1:], len(source.text)], strict=True):
         start = begin
@@ -252,9 +252,9 @@ def find_quotes(text: str) -> list[Quote]:
     r"""Find the quotations in `text`, ordered by their start, so that a quotation precedes those nested in it.
 
     The recognized quotation marks are straight, curly, „German“, «French», »reversed« and 「Japanese」 ones, and their
-    single versions unless they are apostrophes. Block quotes (lines beginning with ">", except a last line that names
-    the author) are recognized too. A mark without a counterpart does not start a quote. Quotes nested more than two
-    levels deep are omitted.
+    single versions unless they are apostrophes. Block quotes (lines beginning with ">", except a last line naming the
+    author) are recognized too. A mark without a counterpart does not start a quote. Quotes nested more than two levels
+    deep are omitted.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
@@ -348,7 +348,7 @@ class Normalized:
 def normalize(text: str) -> Normalized:
     """Normalize `text` (NFKC, casefolded), keeping each word's original span.
 
-    Characters that prompts escape are treated as the original characters, whether or not `text` was copied from a
+    Characters escaped in prompts are treated as the original characters, whether or not `text` was copied from a
     prompt.
 
     >>> normalize("It cost “1.5 Mio” in well-known ti­mes.").text
@@ -516,7 +516,7 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up an unverified quote without the decoration that prompts add; line numbers must match the source."""
+    """Look up an unverified quote without the decoration added by prompts; line numbers must match the source."""
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:

@@ -41,7 +41,7 @@ _KEYS = re.compile(
     rb"PRIVATE KEY(?: BLOCK)? ?-{4}|PuTTY-User-Key-File-\d|OpenVPN Static key"
     rb"|(?<![A-Z0-9])AGE-SECRET-KEY-1[A-Z0-9]{50}"
 )
-"""Markers that identify private key files."""
+"""Markers identifying private key files."""
 
 
 def is_secret(path: PurePath) -> bool:

@@ -37,7 +37,7 @@ class Page(WireModel):
 
 
 def is_none(value: object) -> bool:
-    """Return whether a field is None, in which case it is not serialized."""
+    """Return whether a field is None and therefore not serialized."""
     return value is None
 
 
@@ -149,7 +149,7 @@ class Source(WireModel):
 
     @classmethod
     def of_excluded(cls, name: str) -> Self:
-        """Create the source that represents an excluded file."""
+        """Create the source representing an excluded file."""
         return cls(name=name, left_out="is excluded", excluded=True)
 
     @property
@@ -213,7 +213,7 @@ def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
 
 
 def matches_glob(name: str, globs: Sequence[str]) -> bool:
-    """Return whether a glob matches the path of a file or the last component of that path."""
+    """Return whether a glob matches a file's path or the last component of the path."""
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)
 
 

@@ -1,4 +1,4 @@
-"""Stores for durable runs, which ensure that no recorded call is ever paid for twice.
+"""Stores for durable runs, ensuring that no recorded call is ever paid for twice.
 
 >>> from flowdebate.store import MemoryStore, SqliteStore
 >>> SqliteStore("runs.sqlite3").name

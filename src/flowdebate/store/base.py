@@ -1,4 +1,4 @@
-"""The `Store` protocol, and the rows that stores read and write."""
+"""The `Store` protocol, and the rows read and written by stores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
 """Statuses of complete runs; resuming a complete run replays it without calling models or humans."""
 
 GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
-"""Statuses of runs that workers have abandoned; the `error` in the outcome states the reason."""
+"""Statuses of runs abandoned by workers; the `error` in the outcome states the reason."""
 
 StepKind = Literal["call", "effect", "loss", "human"]
 """Kind of step: a model call, a side effect of a block, an accepted provider failure, or a human's answer."""
@@ -234,7 +234,7 @@ class RunFilter(TypedDict, total=False):
 
 
 _MAX_INT64 = 2**63 - 1
-"""Largest `limit` that databases accept."""
+"""Largest `limit` accepted by databases."""
 
 
 def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -371,7 +371,7 @@ def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, s
 
 
 _MARK = "\x1a"
-"""Escape character ("substitute"), which is followed by the four-digit hexadecimal code of the escaped character."""
+"""Escape character ("substitute"), followed by the four-digit hexadecimal code of the escaped character."""
 _UNFIT = re.compile("[\x00\x1a\ud800-\udfff]")
 _MARKED = re.compile("\x1a([0-9a-f]{4})")
 

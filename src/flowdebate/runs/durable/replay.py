@@ -1,4 +1,4 @@
-"""Replay of a stored run, which reads the run's events and raw output from its journal without making any requests."""
+"""Replay of a stored run: its events and raw output are read from its journal, without making any requests."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def _finish(stored: StoredRun, run: Run, events: Sequence[object]) -> RunFinishe
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class _Replayed(Run):
-    """Run being replayed, which passes its model requests to a callback and does not repeat warnings."""
+    """Run being replayed: it passes its model requests to a callback and does not repeat warnings."""
 
     is_replay: ClassVar[bool] = True
     journal: _ReadOnlyJournal
@@ -393,7 +393,7 @@ class _ReadOnlyJournal(Journal):
 
 
 class _NoModels(ModelResolver):
-    """Placeholder for a run's models, which provides only the names and profiles that later steps depend on."""
+    """Placeholder for a run's models, providing only the names and profiles that later steps depend on."""
 
     __slots__ = ("_real_models",)
 

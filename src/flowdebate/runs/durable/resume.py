@@ -1,4 +1,4 @@
-"""Functions that load a stored run so that it can be resumed or forked."""
+"""Functions for loading a stored run in order to resume or fork it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MAX_RUNS = 10_000
 """Maximum number of runs in an audit on the page; an audit on the command line has no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Prefixes of the names of those audit figures that concern positions."""
+"""Prefixes of the names of audit figures about positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -62,7 +62,7 @@ async def blind(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show a debate without names, so that a reader can vote before seeing the verdict."""
+    """Show a debate without names, for a reader to vote on before seeing the verdict."""
     return await blind_page(run_id, request, front, service, view=view, reader=reader)
 
 
@@ -289,7 +289,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive that later debates can use, with the outcomes recorded since."""
+    """Show the archive used by later debates, with the outcomes recorded since."""
     debates = (await service.archive().debates())[:_MAX_DEBATES]
     return await page("archive", request, front, here="/archive", debates=debates, most=_MAX_DEBATES)
 
@@ -377,9 +377,7 @@ async def page(
 _MAX_FORKS = 20
 """Maximum number of forks listed on a page, each with its own sheet."""
 _PAGE, _MAX_PAGES = 200, 10
-"""Number of runs per page, and maximum number of pages, when searching the store, which does not index parents, for
-forks.
-"""
+"""Number of runs per page, and maximum number of pages, when searching for forks; the store has no index of parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
 

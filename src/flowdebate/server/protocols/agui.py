@@ -106,10 +106,10 @@ class AgUi:
         yield from self.first
 
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the last events of a finished or suspended run, which close open items and report the outcome.
+        """Emit the last events of a finished or suspended run, closing open items and reporting the outcome.
 
-        The outcome of a run that was cancelled or reached a limit is "cancelled"; a failed run ends with a RUN_ERROR
-        event whose code is the error class.
+        A run ended by cancellation or a limit has the outcome "cancelled"; a failed run ends with a RUN_ERROR event,
+        with the error class as its code.
         """
         yield from self._close_all()
         match details.status:
@@ -276,7 +276,7 @@ class AgUi:
 
 
 def custom_event(kind: str, value: Mapping[str, Any]) -> ag_ui.BaseEvent:
-    """Build a custom event for something that AG-UI does not define."""
+    """Build a custom event for something not covered by AG-UI."""
     return ag_ui.CustomEvent(name=f"{OWN}.{kind}", value=value)
 
 

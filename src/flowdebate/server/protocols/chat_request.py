@@ -79,7 +79,7 @@ _WHY: Mapping[str, str] = {
     "background": "Start a run with POST /runs instead, and poll it.",
     "include": "Responses include only the answer's text.",
 }
-"""Reasons why known parameters are not supported; a parameter that is neither listed here nor a field is unknown."""
+"""Reasons why known parameters are not supported; a parameter is unknown if it is neither listed here nor a field."""
 
 
 class _Part(BaseModel):
@@ -234,7 +234,7 @@ class ChatRequest(_Request):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels for the run that this request starts; raises ConfigurationError for an unknown disconnect policy."""
+        """Labels for the run started by this request; raises ConfigurationError for an unknown disconnect policy."""
         labels = dict(self.metadata or {})
         if labels.pop(DISCONNECT, "continue") != "continue":
             raise ConfigurationError(WHERE, f"metadata.{DISCONNECT}", self.metadata, 'must be "continue", or omitted')
@@ -243,7 +243,7 @@ class ChatRequest(_Request):
     def chat(self) -> list[tuple[str, str]]:
         """Return the messages as pairs of role and text, with the question last.
 
-        Tool results that follow the question are moved in front of it.
+        Tool results following the question are moved in front of it.
         """
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
@@ -300,7 +300,7 @@ class _TextOptions(BaseModel):
 
 
 class ResponseRequest(_Request):
-    """Body of a request to the Responses API, whose parameters are treated as in `ChatRequest`."""
+    """Body of a request to the Responses API; its parameters are treated as in `ChatRequest`."""
 
     input: str | Annotated[list[_InputMessage], Field(min_length=1)]
     instructions: str | None = None
@@ -382,7 +382,7 @@ def read_chat(
 
 _LEAD = "The chat before this question, for reference:"
 _MAX_CONTEXT_LENGTH = 8_000
-"""Maximum length, in characters, of the chat that accompanies a question."""
+"""Maximum length, in characters, of the chat sent along with a question."""
 _LONG = 2_000
 """Maximum length, in characters, of each message included in the chat."""
 
@@ -425,7 +425,7 @@ class ChatModel:
 
 
 def chat_models(service: Service) -> Iterator[ChatModel]:
-    """List all models; a model whose runs end with an answer is followed by its `:answer` variant."""
+    """List all models, each followed by its `:answer` variant if its runs end with an answer."""
     for name in service.patterns:
         yield ChatModel(pattern=name, info=None, answer_only=False)
         yield ChatModel(pattern=name, info=None, answer_only=True)

@@ -49,7 +49,7 @@ class End:
 
 
 class Source(ABC):
-    """Source from which an answer's text and token counts are obtained."""
+    """Source of an answer's text and token counts."""
 
     def __init__(self, answer_id: str, created_at: float) -> None:
         self.id: str = answer_id

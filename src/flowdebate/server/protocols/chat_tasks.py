@@ -23,7 +23,7 @@ _MAX_LENGTH = 8_000
 # The chat that a task is about, included as data in the task's prompt
 
 _BOXES = ("chat_history", "chathistory", "conversation", "messages", "transcript", "text")
-"""XML elements with which prompts enclose the chat or the text of a task."""
+"""XML elements used by prompts to enclose the chat or the text of a task."""
 _HISTORIES = _BOXES[:2]
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _SPEAKER = re.compile(r"^\W{0,3}(user|human|assistant|ai|model|query)\W{0,3}:", re.IGNORECASE | re.MULTILINE)
@@ -99,9 +99,7 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""Pattern matching tasks that occur in chat applications' system messages, but that no user would set for a
-whole chat.
-"""
+"""Pattern matching tasks in the system messages of chat applications, but not tasks set by users for a whole chat."""
 
 _CHINESE = re.compile(
     r"(?:总结|概括|生成|提炼|归纳|返回|给出|起|取|写|撰写|建议|提供|总結|產生)[^。？！\n]{0,40}"
@@ -185,7 +183,7 @@ def _orders(sentence: str) -> bool:
 
 
 def _is_about_task(text: str) -> bool:
-    """Return whether the last lines are a question from a user about the task that precedes them."""
+    """Return whether the last lines are a question from a user about the task preceding them."""
     *before, last = [*filter(None, map(str.strip, text.split("\n\n")))] or [""]
     if not before or not last.endswith("?") or _SPEAKER.match(last) or before[-1].endswith(":"):
         return False

@@ -58,7 +58,7 @@ class ChatText:
         return self._visible_text()
 
     def finish(self, details: RunDetails, output: object = None) -> str:
-        """Return the last chunk: the run's result, or the request that it is waiting on.
+        """Return the last chunk: the run's result, or its pending request.
 
         `output` is used if the run has no document.
         """
@@ -88,7 +88,7 @@ class ChatText:
                     pass
 
     def _visible_text(self) -> str:
-        """Return the text that can be shown now: everything up to the first unfinished contribution."""
+        """Return the text to show now: everything up to the first unfinished contribution."""
         parts = []
         while self._parts:
             parts += self._parts[0].take()
@@ -100,7 +100,7 @@ class ChatText:
 
 @dataclass(slots=True)
 class _Part:
-    """An utterance, or text that `ChatText` adds."""
+    """An utterance, or text added by `ChatText`."""
 
     texts: list[str]
     """Chunks of text not yet shown."""
@@ -127,7 +127,7 @@ def _in_quote(text: str) -> str:
 
 
 def _sections(event: object) -> Iterable[Section]:
-    """Convert an event that is not an utterance to document sections."""
+    """Convert an event other than an utterance to document sections."""
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
@@ -138,7 +138,7 @@ def _sections(event: object) -> Iterable[Section]:
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the run's result. Output that is text is left unchanged, because a chat client requested it."""
+    """Render the run's result. Text output is left unchanged, because a chat client requested it."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]

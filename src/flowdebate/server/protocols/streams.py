@@ -65,8 +65,7 @@ class Audience:
 class Reader:
     """Reader on whose behalf a run was started; if the last reader leaves before the run ends, it is cancelled.
 
-    Leaving is the only way in which chat clients can stop an answer. The cancelled run stays in the store and can be
-    resumed.
+    Chat clients can stop an answer only by leaving. The cancelled run stays in the store and can be resumed.
     """
 
     def __init__(self, audience: Audience, service: Service | OwnedService, run_id: str, *, cancel: bool) -> None:
