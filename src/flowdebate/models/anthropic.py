@@ -194,7 +194,7 @@ _MIN_BUDGET = 1_024
 
 
 class MessagesClient:
-    """Adapter that gives an `AsyncAnthropic` the part of openai's client interface that `Chat` uses."""
+    """Adapter giving an `AsyncAnthropic` the part of openai's client interface used by `Chat`."""
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
@@ -314,7 +314,7 @@ class MessagesClient:
 
 
 class _MessageStream:
-    """Stream that converts message events to chat completion chunks."""
+    """Stream converting message events to chat completion chunks."""
 
     def __init__(self, stream: Any, client: MessagesClient) -> None:  # noqa: ANN401 - anthropic's own
         self._stream = stream
@@ -402,7 +402,7 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Return the reason that the provider gave for refusing to answer; None if it gave none."""
+    """Return the provider's reason for refusing to answer; None if it gave none."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None

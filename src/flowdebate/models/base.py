@@ -85,7 +85,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; a count that is unknown in either one is unknown in the sum."""
+        """Add two usages; if a count is unknown in either one, it is unknown in the sum."""
         if not self.calls:
             return other
         if not other.calls:
@@ -144,7 +144,7 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
 
 
 class Meter(Protocol):
-    """Counter that enforces a run's limits on requests."""
+    """Counter for enforcing a run's limits on requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         """Reserve a request before it is sent; raise LimitReached if it would exceed a limit."""
@@ -320,7 +320,7 @@ its effort, limit, temperature or tools, because the server rejected them.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Settings for a call; a setting that is None is left to the model."""
+    """Settings for a call; if a setting is None, the model decides."""
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -379,7 +379,7 @@ class ToolCall:
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert the call to the chat completions format, in which arguments are required."""
+        """Convert the call to the chat completions format; unlike here, arguments are required there."""
         function = {"name": self.name, "arguments": arguments_text(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -421,8 +421,8 @@ class ModelRequest:
     retried: bool = False
     """True if an outer model is already retrying this call; only the outermost retry loop is active."""
     words: int | None = None
-    """Word limit stated in the prompt; None if there is none. A model with a small context window reserves space for
-    that many words.
+    """Word limit stated in the prompt; None if there is none. A model with a small context window reserves space for an
+    answer of this length.
     """
     skipped_modes: int = 0
     """Number of structured modes to skip because earlier answers in those modes did not fit the schema."""
@@ -503,7 +503,7 @@ class ModelResponse:
     none were made.
     """
     validated: OutputSchema | None = field(default=None, repr=False, compare=False)
-    """Schema against which `data` has already been validated; set by the library, not by models."""
+    """Schema already used to validate `data`; set by the library, not by models."""
 
     def message(self) -> Message:
         """Return the assistant message to include when sending back the results of its tool calls."""

@@ -180,7 +180,7 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report the result of the call with `ticket`; `succeeded=None` means that the result should not count."""
+        """Report the result of the call with `ticket`; pass `succeeded=None` if the result should not count."""
         with self._lock:
             before = self._state
             if ticket == self._era:

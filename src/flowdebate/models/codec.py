@@ -58,7 +58,7 @@ def _is_same(one: object, other: object) -> bool:
 
 
 _LONG = 16_384
-"""Minimum length, in characters, of a string that is hashed separately."""
+"""Minimum length, in characters, for a string to be hashed separately."""
 _BEGINNINGS = 8
 """Number of prefixes to keep: debaters, moderator and judges see different versions of the growing transcript."""
 

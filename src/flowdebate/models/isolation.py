@@ -32,7 +32,7 @@ class Isolation:
 
 
 Isolate: TypeAlias = Callable[[Path, str], Isolation]
-"""Function that takes a new folder and the program's list of models, and returns the isolation for one call."""
+"""Function taking a new folder and the program's list of models, and returning the isolation for one call."""
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def isolate_codex(home: Path, models: str) -> Isolation:
 
 
 def _codex_settings(settings: Mapping[str, Json]) -> list[str]:
-    """Return the names of all settings that select codex's model provider."""
+    """Return the names of all settings for selecting codex's model provider."""
     names = [name for name in _CODEX_PROVIDER if name in settings]
     # keep the model as well, because another provider may not offer the default model
     if "model_provider" in names and "model" in settings:
@@ -291,7 +291,7 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return {} if it is missing or broken, since the program reports that itself."""
+    """Parse one of the user's files; return {} if it is missing or broken, and let the program itself report it."""
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

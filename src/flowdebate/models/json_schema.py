@@ -191,7 +191,7 @@ def _hashable(value: object) -> object:
 
 @cache
 def meta_registry() -> Registry[Any]:
-    """Return JSON Schema's meta-schemas without `$schema`, since that keyword would select an unbounded validator."""
+    """Return JSON Schema's meta-schemas without `$schema`, since this keyword would select an unbounded validator."""
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]  # it has no types
     from referencing import Registry
     from referencing.jsonschema import specification_with

@@ -42,7 +42,7 @@ class PerLoop(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self) -> T:
-        """Return the object that belongs to the running event loop."""
+        """Return the object belonging to the running event loop."""
         loop = asyncio.get_running_loop()
         value = self._made.get(loop)
         if value is None:
@@ -130,7 +130,7 @@ class _Metered(PerRequestWrapper):
         return response
 
     async def _enter(self, request: ModelRequest) -> None:
-        """Wait for the request's turn; raise RateLimited if that would take until after the call's deadline."""
+        """Wait for the request's turn; raise RateLimited if the wait would last until after the call's deadline."""
         raise NotImplementedError
 
     async def _charge(self, tokens: int) -> None:

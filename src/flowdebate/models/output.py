@@ -378,7 +378,7 @@ def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
-    """Copy `schema` without the titles that pydantic derives from names.
+    """Copy `schema` without the titles derived from names by pydantic.
 
     >>> drop_titles({"title": "Film", "properties": {"title": {"title": "Title", "type": "string"}}})
     {'properties': {'title': {'type': 'string'}}}

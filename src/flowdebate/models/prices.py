@@ -18,7 +18,7 @@ GIVEN = "by given prices"
 
 @lru_cache(maxsize=1)
 def are_prices_known() -> bool:
-    """Return whether model prices are available, which requires `genai-prices`."""
+    """Return whether model prices are available; this requires `genai-prices`."""
     return find_spec("genai_prices") is not None
 
 

@@ -14,7 +14,7 @@ _MAX_SIZE = 16_000_000  # maximum size of the output in bytes
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output that a program writes before it exits; its child processes may keep its pipes open longer."""
+    """Output written by a program before it exits; its child processes may keep its pipes open longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

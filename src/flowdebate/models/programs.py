@@ -36,7 +36,7 @@ class Reply:
     error: str = ""
     """Cause of a failure, as worded by the program; empty for an answer."""
     status: int | None = None
-    """HTTP status with which the vendor rejected the request; None if the program does not report it."""
+    """HTTP status of the vendor's response if it rejected the request; None if the program does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,11 @@ class Program:
     all features.
     """
     models: Sequence[str] = ()
-    """Options that list the models, for `isolate`; empty if `isolate` needs no list."""
+    """Options for listing the models, used by `isolate`; empty if `isolate` needs no list."""
     variables: tuple[str, ...] = ()
     """The program's own environment variables for keys and settings, or patterns matching their names."""
     clouds: tuple[Cloud, ...] = ()
-    """Clouds that the program may use to access its models."""
+    """Clouds through which the program may access its models."""
     key_prefixes: tuple[str, ...] = ()
     """Prefixes of the names of environment variables whose keys make a sign-in unnecessary."""
     login: str = ""
@@ -91,8 +91,8 @@ class Program:
     status: Sequence[str] = ()
     """Options that check, without a call, whether somebody is signed in; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
-    """Function that takes the program's environment and model, and returns whether files or variables contain a
-    sign-in.
+    """Function taking the program's environment and model, and returning whether files or variables contain
+    a sign-in.
     """
     environment: Mapping[str, str] | None = None
     """Environment variables that turn features off."""
@@ -208,7 +208,7 @@ def _read_gemini(output: str) -> Reply:
 
 
 def _message(error: object) -> str:
-    """Return an error's message, which may be nested inside JSON text."""
+    """Return an error's message, possibly nested inside JSON text."""
     text = str(error.get("message") if isinstance(error, dict) else error)
     with suppress(ValueError, RecursionError):
         inner = json.loads(text)

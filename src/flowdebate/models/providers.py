@@ -37,7 +37,7 @@ class Provider:
 
 
 def _local_server(port: int, *, effort: str = "reasoning_effort") -> Provider:
-    """Describe a server on this machine, which needs no key and cannot combine tools with a schema."""
+    """Describe a server on this machine: it needs no key, and cannot combine tools with a schema."""
     return Provider(f"http://127.0.0.1:{port}/v1", None, None, tools_with_schema=False, effort=effort)
 
 

@@ -62,7 +62,7 @@ def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolati
 
 
 def has_answer(text: str, output: OutputSchema) -> bool:
-    """Return whether `text` contains JSON data, or wording that can be interpreted as an answer matching `output`."""
+    """Return whether `text` contains JSON data, or wording to be interpreted as an answer matching `output`."""
     try:
         if parse_json(text) is not None:
             return True
@@ -370,7 +370,7 @@ _ABOUT_NAMES = frozenset(
 
 
 def is_none(text: str) -> bool:
-    """Return whether `text` means that there is no value.
+    """Return whether `text` expresses the absence of a value.
 
     >>> is_none("Tie."), is_none("neither of them"), is_none("")
     (True, False, True)
@@ -444,7 +444,7 @@ _MAX_SCALE = 10  # a score up to 10 may be on a scale of 5 or 10, so it is not t
 
 @dataclass
 class _Fitting:
-    """Converter that fits a value to the form required by a schema and records the changes made."""
+    """Converter for fitting a value to the form required by a schema; it records the changes made."""
 
     output: OutputSchema
     repairs: list[str] = field(default_factory=list)

@@ -95,7 +95,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Error classes that a cassette may contain, so that a file from elsewhere cannot create other objects."""
+"""Error classes allowed in a cassette, to keep a file from elsewhere from creating other objects."""
 
 
 class Failure(Recorded):

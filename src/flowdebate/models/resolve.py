@@ -497,13 +497,13 @@ _WORDS: Mapping[str, str] = {
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors, keyed by the names that hosting providers use for them."""
+"""Vendors, keyed by their names at hosting providers."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
 """Providers that host models from many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
 """Pattern matching a name with a tag, as in Ollama."""
 _LISTED = re.compile(r"\w[\w./:-]*\w")
-"""Pattern matching model names that a server may list."""
+"""Pattern matching model names as listed by a server."""
 
 
 def with_maker(name: str) -> str:

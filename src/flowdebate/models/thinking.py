@@ -227,7 +227,7 @@ class _Blocks:
     unannounced: bool = False
     in_fence: bool = False
     opening: re.Match[str] | None = None
-    """Opening tag of a thought that has not been closed yet."""
+    """Opening tag of an unclosed thought."""
     name: str = ""
     """Name of the open tag."""
 

@@ -118,7 +118,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function that updates an output of the running cell; outside a notebook, it does nothing."""
+    """Return a function for updating an output of the running cell; outside a notebook, it does nothing."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

@@ -291,7 +291,7 @@ class PooledModel:
 
     @property
     def base_url(self) -> str:
-        """Address that a call would currently use, without user, password or query."""
+        """Address currently used for calls, without user, password or query."""
         return address_of(self._address)
 
     @property

@@ -168,7 +168,7 @@ def map_error(
 def find_unsendable(
     error: Exception, create: Callable[..., object], parameters: Mapping[str, Any]
 ) -> RequestRejected | None:
-    """Return the error for a request that `create` cannot send; None if `error` was not caused by the request."""
+    """Return the error for a request `create` cannot send; None if `error` was not caused by the request."""
     if not isinstance(error, (TypeError, ValueError, RecursionError)):
         return None
     problem = ""

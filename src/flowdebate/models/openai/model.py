@@ -273,9 +273,9 @@ class Dialect:
     strict_model: bool = False
     """True to reject an answer from a model with another name."""
     amend: Callable[[Parameters], Parameters] | None = None
-    """Hook that changes the parameters of each request."""
+    """Hook for changing the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
-    """Hook that finds tool calls written as plain text."""
+    """Hook for finding tool calls written as plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,7 +452,7 @@ class Chat:
         raise failure  # raised outside the block; otherwise, Python would chain it to `error`, which may reveal a key
 
     def _check_room(self, response: ModelResponse, parameters: Parameters) -> None:
-        """Raise LostToThinking for an answer that consists only of thinking."""
+        """Raise LostToThinking for an answer consisting only of thinking."""
         is_thought = response.finish == "length" or "thought_aloud" in response.flags
         if is_thought and is_blank(response.text) and not response.tool_calls:
             thought, stopped = response.usage.reasoning_tokens, response.finish != "length"
@@ -581,7 +581,7 @@ def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
 
 
 def _ignore(_: str) -> None:
-    """Ignore streamed text; used with a server that can only stream."""
+    """Ignore streamed text; used with servers limited to streaming."""
 
 
 def _room_of(parameters: Parameters) -> int | None:

@@ -44,7 +44,7 @@ class Part:
     hint: re.Pattern[str]
     """Pattern matching the wording of rejections that call for omitting this part first."""
     drop: Callable[[Parameters], Parameters]
-    """Function that removes or rewrites the part; a request without the part is returned unchanged."""
+    """Function removing or rewriting the part; a request without the part is returned unchanged."""
     flag: Flag | None = None
     """Flag for an answer produced without one of the user's settings; None for parts added by the library."""
     vague: bool = False
@@ -222,7 +222,7 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """Record of the request parts that a model on a server has rejected, and of how it handles structured modes."""
+    """Record of the request parts rejected by a model on a server, and of the server's handling of structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of the rejected parts."""
@@ -298,7 +298,7 @@ class Negotiation:
         self._reason = ""
 
     async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
-        """Send the request with `send` until the server accepts a form, and remember that form.
+        """Send the request with `send` until the server accepts a form, and remember the form.
 
         Raises the first rejection if no form is accepted, and any other error unchanged.
         """

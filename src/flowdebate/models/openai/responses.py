@@ -103,7 +103,7 @@ def parameters_of(
 
 @lru_cache(maxsize=256)
 def instruction(output: OutputSchema, mode: str) -> str:
-    """Return a prompt for JSON that fits `output`, in instructor's wording if instructor is installed.
+    """Return a prompt for JSON matching `output`, in instructor's wording if instructor is installed.
 
     Importing instructor is slow, so call this function in a thread.
     """

@@ -168,7 +168,7 @@ def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.Clien
 
 
 class _AbortingHandler(ResponseHandler):
-    """Response handler that drops unsent data on closing instead of waiting for the other side to read it."""
+    """Response handler for dropping unsent data on closing instead of waiting for the other side to read it."""
 
     def close(self) -> None:
         transport = self.transport

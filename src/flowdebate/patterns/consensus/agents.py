@@ -210,7 +210,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         self.loop = loop
 
     def answer(self) -> dict[str, Any]:
-        """Return the `create_block` options that set the answer format of the default blocks.
+        """Return the `create_block` options for the answer format of the default blocks.
 
         The format is either whole sentences or a schema.
         """

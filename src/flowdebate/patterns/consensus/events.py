@@ -51,7 +51,7 @@ class AgentMessage(BaseEvent):
     phase: Literal["proposal", "revision"]
     """Kind of proposal: original or revised."""
     round: int
-    """Round in which the proposal was made; 0 for original proposals."""
+    """Round of the proposal; 0 for original proposals."""
     text: str
     """The proposal."""
 

@@ -191,7 +191,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
-    """Assemble the block that runs the phases of the debate and produces the output."""
+    """Assemble the block for running the phases of the debate and producing the output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None

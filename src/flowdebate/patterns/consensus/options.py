@@ -111,9 +111,7 @@ class VotingOptions:
     total weight.
     """
     weights: Mapping[str, float] | None = field(default=None, kw_only=True)
-    """Weights for a weighted vote, keyed by agent. Agents that are not listed are weighted by their ratings in the
-    archive.
-    """
+    """Weights for a weighted vote, keyed by agent. All other agents are weighted by their ratings in the archive."""
     min_votes: int | None = field(default=None, kw_only=True)
     """Minimum number of valid votes; by default, half the number of agents, but at least two."""
     shuffle: bool = field(default=True, kw_only=True)

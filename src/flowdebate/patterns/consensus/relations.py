@@ -13,7 +13,7 @@ from .schemas import Analytics, ConsensusOutput, Critique, Dissent, Moment, Rela
 _SEVERE = 0.7
 """Minimum severity at which a critique counts as severe and its issues are listed as risks."""
 _UPSET = 100.0  # with this difference in rating, the stronger player is expected to win 64 games out of 100
-"""Minimum gap in Elo ratings at which a win by the lower-rated agent counts as a surprise."""
+"""Minimum gap in Elo ratings for a win by the lower-rated agent to count as a surprise."""
 _SHOWN = 10
 """Maximum length of lists that would otherwise grow with the debate."""
 

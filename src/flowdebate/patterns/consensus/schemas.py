@@ -185,7 +185,7 @@ class ConsensusRound(WireModel):
 
 
 class SkippedContext(WireModel):
-    """Source of background information that was left out of the prompts, and the reason."""
+    """Source of background information left out of the prompts, and the reason."""
 
     source: ContextSource
     reason: str
@@ -218,7 +218,7 @@ class Relationship(WireModel):
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
     """Mean severity of `agent`'s critiques of `other`, or None if there are none."""
     revised: int = 0
-    """Number of `agent`'s critiques after which `other` revised its proposal in the same round."""
+    """Number of `agent`'s critiques followed by a revision by `other` in the same round."""
     endorsed: bool = False
     """True if `agent` voted for `other`'s proposal."""
     agreed: bool | None = None
@@ -292,7 +292,7 @@ class Feedback(WireModel):
     remembered: bool = False
     """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
-    """Failures in the archive or the analytics, which do not affect the answer."""
+    """Failures in the archive or the analytics; they do not affect the answer."""
 
 
 class ConsensusState(PatternState):
