@@ -99,17 +99,17 @@ class PatternSpec(Generic[OptionsT]):
     speaker: Role
     """Role of the members on the roster."""
     roles: Sequence[Role] = ()
-    """The other roles, in the order in which their options are checked."""
+    """The pattern's other roles, in the order in which their options are checked."""
     constraints: Sequence[Constraint[OptionsT]] = ()
-    """Rules about incompatible options."""
+    """Constraints on combining options."""
     prompt_options: Sequence[str] = ("history",)
-    """Fields of `PromptOptions` supported by this pattern in addition to those supported by all patterns."""
+    """Fields of `PromptOptions` supported by this pattern, in addition to those supported by every pattern."""
     input_type: type[PatternInput]
-    """Type of the pattern's input, which is also passed to each speaker."""
+    """Type of the pattern's input; each speaker also receives an instance of it."""
     new_state: Callable[[Loop[OptionsT]], PatternState]
     """Factory for the initial state of the pattern's sequencer."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
-    """Function that builds the raw output from the state of a finished or interrupted run."""
+    """Function that builds the raw output of a finished or interrupted run from its state."""
     failures: FailurePolicy = FAIL
     """Default reaction to provider failures."""
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
@@ -117,12 +117,12 @@ class PatternSpec(Generic[OptionsT]):
     )
     """Factory for the transcript. Patterns without a transcript keep the default, an unused placeholder."""
     stop_reason: Callable[[Any, int], str | None] | None = None
-    """Function that takes the state and the maximum number of rounds, and returns the pattern's own stop reason.
+    """Function that returns the pattern's own stop reason, given the state and the maximum number of rounds.
 
-    None if only the maximum number of rounds ends the loop.
+    None if the loop ends only at the maximum number of rounds.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns the voice a transcript entry adds to the quorum.
+    """Function that returns the voice (a stance or name) with which a transcript entry counts toward the quorum.
 
     None for a pattern without a quorum.
     """
@@ -131,29 +131,30 @@ class PatternSpec(Generic[OptionsT]):
     min_speakers: int = 2
     """Minimum number of speakers."""
     cap: str = "max_rounds"
-    """The option that limits the number of rounds, also used as the stop reason once the limit is reached."""
+    """Name of the option that limits the number of rounds, also used as the stop reason when the limit is reached."""
     round: str = "round"
-    """Name for one loop iteration in block paths."""
+    """Name for a loop iteration in block paths."""
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show each speaker some different passages from long sources, in addition to the best ones, so that
-    together the speakers see more.
+    """True to show each speaker some passages not shown to the others, in addition to the best ones, so that the
+    speakers together see more of long sources.
 
-    It suits patterns whose members do not compete over the same evidence.
+    This suits patterns whose members do not compete over the same evidence.
     """
 
 
 EntryT = TypeVar("EntryT", bound=Contribution)
 
 MANY_ROUNDS = 4
-"""Default for `many_rounds`: measurements showed debaters tending to agree after this many rounds."""
+"""Default for `many_rounds`; in measurements, debaters tended to agree after this many rounds."""
 
 
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
     """Check a pattern's options and return its loop; raise ConfigurationError for invalid options.
 
-    The pattern's function has to call it directly, because warnings point to that function's caller.
+    The pattern's function has to call this function directly, because warnings point to the caller of the pattern's
+    function.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
@@ -235,17 +236,17 @@ def _warn_about_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, locati
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loop(Generic[OptionsT]):
-    """A pattern's checked options, and the blocks and steps created from them."""
+    """A pattern's validated options, and the blocks and steps created from them."""
 
     spec: PatternSpec[OptionsT]
     name: str
     location: str
     options: OptionsT
-    """The application's options; `model` applies to all roles and speakers that have no model of their own."""
+    """The application's options; their `model` applies to all roles and speakers without a model of their own."""
     roster: tuple[Any, ...]
-    """The `Debater`s or `Persona`s, with the models assigned to them."""
+    """The `Debater`s or `Persona`s, with models assigned to them."""
     models: Mapping[str, Model | str]
-    """Models of the roles that have their own, by role."""
+    """Models of the roles that have their own, keyed by role."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
@@ -261,7 +262,7 @@ class Loop(Generic[OptionsT]):
     """The prompts' history window; None for the whole transcript."""
     schema: OutputSchema | None
     visibilities: Mapping[str, Visibility]
-    """Visibility of default blocks, by role."""
+    """Visibility of default blocks, keyed by role."""
     reverse: bool = False
     """True to reverse the order of turns."""
     anonymity: Anonymity | None = None
@@ -276,7 +277,7 @@ class Loop(Generic[OptionsT]):
 
     @property
     def members(self) -> Members:
-        """The roles of all members on the roster, by name, in declared order."""
+        """The roles of all members on the roster, keyed by name, in declared order."""
         return {member.name: member.role for member in self.roster}
 
     @property
@@ -284,7 +285,7 @@ class Loop(Generic[OptionsT]):
         return self.options.turn_order
 
     def choice(self, role: Role) -> RoleChoice:
-        """Return the application's value for `role`."""
+        """Return the value set by the application for the option `role`."""
         return self.options.roles.get(role.name)
 
     def has(self, role: Role) -> bool:
@@ -292,7 +293,7 @@ class Loop(Generic[OptionsT]):
         return role.is_filled(self.choice(role))
 
     def make_output(self, ctx: Context, status: RunStatus) -> PatternOutput:
-        """Build the raw output of the pattern enclosing a step from its current state."""
+        """Build the raw output of the enclosing pattern from its current state."""
         output = self.spec.make_output(self, ctx, status)
         if (older := pattern_state(ctx).older) is not None:
             output = output.model_copy(update={"older": older})
@@ -331,7 +332,7 @@ class Loop(Generic[OptionsT]):
         return pipeline
 
     def open_round(self, ctx: Context, number: int) -> None:
-        """Begin round `number`, and start the time limit for its turns."""
+        """Begin round `number`, and start the time limit shared by its turns."""
         ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
         phase = pattern_state(ctx).phase_name
@@ -344,7 +345,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """Add a round's `turns` to `pipeline`: all of them, or only those of `speakers(ctx)` if it is set."""
+        """Add a round's `turns` to `pipeline`: all of them or, if `speakers` is set, only those of `speakers(ctx)`."""
         if speakers is None and self.turn_order == "declared":  # the order of these steps does not matter
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
@@ -358,8 +359,8 @@ class Loop(Generic[OptionsT]):
     ) -> Sequencer[Any, Any]:
         """Repeat the rounds in `pipeline` until there is a reason to stop.
 
-        `ends` describes, for the outline, any reasons for stopping other than the number of rounds and
-        `terminate_when`. `first` is the name suffix of a round's first step.
+        `ends` describes, in the outline, any reasons to stop other than the number of rounds and `terminate_when`.
+        `first` is the suffix of the name of a round's first step.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -394,8 +395,8 @@ class Loop(Generic[OptionsT]):
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
         """Collect a round's simultaneous contributions, each made by `make(name, role=, text=, flag=)`.
 
-        They are in declared order: the order of arrival would differ between runs, but a resumed run has to produce an
-        identical transcript.
+        They are sorted in declared order, because their order of arrival may vary, and a resumed run must produce the
+        same transcript.
         """
         state: Any = pattern_state(ctx)
         flags = {loss.name: loss.instead for loss in state.losses if loss.round == round and loss.instead in FLAGS}
@@ -443,7 +444,7 @@ class Loop(Generic[OptionsT]):
         answer: Callable[[], object] | None = None,
         **facts: object,
     ) -> tuple[Block[Any, Any], Block[Any, Any] | None]:
-        """Return the block for `member`, custom or default, and the block for its fallback model."""
+        """Return the custom or default block for `member`, and the block for its fallback model."""
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
@@ -463,7 +464,7 @@ class Loop(Generic[OptionsT]):
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
-        """Return the default `block` for `member`, with its answers reduced to the member's own words."""
+        """Return the default `block` for `member`, reducing each answer to the member's own words."""
         if isinstance(block, Generator) and block.output is None:
             return block.with_reading(LabelParser.of(member, self.roster))
         return block
@@ -507,7 +508,8 @@ class Loop(Generic[OptionsT]):
     ) -> Block[Any, Any]:
         """Return the block for `role`: the default one with `facts`, or a custom one.
 
-        A human in the role must answer with the schema `answer()`; None lets the input determine the schema.
+        A human in the role must answer according to the schema `answer()`; if `answer` is None, the input determines
+        the schema.
         """
         choice = self.choice(role)
         block: Block[Any, Any]
@@ -531,8 +533,8 @@ class Loop(Generic[OptionsT]):
     ) -> Block[Any, Any]:
         """Apply the time limit and the failure policy for `role` to its `block`.
 
-        The result is `MISSING` if nothing was `heard` that the role could decide about, or after a tolerated provider
-        failure.
+        The result is `MISSING` if `heard` returns false, because there is nothing to decide about, or after a tolerated
+        provider failure.
         """
         name = role.acts_as or role.name
 

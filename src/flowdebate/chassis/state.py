@@ -1,4 +1,4 @@
-"""State shared by all patterns, functions that read it, and events common to all patterns."""
+"""State shared by all patterns, functions for reading it, and events emitted by all patterns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ InputT = TypeVar("InputT", bound="PatternInput")
 Role: TypeAlias = str
 """Role of an actor in a pattern.
 
-"debater" (any speaker: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee", "reviewer"
-and "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other patterns may define more.
+One of "debater" (any speaker: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
+"reviewer" and "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other patterns may define more.
 """
 
 
@@ -75,23 +75,23 @@ NamedStop = Annotated[str, AfterValidator(_check_one_line)]
 """A stop reason named after the `terminate_when` condition that was met: printable text on one line."""
 
 DebateStatus: TypeAlias = RunStatus
-"""Status of a debate, which is the same as its run's."""
+"""Status of a debate, which is the same as the status of its run."""
 
 
 def is_declared(turn_order: object) -> bool:
-    """Return whether the order of turns is the default, and thus omitted from raw outputs."""
+    """Return whether the order of turns is the default and is therefore omitted from raw outputs."""
     return turn_order == "declared"
 
 
 class ProviderFailure(WireModel):
-    """Failure tolerated by the pattern, usually a missing answer from a provider."""
+    """Failure tolerated by the pattern, usually because a provider did not answer."""
 
     round: int
     """The round in which the failure occurred; for judges and synthesizers, the last round."""
     role: Role
     """Role of the failed block."""
     name: str
-    """The debater's name; for other roles, the block's name."""
+    """The debater's name or, for other roles, the block's name."""
     stance: str | None = None
     """The debater's stance; None for other roles."""
     error: str
@@ -99,7 +99,9 @@ class ProviderFailure(WireModel):
     instead: Recovery
     """Recovery from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
-    """The turn's task, in a pattern with several kinds of tasks; None (and omitted from JSON) in other patterns."""
+    """The task of the turn, in a pattern with several kinds of tasks; None (and omitted from JSON) in other
+    patterns.
+    """
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
     """The author of the contribution addressed by the task; None (and omitted from JSON) if there is none."""
 
@@ -110,14 +112,14 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """Answer that continues into another speaker's turn; the transcript contains only its beginning."""
+    """Answer that continues into another speaker's turn; the transcript contains only the part before that turn."""
 
     round: int
-    """The round of the answer."""
+    """The round in which the answer was given."""
     name: str
-    """The name of the answering speaker."""
+    """The name of the speaker who gave the answer."""
     other: str
-    """The name of the other speaker in the answer."""
+    """The name of the other speaker, whose turn follows in the answer."""
     answer: str
     """The complete answer."""
 
@@ -131,12 +133,12 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields that describe the turn's task in a transcript entry."""
+        """Fields that describe the task of a turn in its transcript entry."""
         return {}
 
     @classmethod
     def about(cls, subject: str) -> Self:
-        """Create an input whose only field is `subject`."""
+        """Create an input with `subject` as its only field."""
         new_state: Self = _about(cls, subject)
         return new_state
 
@@ -147,12 +149,12 @@ def _about(kind: type[InputT], subject: str) -> InputT:
 
 
 class EscalationStep(WireModel):
-    """One step of an escalation: its answer, its cost and, if the escalation ended with it, the reason."""
+    """One step of an escalation: its answer, its cost and, if it ended the escalation, the reason."""
 
     name: str
     """The name of the step's block."""
     answer: str | None
-    """The answer as text; None if there is none."""
+    """The answer as text; None if the step has no answer."""
     reason: str | None = None
     """Reason why the escalation ended with this step, for example "agrees with first"; None if it continued."""
     calls: int = 0
@@ -166,10 +168,10 @@ class EscalationStep(WireModel):
 
 
 class Older(WireModel):
-    """Summary that replaces contributions from the earliest rounds in prompts."""
+    """Summary that replaces the contributions of the earliest rounds in prompts."""
 
     rounds: int
-    """Number of rounds summarized, counted from the first."""
+    """Number of rounds summarized, starting with the first round."""
     text: str
 
 
@@ -179,7 +181,7 @@ class PatternState(WireModel):
     question: str = ""
     """The subject: the question, the topic, the proposition or the task."""
     round: int = 0
-    """The round (or turn) in progress, from 1; 0 before the first."""
+    """Number of the current round (or turn), from 1; 0 before the first."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
@@ -191,15 +193,15 @@ class PatternState(WireModel):
 
     @property
     def phase_name(self) -> str | None:
-        """The current round's name, in a pattern with named rounds."""
+        """The name of the current round, in a pattern with named rounds."""
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
-        """Return the task for the current turn of `name`, if the pattern assigns one."""
+        """Return the task for the current turn of the speaker `name`, or None if the pattern assigns no tasks."""
         return None
 
     def texts_by_speaker(self, ctx: Context) -> dict[str, list[str]]:
-        """Return each speaker's contributions so far, in order, omitting empty ones."""
+        """Return each speaker's contributions so far, in order, excluding empty ones."""
         texts: dict[str, list[str]] = {}
         for entry in entries_of(ctx):
             if entry.flag != "empty":
@@ -211,11 +213,11 @@ class Contribution(WireModel):
     """Base class for all transcript entries."""
 
     flag: Flag | None = Field(default=None, exclude_if=lambda flag: flag is None)
-    """Fault in the contribution; None (and omitted from JSON) if there is none."""
+    """Fault in the contribution; None (and omitted from JSON) if it has no fault."""
 
     @property
     def speaker(self) -> str:
-        """The speaker's name, whatever its field is called in the pattern's entries."""
+        """The speaker's name, regardless of the name of its field in the pattern's entries."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -226,14 +228,14 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 class TranscriptState(WireModel, Generic[EntryT]):
     """A pattern's transcript: its entries in order.
 
-    Set its type parameter when you create a transcript, not at import time, because doing so makes pydantic build a
+    Specify the type parameter when creating a transcript rather than at import time, because pydantic then builds a
     validator.
     """
 
     entries: list[EntryT] = Field(default_factory=new_list)
 
     def with_entry(self, *entries: Contribution) -> Self:
-        """Add `entries` to this transcript."""
+        """Return a transcript with `entries` appended."""
         for entry in entries:
             share_fields_set(entry)
         return self.with_entries((*self.entries, *entries))
@@ -253,7 +255,7 @@ def pattern_state(ctx: Context) -> PatternState:
 
 
 def state_of(ctx: Context, kind: type[StateT]) -> StateT:
-    """Return the enclosing pattern's state if it is a `kind`; otherwise return a new `kind`."""
+    """Return the enclosing pattern's state if it is an instance of `kind`; otherwise, return a new instance."""
     handle = ctx.scope.sequencer  # the state is of a different class if a block from one pattern is used in another
     return handle.state if handle is not None and isinstance(handle.state, kind) else kind()
 
@@ -270,16 +272,16 @@ def entries_of(ctx: Context) -> Sequence[Any]:
 
 
 def recent_entries(ctx: Context) -> Sequence[Any]:
-    """Return the entries to show in prompts: all except those replaced by a summary."""
+    """Return the entries to show in prompts, excluding those replaced by a summary."""
     older = pattern_state(ctx).older
     return entries_of(ctx) if older is None else [entry for entry in entries_of(ctx) if entry.round > older.rounds]
 
 
 def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[Any], int], T]) -> T:
-    """Extend a value derived from the transcript by calling `extend(so_far, entries, count)`.
+    """Update a value derived from the transcript by calling `extend(so_far, entries, count)`.
 
-    `so_far` covers `count` entries. A pattern's transcript only grows, so each turn extends the previous turn's result.
-    Any other transcript is processed from the start.
+    `so_far` is the value for the first `count` entries. A pattern's transcript only grows, so each turn extends the
+    previous turn's value. For any other transcript, the value is computed from all entries.
     """
     transcript, handle = ctx.scope.handles["transcript"], ctx.scope.sequencer
     entries: Sequence[Any] = transcript.state.entries
@@ -294,22 +296,22 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
 
 
 def has_contributions(ctx: Context) -> bool:
-    """Return whether anybody has spoken in the pattern so far."""
+    """Return whether anybody has contributed anything to the pattern so far."""
     return any(entry.flag != "empty" for entry in entries_of(ctx))
 
 
 def question_of(value: object, ctx: Context) -> str:
-    """Return the pattern's subject; outside a pattern, return the block's input."""
+    """Return the subject of the pattern or, outside a pattern, the block's input."""
     if question := pattern_state(ctx).question:
         return question
     return value.subject if isinstance(value, PatternInput) else str(value)
 
 
 async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, custom: bool) -> T:
-    """Parse a block's answer with `read`; replay the recorded value for a custom block.
+    """Parse a block's answer with `read`; a custom block's value is recorded, and replayed when a run is resumed.
 
-    Answers from models are already recorded by the model calls. An answer rejected by `read` is not recorded, since the
-    block may be fixed before the run is resumed.
+    Answers from models need not be recorded here, because the model calls record them. An answer rejected by `read` is
+    not recorded, because the block may be fixed before the run is resumed.
     """
 
     async def call() -> T:
@@ -347,7 +349,7 @@ class RoundStarted(BaseEvent):
     max_rounds: int
     """The maximum number of rounds."""
     phase: str | None = None
-    """Purpose of the round, in a debate with phases."""
+    """Purpose of the round, if the debate has phases."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -360,12 +362,12 @@ class TurnsOrdered(BaseEvent):
     turn_order: TurnOrder
     """The pattern's `turn_order` option."""
     speakers: tuple[str, ...]
-    """Names in the order of their turns; with "simultaneous", in the order of recording."""
+    """Names of the speakers in turn order; with "simultaneous", in the order in which their turns are recorded."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnEvent(BlockEvent):
-    """The turn of a debater or agent."""
+    """A turn of a debater or agent."""
 
     block: str
     """The name of the speaking block."""
@@ -376,7 +378,7 @@ class TurnEvent(BlockEvent):
     stance: str | None = None
     """The position assigned by the pattern, if it assigns any."""
     phase: str | None = None
-    """The task of the turn, in a pattern with several kinds of tasks."""
+    """The turn's task, in a pattern with several kinds of tasks."""
     target: str | None = None
     """The author of the text that the task is about, if any."""
 
@@ -415,7 +417,7 @@ class RoleFailed(BlockEvent):
     instead: Recovery
     """Recovery from the failure."""
     phase: str | None = None
-    """The task of the turn, in a pattern with several kinds of tasks."""
+    """The turn's task, in a pattern with several kinds of tasks."""
     target: str | None = None
     """The author of the text that the task is about, if any."""
 
@@ -427,7 +429,7 @@ UNREADABLE = (SchemaViolation.__name__, MalformedResponse.__name__)
 
 
 def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None:
-    """Render the line about missing speakers and the reasons; None if no speaker is missing.
+    """Render the line about missing speakers, with reasons; return None if no speaker is missing.
 
     >>> lost = ProviderFailure(round=1, role="debater", name="Cleo", error="ModelNotFound: no", instead="skipped")
     >>> missing_line([lost, lost])
@@ -438,7 +440,7 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 
 
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
-    """Describe each missing speaker, with the reason for the failure.
+    """Describe each missing speaker, and the reason for the failure.
 
     Faults in contributions, such as truncated text, are omitted.
 
@@ -467,7 +469,7 @@ def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[t
 
 @dataclass(slots=True, kw_only=True)
 class RoundsEnded(BaseEvent):
-    """The last round is over; `reason` is the pattern's stop reason."""
+    """The last round has ended; `reason` is the pattern's stop reason."""
 
     kind: ClassVar[str] = "rounds_ended"
     rounds: int

@@ -1,4 +1,4 @@
-"""Turns: a speaker's contribution, its record in the transcript and the audit trail, and provider failures."""
+"""Turns: a speaker's contribution, its records in the transcript and audit trail, and provider failures."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 class StandIn:
     """Fallback model that speaks if a debater's own model fails: `on_failure=StandIn("openai/gpt-5-mini")`.
 
-    The contribution counts as the debater's, and `losses` names the fallback model. If the fallback also fails, the
-    turn is skipped.
+    The contribution is attributed to the debater, and the fallback model is recorded in `losses`. If the fallback also
+    fails, the turn is skipped.
     """
 
     model: Model | str
@@ -63,15 +63,15 @@ OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """Reaction to permanent provider failures, and time limits."""
+    """Policy for permanent provider failures, with time limits for calls and rounds."""
 
     on_failure: OnFailure | None = None
-    """"fail", "skip" or `StandIn(model)`. None means the pattern's default: panels skip a failing member, whereas
+    """"fail", "skip" or `StandIn(model)`. None means the pattern's default: panels skip a member that fails, whereas
     debates, deliberations and handoffs fail. A debate that continues without a judge's answer ends without a verdict.
     """
     quorum: Quorum | None = None
-    """Minimum number of voices that must be heard in a round if turns are skipped. None means the pattern's default: 2,
-    or 1 in a consensus debate.
+    """Minimum number of voices that must be heard in each round if turns may be skipped. None means the pattern's
+    default: 2, or 1 in a consensus debate.
     """
     turn_timeout: float | None = None
     """Time limit in seconds for each call to a role, including tools and retries; None for no limit."""
@@ -79,14 +79,14 @@ class FailurePolicy:
     """Time limit in seconds for all turns in a round together; None for no limit."""
 
     def over(self, defaults: FailurePolicy) -> FailurePolicy:
-        """Return this policy with its None values replaced by a pattern's `defaults`."""
+        """Return a copy of this policy, with None values replaced by the pattern's `defaults`."""
         on_failure = defaults.on_failure if self.on_failure is None else self.on_failure
         quorum = defaults.quorum if self.quorum is None else self.quorum
         return replace(self, on_failure=on_failure, quorum=quorum)
 
     @property
     def least(self) -> int:
-        """Minimum number of voices: the quorum, or the default if none is set."""
+        """Minimum number of voices: the quorum, or the default if no quorum is set."""
         return DEFAULT_QUORUM if self.quorum is None else self.quorum
 
     @property
@@ -95,7 +95,7 @@ class FailurePolicy:
         return self.on_failure not in ("fail", None)
 
     def tolerates(self, error: BaseException) -> bool:
-        """Return whether the pattern continues after `error`."""
+        """Return whether the pattern continues despite `error`."""
         return self.continues and is_provider_failure(error)
 
     @property
@@ -107,7 +107,7 @@ class FailurePolicy:
 DEFAULT_QUORUM = 2
 """Default minimum number of voices in a round."""
 FAIL = FailurePolicy(on_failure="fail", quorum=DEFAULT_QUORUM)
-"""Default policy for patterns with sides, because a missing side changes the question."""
+"""Default policy for patterns with sides, because a debate with a missing side would be about another question."""
 SKIP = FailurePolicy(on_failure="skip", quorum=DEFAULT_QUORUM)
 """Default policy for panels, where the other members can continue."""
 
@@ -117,7 +117,7 @@ class _Missing(Enum):
 
 
 MISSING: Final = _Missing.ANSWER
-"""Placeholder for the missing answer from a role whose provider failed."""
+"""Placeholder for the answer of a role whose provider failed."""
 
 
 def is_provider_failure(error: BaseException) -> bool:
@@ -141,7 +141,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
     phase: str | None = None,
     target: str | None = None,
 ) -> None:
-    """Record a provider failure in the pattern's state and the run's status, and emit an event."""
+    """Record a provider failure in the pattern's state and the run's status, and emit an event about it."""
     loss = ProviderFailure(
         round=pattern_state(ctx).round,
         role=role,
@@ -180,7 +180,7 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
 
 
 def start_clock(failures: FailurePolicy, ctx: Context) -> None:
-    """Start the time limit shared by a round's turns, if there is one."""
+    """Start the time limit shared by the turns of a round, if there is one."""
     if failures.round_timeout is not None:
         ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
@@ -204,8 +204,8 @@ async def in_time(
     """Await `call`; raise ModelTimeout after `timeout` seconds or at the round's deadline, whichever comes first.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
-    the run is resumed, the call is not repeated and fails in the same way. A closing role (`closes`) is called again
-    instead, because its failure does not change the debate.
+    the run is resumed, the call is not repeated and fails in the same way. A closing role (`closes`), however, is
+    called again, because its failure has not changed the debate.
     """
     journal = ctx.run.journal
     if journal is None:
@@ -237,7 +237,7 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
-    """Record in the journal, if there is one, that the run continues without an answer from `block`."""
+    """Record in the run's journal, if there is one, that the run continues without an answer from `block`."""
     if ctx.run.journal is not None:
         await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
 
@@ -265,7 +265,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
 
 
 class WithFallback(Wrapped):
-    """Block that runs `inner` within its time limit and passes errors accepted by `losses` to `recover`."""
+    """Block that runs `inner` within its time limit, and calls `recover` for errors accepted by `losses`."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class WithFallback(Wrapped):
 class SkipIfSilent(Wrapped):
     """Block that runs `inner` unless there are no contributions to decide about.
 
-    If nothing was `heard`, the role is skipped and the result is `MISSING`, as after a failure.
+    If `heard` returns false, the role is skipped, and the result is `MISSING`, as after a failure.
     """
 
     def __init__(
@@ -344,14 +344,15 @@ def guarded(
 T = TypeVar("T")
 
 AUDIT = "audit"
-"""Key of a pattern's audit trail: `ctx.resources.audit` is its `TaskCollection`."""
+"""Resource key of a pattern's audit trail, so that `ctx.resources.audit` is its `TaskCollection`."""
 
 
 class TurnTask:
-    """Context manager for a turn's task in the audit trail. The task ends in the same way as the turn.
+    """Context manager for a turn's task in the audit trail; the task ends in the same way as the turn.
 
     An exception marks the task as errored; reaching one of the run's limits or cancelling the turn marks it as
-    cancelled. The task is under review while waiting for a human's answer. The turn's own code must complete the task.
+    cancelled. While the turn is waiting for a human's answer, the task is under review. The turn's own code must
+    complete the task.
     """
 
     __slots__ = ("_ctx", "_id", "_tasks")
@@ -397,7 +398,7 @@ async def take_turn(
     lose: Callable[[Exception, Recovery], None],
     **fields: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
 ) -> T | None:
-    """Take a turn within its task: call `speak(block, task)` for each of `speakers` until one succeeds.
+    """Take a turn as part of its task: call `speak(block, task)` for each of `speakers` until one succeeds.
 
     `lose` records each tolerated provider failure. Returns None if all speakers fail and the turn is skipped.
     """
@@ -427,8 +428,9 @@ async def take_turn(
 class Turn(Block[Any, Any]):
     """Block that runs `debater` and then `record` within a task that ends as they do: completed, errored or cancelled.
 
-    While waiting for a human's answer, the task is under review. If the debater's provider fails, `stand_in` argues
-    instead. Without a `stand_in`, the turn is skipped (and its result is None), provided that `failures` allows it.
+    While the turn is waiting for a human's answer, the task is under review. If the debater's provider fails,
+    `stand_in` argues instead. Without a `stand_in`, the turn is skipped (and its result is None), provided that
+    `failures` allows it.
     """
 
     def __init__(
@@ -529,8 +531,8 @@ def record_turn(
     """Create a block that records the text from `agent_name`.
 
     `entry(round=…, text=…, flag=…)` builds the transcript entry. Without `entry`, the text is kept in the state
-    (`spoken`), hidden until everyone has spoken. `custom` indicates a custom block; a resumed run keeps its earlier
-    answers.
+    (`spoken`), and is not shown to anyone until everyone has spoken. Set `custom` for a custom block; its answers are
+    recorded, and a resumed run reuses them.
     """
     kind = "hear" if entry is None else "record"
 
@@ -563,7 +565,7 @@ def record_turn(
 
 
 def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
-    """Complete the turn of `agent_name` in the audit trail, creating a task if there is none."""
+    """Complete the turn of `agent_name` in the audit trail, adding a task if there is none."""
     audit: TaskCollection = ctx.scope.handles[AUDIT]
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started another task for the same debater
@@ -578,7 +580,7 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
 def contribution_of(
     value: object, agent_name: str, ctx: Context, *, stance: str | None = None
 ) -> tuple[str, Flag | None]:
-    """Read the text and flag of a contribution from `agent_name`, and record truncated or empty text as a failure."""
+    """Read the text and flag of a contribution by `agent_name`, and record truncated or empty text as a failure."""
     text = speech_text(value, agent_name, ctx)
     flag: Flag | None = "empty" if is_blank(text) else "cut_off" if isinstance(text, CutOff) else None
     if flag is not None:
@@ -589,7 +591,7 @@ def contribution_of(
 
 
 def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None = None) -> None:
-    """Record a truncated or empty contribution from `agent_name`."""
+    """Record a truncated or empty contribution by `agent_name`."""
     error: FlowDebateError = OutputError(ctx.block, "an argument", [("text", "is empty")])
     if flag == "cut_off":
         error = OutputTruncated("the answer was cut off: raise max_tokens")
@@ -609,8 +611,8 @@ def speech_text(value: object, agent_name: str, ctx: Context) -> str:
     """Convert the output of a debater's block to text.
 
     The output is a `str`, `{"text": str}` or a model with a `text` field. None counts as empty text. Anything else is
-    converted with `str()`, with one `FlowDebateWarning` per debater. Raises OutputError if even `str()` fails, or if
-    the text is longer than `MAX_ARGUMENT_LENGTH` characters.
+    converted with `str()`, and a `FlowDebateWarning` is issued once per debater. Raises OutputError if even `str()`
+    fails, or if the text is longer than `MAX_ARGUMENT_LENGTH` characters.
     """
     text = _text_of(value, agent_name, ctx)
     if len(text) > MAX_ARGUMENT_LENGTH:

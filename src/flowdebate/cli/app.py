@@ -17,9 +17,9 @@ from flowdebate.cli.help import Commands, Group, RunCommands, deferred
 from flowdebate.patterns import PATTERNS, PatternInfo
 
 _NARROWEST = 20
-"""Minimum page width in columns; an indented word would not fit into anything narrower."""
+"""Minimum page width, in columns; in a narrower page, indented words would not fit on a line."""
 _WIDEST = 100
-"""Maximum width of help pages in columns; wider pages are hard to read."""
+"""Maximum width of help pages, in columns; wider pages are hard to read."""
 
 
 class _Entry(NamedTuple):
@@ -137,7 +137,7 @@ def _load(place: str) -> Callable[..., object]:
 
 
 def _unloaded() -> None:
-    """Stand in for a command's function until it is loaded."""
+    """Stand in for a command's function until the function is loaded."""
 
 
 def _version(is_asked: bool) -> None:  # noqa: FBT001 - typer's callback

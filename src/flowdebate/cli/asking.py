@@ -1,4 +1,4 @@
-"""Shared machinery for commands that ask many questions: totals, progress, interruption, and exit codes."""
+"""Code shared by commands that ask many questions: totals, progress, interruption and exit codes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TICK = 0.5
-"""Seconds between progress updates; short enough for a smooth bar at negligible load."""
+"""Seconds between progress updates; short enough for a smooth progress bar at negligible load."""
 
 
 @contextmanager
 def store_for_asking(name: str | None) -> Iterator[OpenStore]:
-    """Open the store for a command with many runs, showing each distinct warning only once."""
+    """Open the store for a command with many runs, and show each distinct warning only once."""
     from flowdebate.service.runs import opened
 
     with _warn_once(), opened(name, new=True) as place:
@@ -46,7 +46,7 @@ def store_for_asking(name: str | None) -> Iterator[OpenStore]:
 async def ask(work: Callable[[ProgressLines], Awaitable[_T]], *, usual_calls: int | None = None) -> _T | Signals:
     """Await `work` and return its result, or the signal that interrupted it.
 
-    `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels it, and its runs are then stored as
+    `work` reports its progress on stderr. The first SIGINT or SIGTERM cancels `work`, whose runs are then stored as
     interrupted. `usual_calls` is the typical number of calls per question; estimates of the remaining time rely on it
     until the first question is done.
     """
@@ -102,7 +102,7 @@ class Totals:
     """True if a limit prevented a question from being asked."""
 
     def reached(self, counts: Counts) -> bool:
-        """Check whether a limit has been reached; called before each question."""
+        """Return whether a limit has been reached; called before each question."""
         usage = counts.usage
         over_calls = self.calls is not None and usage.calls >= self.calls
         over_tokens = self.tokens is not None and (usage.total_tokens or 0) >= self.tokens
@@ -121,12 +121,12 @@ class Ending:
     used_up: bool = False
     """True if a total limit was reached before all questions had been asked."""
     incomplete: bool = False
-    """True if a result is missing for any other reason."""
+    """True if a result is missing for another reason."""
     batch_id: str | None = None
-    """Name of the batch; only set by commands with --batch-id."""
+    """Name of the batch; set only by commands with --batch-id."""
 
     def advise(self) -> None:
-        """Explain on stderr how to continue, unless everything is done."""
+        """Explain on stderr how to continue, unless nothing is left to do."""
         again = (
             "the same command" if self.batch_id is None else f"the same command, or any with --batch-id {self.batch_id}"
         )
@@ -148,7 +148,7 @@ class Ending:
         return ExitCode.NO_RESULT if self.used_up or self.incomplete else 0
 
     def leave(self) -> NoReturn:
-        """Explain how to continue, and exit."""
+        """Explain how to continue, then exit."""
         self.advise()
         raise typer.Exit(self.exit_code)
 
@@ -156,13 +156,13 @@ class Ending:
 # Progress
 
 _EVERY = 5.0
-"""Seconds between progress lines outside a terminal; keeps an hour's log readable."""
+"""Seconds between progress lines outside a terminal; long enough to keep the log of an hour readable."""
 _MAX_LENGTH = 80
 """Maximum length of a question on a progress line, in characters."""
 
 
 class ProgressLines:
-    """Progress lines on stderr: failures immediately, counts every few seconds.
+    """Progress lines on stderr: failures are reported immediately, and counts every few seconds.
 
     `calls` is the typical number of calls per question; estimates of the remaining time rely on it until the first
     question is done.
@@ -185,10 +185,10 @@ class ProgressLines:
         """Do nothing, because there is nothing to clean up."""
 
     def begin(self, models: str) -> None:
-        """Announce the models that will be asked."""
+        """Announce the models to be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
-        """Show the counts returned by `count` at regular intervals, even if no question finishes for a while."""
+        """Show the counts returned by `count` at regular intervals, even while no question is finishing."""
         self._count = count
 
     def refresh(self) -> None:
@@ -197,7 +197,7 @@ class ProgressLines:
             self.show(self._count())
 
     def item(self, item: BatchItem[_T]) -> None:
-        """Count a finished run, and report its error if it failed."""
+        """Count a finished run, and report its error if the run failed."""
         calls = 0 if item.run is None else item.run.usage.calls
         if item.replayed:
             self._before += 1
@@ -276,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe the counts, most important first, because a narrow terminal truncates the line."""
+    """Describe the counts, the most important first, because a narrow terminal truncates the line."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

@@ -1,4 +1,4 @@
-"""`flowdebate eval audit` and `leaderboard`: bias tests on stored ballots, and a ranking of models."""
+"""`flowdebate eval audit` and `leaderboard`: tests for bias in stored ballots, and a ranking of models."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 
 
 async def _find_all(store: Store, names: Sequence[str]) -> AsyncIterator[StoredRun]:
-    """Yield the specified runs without duplicates."""
+    """Yield the specified runs, each only once."""
     from flowdebate.service.runs import find_run
 
     seen = set[str]()
@@ -176,9 +176,10 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
 
 
 def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality | ContentAudit]:
-    """Score judges against known correct answers, and audit a file's ballots for influences other than content.
+    """Measure judges against known correct answers, and audit a file's ballots for influences other than content.
 
-    The reports are keyed "quality" and "content"; with several judges, the quality reports are keyed by judge.
+    The keys of the reports are "quality" and "content"; if there are several judges, each judge's name is the key of a
+    further quality report.
     """
     from flowdebate.evaluation import content_audit, judge_quality
     from flowdebate.evaluation.judge_quality import judged_items
@@ -245,7 +246,7 @@ class Rejudging:
         self._seed = seed
 
     def judge(self, runs: Iterable[StoredRun], store: Store) -> tuple[Items, Ending]:
-        """Rejudge the debates in `runs`, reusing recorded answers at no cost."""
+        """Rejudge the debates in `runs`, reusing answers already recorded at no cost."""
         from flowdebate.evaluation.audit_report import AuditItem
         from flowdebate.evaluation.rejudging import rejudge, reuse_judge_options
         from flowdebate.evaluation.stored_audit import Items, argued, judging_of
@@ -355,7 +356,7 @@ def leaderboard(
 
 
 def _rank_file(path: str, *, prior: float | None, form: Literal["text", "markdown", "json"]) -> None:
-    """Rank the systems in a ballot file; include the first-position advantage if it can be estimated."""
+    """Rank the systems in a ballot file, and include the first-position advantage if it can be estimated."""
     from flowdebate.evaluation import rank_games, read_ballots
     from flowdebate.evaluation.documents import lay_out
     from flowdebate.web.notebook import summary_markdown

@@ -1,4 +1,4 @@
-"""`flowdebate batch`: run one pattern on many questions, showing progress on stderr; it can be interrupted cleanly."""
+"""`flowdebate batch`: run one pattern on many questions, with progress on stderr and clean interruption."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class FinishedBatch:
     """Signal that interrupted the batch."""
 
     def ending(self, *, incomplete: bool) -> Ending:
-        """Return the command's `Ending`, marked `incomplete` if a result is missing."""
+        """Return the command's `Ending`; `incomplete` is set if a result is missing."""
         return Ending(
             signal=self.signal,
             failed=self.summary.failed,
@@ -123,7 +123,7 @@ class FinishedBatch:
 async def run_batch(
     plans: Plans, rows: Sequence[Row], *, name: str, store: Store, concurrency: int, totals: Totals, out: str | None
 ) -> FinishedBatch:
-    """Run all `rows` and write each result to `out`.
+    """Run the pattern on all `rows`, and write each result to `out`.
 
     Raises WriteFailed, and any error that `Block.batch` raises.
     """
@@ -176,13 +176,13 @@ async def run_batch(
 # Plans
 
 _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
-"""Options that may change when a batch is continued, and therefore do not affect its default name."""
+"""Options that may change when a batch is continued, and are therefore not part of its default name."""
 
 
 class Plans:
-    """Plans for a batch, with one subject per row and shared options from the front end and a plan file.
+    """Plans for a batch: each row has its own subject, and all share the options from the front end and a plan file.
 
-    Raises ConfigurationError or BadFile for invalid options. The error names the option, or the file and the key.
+    Raises ConfigurationError or BadFile for invalid options. The error states the option, or the file and the key.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Plans:
         self.base.pattern()  # rejects invalid options before any model is called
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Default batch name, derived from the plan and the rows."""
+        """Default name of the batch, derived from the plan and the rows."""
         options = {
             key: value for key, value in self.stored["options"].items() if key not in (*_BOUNDS, self._info.subject)
         }
@@ -240,9 +240,9 @@ class Plans:
         return plan if plan.speakers else with_sides(plan, self._proposed[row.question])
 
     async def propose_sides(self, rows: Sequence[Row], *, name: str, store: Store, concurrency: int) -> None:
-        """Let the model propose sides for questions that have none.
+        """Have the model propose sides for questions that have none.
 
-        The proposals are stored as a separate batch, so continuing a batch does not request them again.
+        The proposals are stored as a separate batch, so that they are not requested again when the batch is continued.
         """
         from flowdebate.runs.batch import Batch
         from flowdebate.runs.header import StoreOptions
@@ -282,14 +282,14 @@ class Plans:
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return a row's options in stored-plan format; a row may have its own sources."""
+        """Return a row's options in the format of stored plans; a row may have its own sources."""
         from flowdebate.ui.plan import with_stored_sources
 
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}
 
 
 def hash_name(kind: str, content: object) -> str:
-    """Derive a batch name from the JSON data `content`; equal data gives the same name."""
+    """Derive a batch name from the JSON data `content`; equal data yields the same name."""
     return f"{kind}-{hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=5).hexdigest()}"
 
 

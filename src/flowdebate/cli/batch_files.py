@@ -1,4 +1,4 @@
-"""Batch files: questions from CSV, JSON Lines, Parquet or plain text, and results with one line per question."""
+"""Batch files: questions in CSV, JSON Lines, Parquet or plain text, and results with one line per question."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Row:
 
     question: str
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """The row's other columns or fields, copied to the results."""
+    """The row's other columns (or JSON fields), copied to the results."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """The row's sources as options in plan file format."""
+        """The row's sources, as options in plan file format."""
         row_sources = self.columns.get("sources")
         return {"sources": [row_sources] if isinstance(row_sources, str) else row_sources} if row_sources else {}
 
@@ -138,7 +138,7 @@ COLUMNS = (
     "index", "status", "decision", "answer", "error", "run_id", "seed", "calls", "prompt_tokens", "completion_tokens",
     "seconds",
 )  # fmt: skip
-"""Result columns in CSV output; they follow the row's own columns."""
+"""Result columns of CSV files, placed after the row's own columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Line:
 
     @classmethod
     def of(cls, plan: Plan, item: BatchItem[Any]) -> Self:
-        """Build an item's result line, with the error or limit that ended its run."""
+        """Build the result line for an item, including the error or limit that ended its run."""
         from flowdebate.runs.events import RunFinished
         from flowdebate.ui.page import document_of_plan
 
@@ -201,7 +201,7 @@ class Line:
         return escape_json(json.dumps(value, ensure_ascii=False, default=str))
 
     def as_cells(self) -> list[str]:
-        """Return the contents of the CSV cells: the question, the row's other columns, and `COLUMNS`."""
+        """Return the CSV cells: the question, the row's other columns, and the values of `COLUMNS`."""
         document = self.document
         from flowdebate.ui.document import Tokens
 
@@ -230,19 +230,19 @@ def _answer_of(raw: object, output: object) -> str | None:
 
 
 def headers_of(columns: Mapping[str, Any]) -> list[str]:
-    """Return the CSV header; a result column that shares a name with one of the row's columns becomes `result_…`."""
+    """Return the CSV header; result columns with the same name as one of the row's columns become `result_…`."""
     headers = ["question", *columns]
     return [*headers, *(f"result_{name}" if name in headers else name for name in COLUMNS)]
 
 
 class Out:
-    """Base class for result writers; discards all results."""
+    """Base class for writers of results; this class itself discards them."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing, because nothing is open."""
+        """Do nothing, because there is nothing to close."""
 
     def write(self, line: Line) -> None:
         """Write one result; raise WriteFailed on failure."""
@@ -256,7 +256,7 @@ class StdOut(Out):
 
 
 class JsonOut(Out):
-    """Writer that appends results to a JSON Lines file, one at a time; rows already in the file are skipped."""
+    """Writer that appends each result to a JSON Lines file immediately; rows already in the file are skipped."""
 
     def __init__(self, path: Path, batch_id: str) -> None:
         self._path = path
@@ -293,7 +293,7 @@ class JsonOut(Out):
         return f"{line.as_json()}\n"
 
     def lines_of(self, content: str) -> tuple[str, _Found]:
-        """Split the content of an existing file into its header ("" if it has none) and its complete result lines."""
+        """Split an existing file's content into its header ("" if it has none) and its complete result lines."""
         lines = []
         for number, text in enumerate(content.split("\n")[:-1], 1):  # a final line without a newline is incomplete
             try:
@@ -304,7 +304,7 @@ class JsonOut(Out):
         return "", lines
 
     def _open(self) -> None:
-        """Open the file for appending and lock it, so two processes cannot duplicate rows or interleave their lines."""
+        """Open the file for appending and lock it, so that two processes cannot duplicate rows or mix their lines."""
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
@@ -320,7 +320,7 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written by another process") from None
 
     def _resume(self) -> None:
-        """Keep the lines of finished rows; drop truncated lines and the lines of rows to be resumed."""
+        """Keep the lines of finished rows, and drop truncated lines and the lines of rows to be resumed."""
         if not self._path.is_file():  # a device or pipe has nothing to continue from
             return
         # an incomplete line may end in the middle of a character

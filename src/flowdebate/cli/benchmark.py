@@ -1,4 +1,4 @@
-"""`flowdebate review --benchmark`: review changes with planted faults, and count how many are found."""
+"""`flowdebate review --benchmark`: review changes with planted faults, and count how many faults are found."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def benchmark_reviews(
 ) -> None:
     """Review each change in a file as a batch, and print how many planted faults were found.
 
-    The subject in the options is the path of the file. Stored reviews are not repeated, so running the same command
-    again continues where it stopped.
+    The subject in the options is the file's path. Stored reviews are not repeated, so running the same command again
+    continues where it stopped.
     """
     from flowdebate.evaluation import read_review_cases
     from flowdebate.evaluation.documents import lay_out_review_benchmark

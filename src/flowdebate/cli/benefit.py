@@ -169,12 +169,12 @@ def benefit(  # noqa: PLR0913 - the options of the command
 # Results of the debates
 
 _NOT_ENDED = ("queued", "running", "left_behind", "interrupted", "awaiting", "rejected")
-"""Statuses of runs that can still reach a verdict."""
+"""Statuses of runs that may still reach a verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """Stored results of an evaluation."""
+    """The stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
     """Answers to each question whose debate has finished."""
@@ -254,13 +254,13 @@ class LabeledQuestion(Row):
     """Question with a known answer."""
 
     sides: tuple[Mapping[str, Any], ...]
-    """Debaters in plan file format."""
+    """The sides, as debaters in plan file format."""
     truth: str
     """The correct stance."""
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """Return the positions in a row's columns, or [] if no column was specified and the default one is missing."""
+    """Return the positions in a row's columns, or [] if no column was specified and the default one does not exist."""
     if not columns and _CHOICES not in row.columns:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
@@ -300,7 +300,7 @@ def read_truth(row: Row, column: str, stances: Sequence[str], names: Sequence[st
 
 
 def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) -> str | None:
-    """Find the stance that `value` refers to by its text, its debater's name, its letter, or its zero-based index.
+    """Find the stance that `value` identifies by its text, its debater's name, its letter, or its zero-based index.
 
     Return None if there is no match.
 
@@ -323,11 +323,12 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 
 
 class EvaluationPlans(Plans):
-    """Plans for debates on the questions of a data set, and for baselines; `rows` are the original rows.
+    """Plans for debates on the questions of a data set, and for baselines; `rows` are the rows as read.
 
-    The positions are those of the named debaters, or else the row's choices. Choices are shuffled among the debaters
-    because data sets often list the correct one first. If `baselines` is None, every baseline that can differ from the
-    others is used. Raises BadFile for a row whose correct answer is not among its positions.
+    The positions come from the specified debaters or, if there are none, from the row's choices. Choices are shuffled
+    among the debaters because data sets often list the correct one first. If `baselines` is None, every baseline is
+    used, except any that cannot differ from the others. Raises BadFile for a row whose correct answer is not among its
+    positions.
     """
 
     def __init__(
@@ -355,7 +356,7 @@ class EvaluationPlans(Plans):
             self.of(question)  # rejects invalid options before any model is called
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Default batch name for these rows, baselines and positions."""
+        """Default name of the batch for these rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
         identity = [super().name(rows), self._baselines and list(self._baselines), positions]
         return hash_name("evaluation", [*identity, *self._equal.values()])

@@ -1,4 +1,4 @@
-"""`flowdebate models check`: make test calls to a model, and print a table of results and recommended settings."""
+"""`flowdebate models check`: test a model with a few calls, and print a table of results and recommended settings."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _check_quickly(models: Sequence[Model], *, as_json: bool) -> None:
 
 
 async def _ask_once(model: Model) -> dict[str, Any]:
-    """Request a short answer from a model; return the elapsed seconds and the tokens, or the error."""
+    """Ask a model for a short answer; return the elapsed seconds and the token count, or the error."""
     from flowdebate.blocks.generator import generator
     from flowdebate.runs.limits import Limits
 

@@ -1,4 +1,4 @@
-"""`flowdebate eval critic`: check whether a critic finds errors in labeled answers that the judge misses."""
+"""`flowdebate eval critic`: check whether a critic finds errors, in labeled answers, that the judge misses."""
 
 from __future__ import annotations
 

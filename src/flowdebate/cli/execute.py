@@ -1,4 +1,4 @@
-"""Runs through the service: following them on a page, their exit codes, and advice on the next step."""
+"""Execution of runs through the service: showing a run on a page, its exit code, and advice on the next step."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 
 
 _STARTS_WITHIN = 2.0
-"""Seconds an interrupted run has to reach a point where it can stop and be resumed later."""
+"""Seconds allowed for an interrupted run to reach a point where it can be stopped and later resumed."""
 POLL = 0.5
-"""Seconds between checks on another process's run; a turn takes several seconds, and each check is one small query."""
+"""Seconds between checks on a run in another process; a turn takes several seconds, and each check is one
+small query.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,9 @@ class Show:
     head: Sequence[str]
     """First lines of the page."""
     form: Callable[[Document], str] | None = None
-    """Alternative document format for stdout; the page then goes to stderr. The page's first lines are always shown."""
+    """Format of a document to write to stdout; the page then goes to stderr. The page's first lines are
+    always shown.
+    """
 
     def page(self, plan: Plan) -> View:
         on_stderr = self.as_json or self.form is not None
@@ -70,13 +74,13 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """A run followed until it ended or the view was closed."""
+    """A run and how it was shown: until it ended, or until the display was closed."""
 
     view: View
     unwritten: WriteFailed | None
-    """Failure to write the output, which closed the view early."""
+    """Error in writing the output, which closed the display early."""
     signal: signal.Signals | None
-    """Signal that interrupted the run, or merely closed the view if the run belongs to another process."""
+    """Signal that interrupted the run or, if the run belongs to another process, only closed the display."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +89,11 @@ class Ended:
 
     document: Document
     error: str = ""
-    """Failure message."""
+    """Message describing the failure."""
     code: int = 0
     """Exit code for the failure."""
     advice: str = ""
-    """Advice on the next step, with the command to use."""
+    """Advice on the next step, including the command to use."""
 
 
 @asynccontextmanager
@@ -108,7 +112,7 @@ async def service_of(place: OpenStore) -> AsyncIterator[Service]:
 async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
-    """Begin run `run_id`; with `resume`, continue an existing run as soon as no other process is executing it."""
+    """Begin run `run_id`; if `resume` is set, resume an existing run as soon as no other process is executing it."""
     from flowdebate.store.base import COMPLETE
     from flowdebate.ui.options import misuse
 
@@ -139,7 +143,7 @@ async def execute(
     markdown: Path | None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Start a run, show it until it ends, and return the exit code. An interrupt or a closed pipe ends it early.
+    """Start a run, show it until it ends, and return the exit code; an interrupt or a closed pipe ends it early.
 
     `start` starts, resumes or forks one of the service's runs in `place`; if it returns None, the run is not stored.
     `post` sends the document and the error to another system, and returns False on failure.
@@ -151,7 +155,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Give a starting run a moment to reach a point where it can stop and keep its results, then cancel it."""
+        """Give a starting run time to reach a point where it can stop and keep its results, then cancel it."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -191,8 +195,8 @@ async def follow_run(
 ) -> Followed:
     """Show a run until it ends.
 
-    An interrupt cancels the run if this process is executing it; without a `handle`, it only closes the view.
-    `interrupts` was set up when the run started, and may already have received a signal.
+    An interrupt cancels the run if this process is executing it; without a `handle`, the interrupt only closes the
+    display. `interrupts` was set up when the run started, and may already have received a signal.
     """
     loop = asyncio.get_running_loop()
     view = View()
@@ -291,7 +295,7 @@ async def end_of_stored(place: OpenStore, run_id: str) -> Ended:
 
 
 def _state_of(document: Document) -> str:
-    """Return the status of a run; a run whose output could not be written counts as having no verdict."""
+    """Return the status of a run, which is "no_verdict" if its output could not be written."""
     return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 
@@ -304,7 +308,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     form: Callable[[Document], str] | None = None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Write the results of a finished run, with its document in `form`, and return the exit code."""
+    """Write the results of a finished run, including its document in `form`, and return the exit code."""
     from flowdebate.service.runs import short_id
 
     document, unwritten, hint = end.document, seen.unwritten, ""
@@ -345,7 +349,7 @@ _WHY = {
     "rejected": "No worker can execute the run in its current state. ",
     "dead_letter": "The run was given up after repeated crashes. ",
 }
-"""Explanations of why runs did not end normally."""
+"""Explanations of why a run did not end normally."""
 
 
 def _advice(status: str, run_id: str | None, *, place: OpenStore | None, limit: str | None = None) -> str:

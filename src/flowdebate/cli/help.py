@@ -1,4 +1,4 @@
-"""Help pages in plain text: common usage, option panels, further examples, and exit codes."""
+"""Help pages in plain text: common usage, option panels, more examples, and exit codes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:  # typer's copy of click is private, and only type checkers ne
     from flowdebate.ui.page import PatternPage
 
 _WHOLE = 200
-"""Maximum length in characters of a command's first sentence in the list of commands."""
+"""Maximum length, in characters, of a command's first sentence in the list of commands."""
 _TOKEN = re.compile(r"""(?:--?[\w-]+ (?!-))?(?:[^\s"']*"[^"]*"|[^\s"']*'[^']*'|\S+)""")
-"""Pattern matching one word of a command line, or an option together with its value; quoted text counts as one word."""
+"""Pattern for one word of a command line, or an option and its value; quoted text counts as one word."""
 PROGRAM = "flowdebate"
 GROUPS = ("runs", "eval")
 _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
-"""Commands that `flowdebate --help` lists after the patterns; the list has at most twelve entries in total."""
+"""Commands listed by `flowdebate --help` after the patterns; the whole list has at most twelve entries."""
 _DEFAULT_OF_RUNS = "list"
 _FORMS = 2
 """Number of usage examples at the top of a command's help."""
@@ -67,7 +67,7 @@ EXIT_CODES = {
         "Exit codes: 0 done, 1 failed, 2 usage error.",
     ),
 }
-"""Exit codes keyed by command; all commands that run a pattern share one entry."""
+"""Exit codes, keyed by command; all commands that run a pattern share an entry."""
 
 EXAMPLES = {
     "run": (
@@ -144,7 +144,7 @@ EXAMPLES = {
     "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
-"""Examples keyed by command; a pattern's page shows the examples of its command."""
+"""Examples, keyed by command; a pattern's help page shows the examples for its command."""
 _DOCUMENTATION = {
     "batch": "batch", "benefit": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
@@ -155,7 +155,7 @@ _DOCUMENTATION = {
 
 
 class Group(TyperGroup):
-    """Command group whose help begins with the two most common forms of usage, and gives one sentence per command."""
+    """Command group whose help starts with the two most common usages and describes each command in one sentence."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         with explain_error(ctx, args, self.get_params(ctx)):
@@ -184,7 +184,7 @@ class Group(TyperGroup):
         _write({"Commands": rows}, formatter)
 
     def listed(self, ctx: Context) -> Iterable[str]:
-        """Return the command names in the order of the help page."""
+        """Return the names of the commands in the order of the help page."""
         return self.list_commands(ctx)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -197,7 +197,7 @@ class Group(TyperGroup):
 
 
 class Commands(Group):
-    """Top-level group; lists the common commands, and names the other patterns on one line."""
+    """Top-level group; its help lists the common commands, and names the other patterns on one line."""
 
     def unknown_command(self, name: str) -> str:
         if " " in name.strip():  # command names contain no spaces, so this is a question
@@ -233,11 +233,11 @@ class RunCommands(Group):
 
 
 BARE = {"--diff": "HEAD"}
-"""Options with an optional value, mapped to the value used when it is omitted."""
+"""Options whose value is optional, mapped to the value used if it is omitted."""
 
 
 class Command(TyperCommand):
-    """Command whose help groups options in panels, and ends with examples and exit codes."""
+    """Command whose help groups its options in panels and ends with examples and exit codes."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         flags = {flag for parameter in self.get_params(ctx) for flag in parameter.opts}
@@ -305,13 +305,13 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
 
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-"""Base class of errors about invalid command lines, obtained from the only subclass that typer exports."""
+"""Base class of usage errors, obtained from the only subclass that typer exports."""
 _KINDS = {"int": "a whole number", "number": "a number", "float": "a number"}
 
 
 @contextmanager
 def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickParameter]) -> Iterator[None]:
-    """Rewrite a parser error in plain language, stating the problem and what the user probably meant."""
+    """Rewrite a parser error in plain language, stating the problem and what the user probably meant to type."""
     typed = list(args)  # copied because the parser consumes the list
     try:
         yield
@@ -348,7 +348,7 @@ def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickPa
 
 
 def _value_of(option: str, args: Sequence[str]) -> str | None:
-    """Return the text that the user typed for an option, or None if the option was not set."""
+    """Return the text typed by the user for an option, or None if the option was not set."""
     for index, word in enumerate(args):
         if word == option:
             return args[index + 1] if index + 1 < len(args) else None
@@ -358,21 +358,21 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _page_of(name: str) -> PatternPage | None:
-    """Return the page of the pattern with this command name, or None if the command does not belong to a pattern."""
+    """Return the page of the pattern with this command name, or None if there is no such pattern."""
     info = find_pattern(name)
     page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
     return page
 
 
 def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
-    """Write the usage forms as command lines, ready to paste."""
+    """Write the common usages as command lines, ready to be pasted."""
     with formatter.section("Usage"):
         for line in forms:
             formatter.write("".join(f"{part}\n" for part in _pasted(line, formatter)))
 
 
 def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter: HelpFormatter) -> None:
-    """Write parameters in their panels."""
+    """Write the parameters in their panels."""
     from flowdebate.ui.options import Panel
 
     panels: dict[str, list[tuple[str, str]]] = {}
@@ -403,12 +403,12 @@ def _render_default(text: str) -> str:
 
 
 def _title(panel: object, default: str) -> str:
-    """Return the panel's title, or `default` if there is none; typer marks a missing title with a placeholder."""
+    """Return the panel's title, or `default` if it has none; typer uses a placeholder for missing titles."""
     return panel if isinstance(panel, str) else default
 
 
 def _pasted(line: str, formatter: HelpFormatter) -> list[str]:
-    """Wrap an example to the page width so it can still be pasted as a single shell command."""
+    """Wrap an example to the width of the page so that it can still be pasted as a single shell command."""
     indent = " " * formatter.current_indent
     words, sign = _TOKEN.findall(line), "\0"
     joined = " ".join(word.replace(" ", sign) for word in words)

@@ -1,4 +1,4 @@
-"""`flowdebate models`: the models in use, the source of each setting, and the capabilities of each model."""
+"""`flowdebate models`: the models in use, where each setting comes from, and what each model can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command options, each declared once with a type that validates it, for use by typer and shell completion."""
+"""Command options, each declared once with a type that validates it, for typer and for shell completion."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ OwnLabels: TypeAlias = Annotated[
 
 
 def read_labels(labels: Sequence[str] | None) -> dict[str, str]:
-    """Parse labels into a dictionary; an invalid label raises ConfigurationError."""
+    """Parse labels into a dictionary; raise ConfigurationError for an invalid label."""
     for label in labels or ():
         check(label.partition("=")[0] and "=" in label, "--label", "must be NAME=VALUE, such as owner=ann", label)
     return dict(label.split("=", 1) for label in labels or ())
@@ -180,7 +180,7 @@ def check(fits: object, option: str, problem: str, got: object = None) -> None:
 
 
 def check_named(option: str, name: str | None, *, resume: bool) -> None:
-    """Raise ConfigurationError for an invalid ID, or for --resume without an ID."""
+    """Raise ConfigurationError for an invalid run ID, or for --resume without a run ID."""
     check_option(Text, option, name, location=COMMAND)
     if resume and name is None:
         raise misuse("--resume", resume, f"--resume requires {option} ID, to say which run to continue.")
@@ -226,7 +226,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def parameter(name: str, kind: object, option: Option, default: object = None, *, argument: bool = False) -> Parameter:
-    """Return typer's parameter for an option of this kind; a bool without a default also gets a `--no-…` flag."""
+    """Return typer's parameter for an option of type `kind`; a bool without a default also gets a `--no-…` flag."""
     plain, values = _kind_of(kind)
     if option.repeated:
         plain = list
@@ -251,7 +251,7 @@ def parameter(name: str, kind: object, option: Option, default: object = None, *
 
 
 def with_parameters(function: Callable[..., None], parameters: Iterable[Parameter]) -> Callable[..., None]:
-    """Return `function` with a signature that typer can parse."""
+    """Return `function` with a signature that typer can read."""
     # typer reads names and defaults from the signature, and types from the annotations
     signature_read = Signature(list(parameters))
     function.__signature__ = signature_read  # type: ignore[attr-defined]  # what inspect looks at
@@ -285,11 +285,11 @@ def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
 
 _MODELS = ("SPEC", "[NAME=]SPEC")
 _NEWEST = 50
-"""Number of recent runs offered as completions; small because the shell waits for the list."""
+"""Number of recent runs offered as completions, kept small because the shell waits for the list."""
 
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
-    """Return typer's completer for an option with this metavar, or for one with a fixed set of `values`."""
+    """Return typer's completer for an option with this metavar or with a fixed set of `values`."""
 
     # typer drops values that do not begin with the typed text
     def complete(ctx: typer.Context) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Commands for the registered patterns; their options are the fields of the patterns' option models."""
+"""Commands for the registered patterns; their options are the fields of each pattern's option model."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _HERE = {
     "quiet": opt.Quiet,
     "yes": opt.Yes,
 }
-"""Options specific to the command line."""
+"""Options available only on the command line."""
 _BENCHMARK_FLAGS = {"form": "--format"}
 
 
 def pattern_command(info: PatternInfo) -> Callable[..., None]:
-    """Build a pattern's command function."""
+    """Build the function for a pattern's command."""
 
     def run(**values: Any) -> None:  # noqa: ANN401 - the options of the command
         measured = {name: values.pop(name, False) for name in opt.MEASURED}
@@ -106,7 +106,7 @@ def _local_parameters(*without: str) -> Iterator[Parameter]:
 
 
 def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options set on the command line; raise ConfigurationError if the pattern lacks one of them."""
+    """Return the options set on the command line; raise ConfigurationError if the pattern does not have one of them."""
     options = info.load_page().options
     values = {key: value for key, value in values.items() if value is not None and value != []}
     if "max_rounds" in values:
@@ -224,7 +224,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
 def _pull_request(
     values: dict[str, Any], number: int | None, since: str | None, *, posts: bool
 ) -> Iterator[PullRequestReview | None]:
-    """Open a pull request, and post a comment on it if the `with` block fails; yield None if no number was passed."""
+    """Open a pull request, and comment on it if the `with` block fails; yield None if no number was specified."""
     if number is None:
         for option, value in (("--post", posts or None), ("--since", since)):
             if value is not None:
@@ -243,7 +243,7 @@ def _pull_request(
 def _about_pull_request(
     info: PatternInfo, values: dict[str, Any], pull: PullRequestReview | None, *, file: str | None
 ) -> dict[str, Any]:
-    """Return the options, adapted to the pull request if there is one; raise Exit if there is nothing to review."""
+    """Return the options, adapted to the pull request if there is one; raise Exit if nothing needs to be reviewed."""
     if pull is None:
         return values
     from flowdebate.ui.plan import check_plan_file
@@ -280,7 +280,7 @@ async def _begin(
 
 
 def terminal_asker() -> Ask | None:
-    """Return the function that asks a human in the terminal; return None elsewhere, where humans answer later."""
+    """Return the function that asks humans in the terminal, or None if they have to answer later."""
     from flowdebate.blocks.human.terminal import ask_in_terminal
 
     if not sys.stdin.isatty():
@@ -292,7 +292,7 @@ def terminal_asker() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Add advice on running without a store to any store error raised in the `with` block."""
+    """Add advice on running without a store to store errors raised in the `with` block."""
     try:
         yield
     except StoreError as error:
@@ -305,8 +305,8 @@ def _store_needed() -> Iterator[None]:
 def _propose_sides(plan: Plan, *, yes: bool, place: OpenStore | None, run_id: str | None) -> Plan:
     """Show the sides proposed by the plan's model, and return `plan` with them.
 
-    In a terminal the user can accept, edit or decline the sides, unless `yes` is set; declining raises Abort. If the
-    run has an ID, the proposal is stored with it, so repeating the command does not pay for another proposal.
+    In a terminal, the user can accept, edit or decline the sides, unless `yes` is set; declining raises Abort. If the
+    run has an ID, the proposal is stored under it, so that repeating the command does not cost another proposal.
     """
     from flowdebate.ui.plan import with_sides
 
@@ -343,7 +343,7 @@ def _propose_sides(plan: Plan, *, yes: bool, place: OpenStore | None, run_id: st
 def _type_sides(sides: Sequence[Debater]) -> Sequence[Debater]:
     """Return the sides typed by the user.
 
-    If they do not make a valid debate, explain why and return the current sides.
+    If they are not valid for a debate, explain why and return the current sides.
     """
     from flowdebate.chassis.roster import Debater, check_roster
 

@@ -1,4 +1,4 @@
-"""Reviews of pull requests: the state left by earlier runs, and a single comment updated by every run."""
+"""Reviews of pull requests, with state from earlier runs and a single comment that every run updates."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _FORK = (
 )
 _MAX_COMMENT_LENGTH = 65_000
 _MAX_STATE_LENGTH = 30_000
-"""Maximum length of the state in a comment, in characters. A longer state is omitted, and the next run then reads the
+"""Maximum length, in characters, of the state in a comment. A longer state is omitted, and the next run then reads the
 whole change.
 """
 _MAX_JSON_LENGTH = 2_000_000
-"""Maximum size of an unpacked state, in bytes."""
+"""Maximum size, in bytes, of a state after decompression."""
 _MAX_NOTES = 50
 _STATE = re.compile(r"<!-- flowdebate-review(?: (?P<state>[\w+/=]+) (?P<signature>[0-9a-f]{64}))? -->\s*\Z")
 _NOTE = re.compile(r"<!-- flowdebate-note ([0-9a-f]{16}) -->\s*\Z")
@@ -58,14 +58,14 @@ class State(WireModel):
     repository: str
     number: int
     head: str | None
-    """Last commit read in full; None if parts of the change are still unread."""
+    """Last commit read in full; None if parts of the change have not been read yet."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
     """Glob patterns that match excluded files."""
     findings: list[FindingDraft] = Field(default_factory=new_list)
 
     def sign(self, key: bytes) -> str:
-        """Return the signed state as a hidden comment."""
+        """Return the signed state, encoded as a hidden comment."""
         packed = base64.b64encode(zlib.compress(self.model_dump_json(by_alias=True).encode(), 9)).decode()
         if len(packed) > _MAX_STATE_LENGTH:
             return "<!-- flowdebate-review -->"
@@ -73,7 +73,7 @@ class State(WireModel):
 
     @classmethod
     def read(cls, body: str, key: bytes) -> Self | None:
-        """Read the state at the end of a comment; return None unless it was signed with this key."""
+        """Read the state at the end of a comment; return None unless the state was signed with this key."""
         match = _STATE.search(body)
         if match is None or match["state"] is None:
             return None
@@ -91,9 +91,9 @@ def _signature(packed: str, key: bytes) -> str:
 
 
 def _read_key() -> bytes:
-    """Read the key that signs states, from the environment or from a file in the user's data directory.
+    """Read the key used to sign states, from the environment or from a file in the user's data directory.
 
-    If the file cannot be written, a temporary key is used, and the next run reads the whole change.
+    If the file cannot be written, a temporary key is used, so the next run reads the whole change.
     """
     if value := os.environ.get(KEY_VARIABLE):
         return value.encode()
@@ -131,7 +131,7 @@ class PullRequestReview:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Post a comment about any error raised in the `with` block, and reraise it."""
+        """Post a comment about any error raised in the `with` block, then reraise the error."""
         try:
             yield
         except FlowDebateError as error:
@@ -195,7 +195,7 @@ class PullRequestReview:
 
     @property
     def earlier(self) -> list[FindingDraft]:
-        """Unresolved findings from earlier runs, under the current names of their files."""
+        """Unresolved findings from earlier runs, with the current names of their files."""
         moved = self.changes.renamed
         files = self.changes.lines
         drafts = []
@@ -208,7 +208,7 @@ class PullRequestReview:
     # Finishing without a review
 
     def finish_unread(self, gate: str | None) -> int:
-        """Report the outcome when nothing in the pull request needs to be read, and return the exit code."""
+        """Report the outcome if nothing in the pull request needs to be read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]
@@ -248,7 +248,7 @@ class PullRequestReview:
         return self._post(body, state, raw, drafts)
 
     def _with_quote(self, finding: Finding) -> FindingDraft:
-        """Return a finding for the next run, quoting its lines because line numbers may change."""
+        """Return a finding for the next run with its lines quoted, because line numbers may change."""
         draft, place = finding.draft, finding.place
         if draft.quote or not place.found or place.line is None:
             return draft
@@ -316,7 +316,7 @@ class PullRequestReview:
         return True
 
     def _create(self, body: str, notes: list[dict[str, JsonValue]]) -> list[dict[str, JsonValue]]:
-        """Create the comment with its notes; return the notes that still have to be posted."""
+        """Create the comment together with its notes; return the notes that remain to be posted."""
         commit = self._changes.head if self._changes is not None else None
         if self._github.create_review(self._number, commit, body, notes):
             return []
@@ -325,7 +325,7 @@ class PullRequestReview:
         return notes
 
     def _notes(self, raw: ReviewRawOutput | None, drafts: dict[str, FindingDraft]) -> list[dict[str, JsonValue]]:
-        """Mark the notes of resolved findings as resolved, and return the notes to add for confirmed findings."""
+        """Mark the notes on resolved findings as resolved, and return the notes to add for confirmed findings."""
         if raw is None:
             return []
         written = {} if self._comment is None else self._written_notes()
@@ -353,7 +353,7 @@ class PullRequestReview:
         return notes
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
-        """Return a finding's lines for its note, or None if they are outside the diff."""
+        """Return the lines of a finding for its note, or None if they are not part of the diff."""
         lines = self.changes.lines.get(place.file or "", set())
         if not place.found or place.line not in lines:
             return None
@@ -365,7 +365,7 @@ class PullRequestReview:
 
 
 def _standing(draft: FindingDraft, number: int) -> Finding:
-    """Build a confirmed finding from an earlier run's draft, which has not been checked again."""
+    """Build a confirmed finding from an earlier run's draft without checking the finding again."""
     place = Place(**draft.model_dump(include={"file", "line", "end_line", "quote"}))
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     raised = [Raised(agent_name=EARLIER, place=place, **fields)]
@@ -381,7 +381,7 @@ def _standing_lines(drafts: Sequence[FindingDraft]) -> Iterator[str]:
 
 
 def _key_of(finding: FindingDraft | Raised) -> str:
-    """Return the key of a finding's note."""
+    """Return the key that identifies a finding's note."""
     quote = finding.quote if isinstance(finding, FindingDraft) else finding.place.quote
     return sha256(f"{finding.title}\0{quote or ''}".encode(errors="replace")).hexdigest()[:16]
 

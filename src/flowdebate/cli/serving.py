@@ -1,4 +1,4 @@
-"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the server's token."""
+"""`flowdebate serve`, `mcp` and `queue`: servers for programs, browsers and workers, and the server token."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PORT, _MCP_PORT = 8377, 8378
-"""Default ports; they differ so both servers can run at the same time."""
+"""Default ports; they are different, so both servers can run at the same time."""
 _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Seconds until the redirect file written by `--open` is deleted; long enough for a browser to start."""
+"""Seconds until the redirect file written by `--open` is deleted, long enough for a browser to start."""
 
 _App: TypeAlias = Annotated[
     Text | None,
@@ -235,8 +235,8 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 def write_entrance(url: str, folder: Path | None) -> Path:
     """Write a file that redirects a browser to `url`, readable only by its owner.
 
-    A file is used because program arguments are visible to all users. Browsers installed as snaps cannot read hidden
-    folders or the temporary folder.
+    A file is used because the arguments of programs are visible to all users. Browsers installed as snaps can read it
+    only if `folder` is neither hidden nor the temporary folder.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -309,7 +309,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 
 
 def _check_token(token_file: str | None, *, new: bool) -> None:
-    """Raise ConfigurationError if a new token is requested but the user specified a token file."""
+    """Raise ConfigurationError if a new token is requested although the user specified a token file."""
     if new and token_file is not None:
         raise misuse(
             "--new-token", new, "--new-token cannot be combined with --token-file: it would overwrite your file."
@@ -320,7 +320,7 @@ def _check_token(token_file: str | None, *, new: bool) -> None:
 def _stdout_protected() -> Iterator[None]:
     """Redirect stdout to stderr in the `with` block, including output from C libraries.
 
-    Any line printed by the application would break the protocol.
+    Otherwise, any line printed by the application would break the protocol.
     """
     sys.stdout.flush()
     wire = os.dup(1)
@@ -334,7 +334,7 @@ def _stdout_protected() -> Iterator[None]:
 
 
 def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for options that the application's own service already determines."""
+    """Raise ConfigurationError for options that are determined by the application's own service."""
     unusable = [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, [])]
     if app is not None and unusable:
         problem = f"{', '.join(unusable)} cannot be combined with --app: the Service defines them."
@@ -379,12 +379,12 @@ def _make_service(
 
 
 _MIN_TOKEN_LENGTH = 16
-"""Minimum length of a token, as in `create_app`; checked here too so the message can name the file."""
+"""Minimum length of a token, as in `create_app`; checked here as well so that the message can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_token(path: str) -> str:
-    """Read the token in a file; an invalid token raises BadFile."""
+    """Read the token from a file; raise BadFile for an invalid token."""
     token = read_text(path, megabytes=1).strip()
     if len(token) < _MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
         raise BadFile(path, f"must contain one token of at least {_MIN_TOKEN_LENGTH} printable ASCII characters")
@@ -392,7 +392,7 @@ def read_token(path: str) -> str:
 
 
 def load_token(*, new: bool = False, needed: bool = False) -> str:
-    """Return the stored token for this user's servers, creating it on first use; `new` replaces it.
+    """Return the stored token for this user's servers, creating it on first use; `new` requests a new token.
 
     If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is valid
     only until the server stops; if `needed` is set, as it is by commands that need the server's token, raise BadFile
@@ -423,7 +423,7 @@ def load_token(*, new: bool = False, needed: bool = False) -> str:
 
 
 def _write(path: Path, *, replace: bool) -> None:
-    """Write a token atomically; if two servers start at once, the first one wins."""
+    """Write a token atomically; if two servers start at the same time, the token written first is kept."""
     handle, name = tempfile.mkstemp(prefix=".token-", dir=path.parent)  # created with mode 0600
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:

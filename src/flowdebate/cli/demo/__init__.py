@@ -36,9 +36,9 @@ TOLD = (
     "in 200 seconds on two cores that were busy with other work; nothing was edited, and only the waits are shorter."
 )
 _WORDS = 4.0
-"""Reading speed in words per second."""
+"""Reading speed, in words per second."""
 _AT_ONCE = 1_000.0
-"""Playback speed for non-interactive output; high enough to avoid pauses."""
+"""Playback speed for non-interactive output, high enough for pauses not to be noticed."""
 
 
 @opt.command()
@@ -84,7 +84,7 @@ def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
 
 
 def recorded_plan(speed: float) -> Plan:
-    """Return the plan of the recorded debate, with a model that replays the recording."""
+    """Return the plan for the recorded debate, with a model that replays the recording."""
     from flowdebate.models.recording import PlayedModel
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
