@@ -236,7 +236,7 @@ class ModelError(FlowDebateError):
     retry_after: float | None = None
     """Waiting time in seconds requested by the endpoint; None if it requested none."""
     providers_fault: bool = True
-    """True if a debate may continue without this answer; False for errors that have to be fixed in the application or
+    """True if a debate may continue without this answer; False for errors to be fixed in the application or
     its tests.
     """
 
@@ -476,7 +476,7 @@ class RealModelForbidden(ModelError):
 
 
 class CassetteMismatch(ModelError, AssertionError):
-    """A replayed run made a call that is missing from the cassette, or left recorded calls unused."""
+    """A replayed run made a call missing from the cassette, or left recorded calls unused."""
 
     providers_fault = False
 

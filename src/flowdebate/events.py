@@ -96,7 +96,7 @@ RunEvent: TypeAlias = (
 _SharedEvent: TypeAlias = (
     RoundStarted | TurnsOrdered | TurnStarted | TurnFinished | RoleFailed | RoundsEnded | EscalationStepFinished
 )
-"""Events that all patterns share."""
+"""Events shared by all patterns."""
 
 if TYPE_CHECKING:
     PatternEvent: TypeAlias = (
@@ -171,7 +171,7 @@ def changes() -> tuple[type[BaseEvent], ...]:
 def wire_of(event: object) -> dict[str, Any]:
     """Convert any event to JSON data, starting with `kind`: library events by `to_wire()`, others as "custom".
 
-    Library events include those declared by patterns that the application has registered.
+    Library events include those declared by patterns registered by the application.
 
     A custom event has the `name` of the class that the application passed to `ctx.emit`. It has a `value` if the object
     is JSON data or can be converted to it (dataclasses, models, dates, sets, …), up to 50 levels deep and 100,000

@@ -184,7 +184,7 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
 """Options that a design cannot set, because they come from the rows or from the study."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
-"""Limits, which apply to the debates of all designs alike."""
+"""Limits on debates, the same for all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -257,9 +257,9 @@ def study(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Compare debate designs with baselines and with each other, on questions with known answers.
 
-    Ask all questions that are still unanswered, even after an interruption, and report the results. `register STUDY`
-    records the questions and comparisons beforehand; `report STUDY` calls no model. --max-calls and --max-tokens apply
-    to each debate.
+    Ask all unanswered questions, even after an interruption, and report the results. `register STUDY` records the
+    questions and comparisons beforehand; `report STUDY` calls no model. --max-calls and --max-tokens apply to each
+    debate.
     """
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action
@@ -327,7 +327,7 @@ def study(  # noqa: PLR0913 - the options of the command
 def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """Read a study file; return the study, the plan of its first design (models and limits), and its questions file.
 
-    Raises BadFile, which names either the key at fault or the question and the column.
+    Raises BadFile, naming either the key at fault or the question and the column.
     """
     from flowdebate.evaluation.study import Study
 

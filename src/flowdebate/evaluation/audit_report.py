@@ -206,7 +206,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     """Judge audit: figures for all ballots together and for each model, and the correlation between models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
-    """Figures keyed by model, if there are several; the key "" collects ballots whose model is unknown."""
+    """Figures keyed by model, if there are several; the key "" collects ballots by unknown models."""
     rho: Figure | None = None
     """Mean pairwise correlation between models over items; None for a single model or for too few items."""
     rho_of: Literal["errors", "scores"] | None = None
@@ -214,12 +214,12 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     anyway.
     """
     effective_n: float | None = None
-    """Number of independent judges that would provide the same information: n / (1 + (n - 1) rho)."""
+    """Number of independent judges providing the same amount of information: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
     """Bounds of the 95% confidence interval for `effective_n`, computed from the interval for `rho`."""
     tests: int = 0
-    """Number of tests that the adjustment of `p_holm` takes into account."""
+    """Number of tests taken into account in the adjustment of `p_holm`."""
     seed: int | None = None
     """Seed for the p-values and intervals; None if none were computed."""
 
@@ -255,8 +255,8 @@ class ReaderAgreement(InNotebooks, WireModel):
     """Agreement between judges and readers who voted before they saw the verdict."""
 
     agreement: Figure | None = None
-    """Share of debates won by the side with the most reader votes, with Wilson's interval. Debates in which the readers
-    or the judge favored no side are not counted.
+    """Share of debates won by the side with the most reader votes, with Wilson's interval. Debates are not counted if
+    the readers or the judge favored no side.
     """
     debates: int
     undecided: int
@@ -307,12 +307,12 @@ class VoteCounts:
     debates: int = 0
     """Number of debates with reader votes."""
     decided: int = 0
-    """Number of debates in which the judge and the readers each favored a side."""
+    """Number of debates with a side favored by the judge and a side favored by the readers."""
     agreeing: int = 0
     """Number of debates in which the judge and the readers favored the same side."""
     votes: int = 0
     same: int = 0
-    """Number of reader votes that agree with the judge."""
+    """Number of reader votes in agreement with the judge."""
 
     def add(self, winner: str | None, votes: Sequence[str | None]) -> None:
         """Add the votes on a debate, and its winner; do nothing if there are no votes."""

@@ -92,7 +92,7 @@ class BallotRow(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BallotFile:
-    """Contents of a ballot file, with methods that convert them for audits, judge quality measures and rankings."""
+    """Contents of a ballot file, with methods for converting them for audits, judge quality measures and rankings."""
 
     ballots: Sequence[BallotRow]
 
@@ -125,7 +125,7 @@ class BallotFile:
 
     @property
     def judged(self) -> list[JudgedItem]:
-        """Items whose correct side is known, for `judge_quality()`."""
+        """Items with a known correct side, for `judge_quality()`."""
         clusters = {ballot.item: ballot.cluster for ballot in self.ballots}
         judged = []
         for item in self.items:

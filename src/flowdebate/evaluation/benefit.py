@@ -130,7 +130,7 @@ def benefit_report(
     min_gain: float = 0.05,
     missing: Missing = "wrong",
 ) -> BenefitReport:
-    """Compare debates with their baselines on all `items` whose truth is known. Needs scipy.
+    """Compare debates with their baselines on all `items` with a known truth. Needs scipy.
 
     An answer is right or wrong. A tie, or a debate without a winner, counts as the probability of picking the right one
     at random from the open positions. If counting such answers as wrong would change a finding, the summary says so. A
@@ -147,8 +147,8 @@ def benefit_report(
     - "too_few": none of the above.
 
     `report.finding` is "helped" if the debate helped against every baseline, "harmed" or "none_worth_it" if that is the
-    finding against any baseline, and otherwise "too_few". The first drafts' vote is compared only
-    if at least three drafts took part. Raise ConfigurationError if no item can be compared.
+    finding against any baseline, and otherwise "too_few". The first drafts' vote is compared only if at least three
+    drafts took part. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     labeled = [item for item in items if item.truth is not None]

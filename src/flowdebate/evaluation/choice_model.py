@@ -65,7 +65,7 @@ def fit_choices(
     `options` is an array indexed by choice, option and column; `shares` contains the share that each choice gives to
     each option. The first `strengths` columns are identified only up to a constant, so their coefficients are centered
     on 0. `prior` is the standard deviation of a normal prior on all coefficients. `times` is the number of identical
-    clusters that each of `clusters` represents; None means one each.
+    clusters represented by each of `clusters`; None means one each.
 
     Standard errors are cluster-robust, with Bell and McCaffrey's (2002) correction for few clusters. The degrees of
     freedom are one less than the effective number of clusters that contribute to a coefficient, computed from the

@@ -66,7 +66,7 @@ class OrdersAgainstTruth(WireModel):
     """Accuracy of a judge in each order, and in rows where all orders lead to the same verdict."""
 
     rows: int
-    """Number of rows whose correct text is known and on which the judge cast a ballot."""
+    """Number of rows with a known correct text and a ballot by the judge."""
     orders: dict[str, Figure]
     """Share of correct ballots for each order; "2 1" means that the row's second text was read first."""
     one_order: Figure
@@ -86,7 +86,7 @@ class VerdictsAgainstTruth(WireModel):
     """Accuracy of all judges' combined verdicts."""
 
     rows: int
-    """Number of compared rows whose correct text is known."""
+    """Number of compared rows with a known correct text."""
     decided: Figure
     """Coverage: the share of rows with a winner."""
     right: Figure | None
@@ -109,9 +109,7 @@ class ComparingJudge(WireModel):
     even: float | None
     """Expected `first_place` if the judge has no position bias."""
     towards_first: Figure | None
-    """Share of rows in which the first place won more often than the last; rows in which they won equally often are
-    excluded.
-    """
+    """Share of rows in which the first place won more often than the last; rows with equally many wins are excluded."""
     favours: Literal["first", "last"] | None
     """Place favored by the judge more often than chance would explain (exact sign test, adjusted for the number of
     judges).

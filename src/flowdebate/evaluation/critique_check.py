@@ -57,7 +57,7 @@ class MethodRates(WireModel):
     """Accuracy of a method in telling correct answers from wrong ones."""
 
     accuracy: Figure
-    """Share of answers on which the decision matches the label."""
+    """Share of answers with a decision matching the label."""
     found: Figure | None
     """Share of wrong answers recognized as wrong; None if there are no wrong answers."""
     false_alarms: Figure | None
@@ -72,9 +72,9 @@ class CritiqueCheck(InNotebooks):
     alone: MethodRates
     """The judge's rates without a critic."""
     comparison: Paired
-    """Accuracy of the critique minus that of the judge alone, on the same answers."""
+    """Gain in accuracy from the critique over the judge alone, on the same answers."""
     found: Paired | None
-    """Accuracy of the critique minus that of the judge alone, on wrong answers only."""
+    """Gain in accuracy from the critique over the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
     """Number of answers without a decision, because a call failed or a limit was reached."""
@@ -291,7 +291,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block that judges an answer twice: with a critique, and without one."""
+    """Create the block for judging an answer twice: with a critique, and without one."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique

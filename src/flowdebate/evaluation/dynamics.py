@@ -26,7 +26,7 @@ _WHERE = "dynamics()"
 class Dynamics(InNotebooks, WireModel):
     """Changes in the answers given during runs.
 
-    Intervals account for the fact that voices in the same run are not independent.
+    Intervals take into account dependencies between the voices in a run.
     """
 
     courses: int

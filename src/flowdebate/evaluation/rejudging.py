@@ -98,7 +98,7 @@ def create_rejudge(
 
 
 class JudgeChanges(TypedDict, total=False):
-    """Subset of `JudgeOptions` that can be changed when rejudging."""
+    """Options of `JudgeOptions` available for changing when rejudging."""
 
     answer_form: Answer
     schedule: ScheduleLike
@@ -157,11 +157,10 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
 ) -> BatchResult[AuditItem]:
     """Judge each of `debates` again, as a batch whose outputs include the ballots.
 
-    Each debate is a separate run, which is stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and
-    `options` are as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each run. `judge`
-    may be a list with one judge per debate; if it is None, each raw output is judged as it was before
-    (`reuse_judge_options`). Before any call, raise ConfigurationError if there are no transcripts, or if one has fewer
-    than two sides.
+    Each debate is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are
+    as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each run. `judge` may be a list
+    with one judge per debate; if it is None, each raw output is judged as it was before (`reuse_judge_options`). Before
+    any call, raise ConfigurationError if there are no transcripts, or if one has fewer than two sides.
     """
     rows: list[tuple[int, ArguedDebate]] = []
     judges = [] if judge is None or isinstance(judge, JudgeOptions) else list(judge)

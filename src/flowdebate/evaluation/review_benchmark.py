@@ -86,7 +86,7 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expressions, keyed by kind of fault, for words in a finding that indicate the fault."""
+"""Regular expressions for words in a finding indicating a fault, keyed by kind of fault."""
 
 
 class ReportedLocation(Protocol):
@@ -170,7 +170,7 @@ class ReviewRates(InNotebooks, WireModel):
     recall: Figure | None
     """Share of planted faults found, with Wilson's interval; None if there are no faults."""
     false_findings: Figure
-    """Mean number of findings per change that match no planted fault, with a confidence interval."""
+    """Mean number of findings per change without a matching planted fault, with a confidence interval."""
     false_on_clean: Figure | None
     """Mean number of findings per clean change; None if there are no clean changes."""
 

@@ -92,7 +92,7 @@ def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float 
 def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
     """Compute the number of items needed to detect a `gain` in accuracy with 80% power.
 
-    `differing`, the share of pairs that differ, is at least `gain`. The result uses the exact power of McNemar's exact
+    `differing`, the share of differing pairs, is at least `gain`. The result uses the exact power of McNemar's exact
     test at `alpha` / `tests`. Needs scipy.
 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)

@@ -301,7 +301,8 @@ class Resampling:
         """Compute the BCa interval (Efron 1987) for `value.sum() / n.sum()`.
 
         If the correction is undefined, as when all samples lie on one side of the ratio, this is the percentile
-        interval. The results are the same as from `scipy.stats.bootstrap`, which takes 25 MB of memory to import.
+        interval. The results are the same as from `scipy.stats.bootstrap`, without the 25 MB of memory needed to import
+        it.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]

@@ -102,7 +102,7 @@ def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
 
 
 def has_intervals() -> bool:
-    """Return whether audits include p-values and intervals, which need scipy."""
+    """Return whether audits include p-values and intervals, for which scipy must be installed."""
     return find_spec("scipy") is not None  # scipy is not imported here, because that takes longer than a small audit
 
 
@@ -122,7 +122,7 @@ class FigureRow:
     n: int
     """Number of observations behind the figure."""
     of: str
-    """Name of the unit that `n` counts."""
+    """Name of the unit counted by `n`."""
     even: float | None = None
     """Expected value for a fair judge; None if undefined."""
 
@@ -188,7 +188,7 @@ def _rate_row(judge: str, name: str, rate: PlaceRate | LastWord, *, n: int, even
 def items_of(runs: Iterable[StoredRun]) -> Items:
     """Collect items from all `runs` with ballots; ballots from several runs on the same transcript form one item.
 
-    A ballot that a fork inherits from its parent is counted once.
+    A ballot inherited by a fork from its parent is counted once.
     """
     collector = ItemCollector()
     for run in runs:

@@ -213,7 +213,7 @@ class Study:
 
     @property
     def first(self) -> str:
-        """Name of the first design, which provides the baselines and the noise control."""
+        """Name of the first design, the source of the baselines and the noise control."""
         return next(iter(self.designs))
 
     @cached_property
@@ -263,7 +263,7 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design that provides a method's answers, or the method itself if its judge reads no debate."""
+        """Return the design providing a method's answers, or the method itself if its judge reads no debate."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
@@ -408,7 +408,7 @@ class Study:
 
 
 class Registration(WireModel):
-    """Decisions that a study records before its first answer."""
+    """Decisions recorded by a study before its first answer."""
 
     at: float
     """Time of registration, in seconds since 1970."""
@@ -455,7 +455,7 @@ def digest(value: object) -> str:
 
 
 def _source_digest() -> str:
-    """Compute the hash of this library's source code, which includes the prompts."""
+    """Compute the hash of this library's source code, including the prompts."""
     root = Path(flowdebate.__file__).parent
     source_hash = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

@@ -77,7 +77,9 @@ class StudyComparison(WireModel):
     p: float
     """P-value of the exact sign-flip test over clusters."""
     p_adjusted: float
-    """P-value adjusted by Holm's method over all comparisons except the primary one, which is not adjusted."""
+    """P-value adjusted by Holm's method over all comparisons except the primary one; left unadjusted for the primary
+    one.
+    """
     e_value: float
     """E-value of the comparison, which may be checked after every question; see `flowdebate.evaluation.e_value`."""
     tokens_ratio: float | None
@@ -128,7 +130,7 @@ class StudyReport(InNotebooks, WireModel):
     planned: int
     """Number of planned answers."""
     failed: int
-    """Number of debates that ended without a verdict."""
+    """Number of debates without a verdict."""
     missing: Missing
     """Rule for counting failed debates."""
     confidence: float
@@ -294,7 +296,7 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
 
 
 def _with_undecided_wrong(comparison: StudyComparison, if_wrong: StudyComparison) -> StudyComparison:
-    """If counting undecided answers as wrong leads to a different finding, add that finding to the summary."""
+    """If counting undecided answers as wrong leads to a different finding, add it to the summary."""
     if comparison.finding == if_wrong.finding:
         return comparison
     summary = f"{comparison.summary} With undecided answers counted as wrong: {_first(if_wrong.summary)}"

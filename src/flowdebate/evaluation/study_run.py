@@ -85,7 +85,7 @@ class StudyAnswer(WireModel):
     partner: str | None = None
     """Question whose arguments the judge read; set only for the noise control."""
     problem: str | None = None
-    """Kind of error that ended the attempt; the question is asked again the next time the study runs."""
+    """Kind of error, if the attempt failed; the question is asked again the next time the study runs."""
     transcript: str = ""
     """SHA-256 hash of the transcript."""
     seed: int
@@ -180,7 +180,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     observe: Observer | None = None,
     progress: Callable[[StudyProgress], object] | None = None,
 ) -> Sequence[StudyAnswer]:
-    """Ask all questions that have no answer in the file `answers`, and return all of the study's answers.
+    """Ask all questions without an answer in the file `answers`, and return all of the study's answers.
 
     Each answer is written immediately, as numbers without any text; the file is the only record of the progress. With a
     `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
@@ -408,9 +408,9 @@ class _Asking:
         return await self._judged(case, name, ArguedDebate(question=question, transcript=entries), how)
 
     async def noise(self, case: Case) -> Case:
-        """Add the noise answer, using the arguments on the next question that was debated successfully.
+        """Add the noise answer, using the arguments on the next successfully debated question.
 
-        This waits for that debate, so that the choice does not depend on timing. If the arguments are lost, no answer
+        This waits for the debate on it, so the choice does not depend on timing. If the arguments are lost, no answer
         is added.
         """
         for other in self._similar_questions(case):

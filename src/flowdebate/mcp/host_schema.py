@@ -15,7 +15,7 @@ REFUSED = frozenset({
 
 
 def for_hosts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Copy a tool's argument schema, omitting its titles and any keywords that some hosts reject.
+    """Copy a tool's argument schema, omitting its titles and any keywords rejected by some hosts.
 
     The copy may accept more than the original; arguments are still validated against the original.
 

@@ -211,7 +211,7 @@ def shorten(text: str) -> str:
 
 
 def split_contributions(document: Document) -> list[Section]:
-    """Return the sections of `document` other than its result, which comes either first or last."""
+    """Return all sections of `document` except its result, whether the result comes first or last."""
     sections, result = list(document.sections()), list(document.outcome())
     size = len(result)
     return sections[size:] if sections[:size] == result else sections[: len(sections) - size]

@@ -120,7 +120,7 @@ def create_server(
 def http_app(
     server: MCPServer[Any], *, path: str = "/mcp", allow_hosts: Sequence[str] = (), guarded: bool = False
 ) -> Starlette:
-    """Create an ASGI application that serves `server` at `path` over streamable HTTP.
+    """Create an ASGI application serving `server` at `path` over streamable HTTP.
 
     A request is answered with 421 if its Host is neither this machine nor one of `allow_hosts`, and with 403 if it
     comes from a different Origin; with `guarded`, the enclosing application checks both. When mounting the application

@@ -27,7 +27,7 @@ class AnswerCourse(WireModel):
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
     """Count how many voices answered several times, changed their answer, or adopted another voice's answer.
 
-    An adopted answer is one that another voice gave first. Answers are compared by their words.
+    An adopted answer is another voice's first answer. Answers are compared by their words.
 
     >>> count_changes([AnswerCourse(voices={"ann": ["yes", "no"], "bob": ["no", "no"]})])
     (2, 1, 1)

@@ -46,7 +46,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class Jaccard:
-    """Share of the words in two texts that occur in both (Jaccard 1912). Needs no extra library.
+    """Share of all words in two texts found in both (Jaccard 1912). Needs no extra library.
 
     >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
     [1.0, 0.6666666666666666, 0.0]
@@ -239,8 +239,8 @@ def convergence(
     """Compare the proposals `now` with each other, and with those from the round `before`; both are keyed by agent.
 
     - `positions`: each agent's short answer. Similarity is not agreement, so proposals with different positions
-      (`same_answer`) have not converged, even if their texts are similar. Agents with no position, or with a position
-      that has no words, contradict nobody.
+      (`same_answer`) have not converged, even if their texts are similar. Agents with no position, or with a
+      position without words, contradict nobody.
     - `similarity`: the measure; None means `best_similarity()`.
 
     The status is "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart

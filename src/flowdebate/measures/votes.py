@@ -56,7 +56,7 @@ class Tally(WireModel):
     """Result of a vote; `valid + spoiled + failed == eligible`."""
 
     rule: VotingRule
-    """Voting rule that determines the winner."""
+    """Voting rule for determining the winner."""
     eligible: int
     """Number of eligible voters, including abstainers."""
     valid: int

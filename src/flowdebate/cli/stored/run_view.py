@@ -29,7 +29,7 @@ _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edite
 
 
 def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, following: str | None = None) -> None:
-    """Write a table with one row per run or batch; `following` is the command that lists the next rows."""
+    """Write a table with one row per run or batch; `following` is the command for listing the next rows."""
     if not rows:
         page.line("No runs.")
         return

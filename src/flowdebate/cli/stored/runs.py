@@ -213,7 +213,7 @@ async def _iterate(runs: Sequence[StoredRun]) -> AsyncIterator[StoredRun]:
 async def _select(
     store: Store, names: Sequence[str], older_than: float | None, filters: dict[str, Any]
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs to delete: the named runs, which must not be in progress, or all runs that match the filters."""
+    """Yield the runs to delete: the named runs, unless one is in progress, or all runs matching the filters."""
     from flowdebate.service.runs import each_run, find_run
 
     if not names:
@@ -233,7 +233,7 @@ async def _select(
 
 
 def _list(rows: Sequence[Sequence[StoredRun]], *, as_json: bool = False, following: str | None = None) -> None:
-    """Write the rows; `following` is the command that lists the next rows."""
+    """Write the rows; `following` is the command for listing the next rows."""
     from flowdebate.cli.stored.run_view import run_data, show_table
 
     if as_json:

@@ -52,7 +52,7 @@ _RESET = "starting over: turns that came at the same time are now in a different
 
 
 class Page:
-    """Writer that prints the parts of a debate to `stream`, in the order in which its methods are called.
+    """Writer that prints the parts of a debate to `stream`, in the order of the calls to its methods.
 
     No escape codes are written if `stream` is not a terminal or if NO_COLOR is set. Text from models and users is
     indented or framed, so it cannot be mistaken for text from the page itself.

@@ -186,7 +186,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log handler that writes lines without tracebacks to stderr. It skips run records, which pages already show."""
+    """Log handler that writes lines without tracebacks to stderr. It skips run records, already shown by pages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
