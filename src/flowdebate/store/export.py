@@ -35,7 +35,7 @@ from flowdebate.store.base import (
 )
 
 GONE = "null"
-"""Stored body that marks a document as deleted."""
+"""Stored body marking a document as deleted."""
 EXPORT_FORMAT = 1
 """Version number of the export format."""
 MAX_LINE_LENGTH = 64_000_000

@@ -40,7 +40,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeAnswer:
-    """Answer that a framework's fake model must return, after converting it to the framework's own type."""
+    """Answer to be returned by a framework's fake model, converted to the framework's own type."""
 
     pieces: tuple[str, ...] = ()
     """The answer's text, split into chunks for streaming."""
@@ -65,7 +65,7 @@ MakeAdapter: TypeAlias = "Callable[[Script], Model]"
 
 @dataclass(slots=True)
 class _Answers:
-    """Script that returns the listed answers in order, raising those that are exceptions.
+    """Script that returns the listed answers in order, raising any exceptions among them.
 
     `prompts` records the prompts.
     """
@@ -166,7 +166,7 @@ class AdapterConformance:
 
     @_promise
     async def test_text(self, make: MakeAdapter) -> None:
-        """Check that a text answer arrives, and that all messages reach the framework in order."""
+        """Check that a text answer arrives, and all messages reach the framework in order."""
         script = _Answers([FakeAnswer(pieces=("Cars ", "out."))])
         response = await call.ask(make(script), _request())
         assert response.text == "Cars out."

@@ -41,7 +41,7 @@ class Unprintable:
 
 
 class Unreadable(Mapping[str, object]):
-    """Mapping with plausible keys, but with values that cannot be read.
+    """Mapping with plausible keys, but with unreadable values.
 
     >>> "winner" in list(Unreadable())
     True

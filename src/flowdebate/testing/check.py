@@ -219,7 +219,7 @@ def _draw(check: _Check) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Check:
-    """A check that is in progress."""
+    """A check in progress."""
 
     make: Callable[[], Block[Any, Any]]
     only: type[Any]
@@ -276,7 +276,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Check the promises that concern all examples together, and record the first one that is broken."""
+        """Check the promises that concern all examples together, and record the first broken one."""
         self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -358,7 +358,7 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run the `number`th time it waits at `place`; return None if the run ended before that."""
+        """Cancel a run the `number`th time it waits at `place`; return None if the run ended earlier."""
         remaining = number
         handles: list[RunHandle[Any]] = []
 
@@ -461,7 +461,7 @@ def _maker(pattern: object, location: str) -> Callable[[], Block[Any, Any]]:
 
 
 def _parts_of(root: object) -> Iterator[object]:
-    """Yield the blocks and steps of `root`, except for blocks that are called by a function."""
+    """Yield the blocks and steps of `root`, except for blocks called by a function."""
     seen: set[int] = set()
     queue = [root]
     while queue:

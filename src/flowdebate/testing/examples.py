@@ -57,11 +57,11 @@ class Example:
     texts: Sequence[str] = ("Yes.",)
     """Texts with which the model answers requests without a schema; the prompt determines the text."""
     choices: Sequence[int] = (0,)
-    """Numbers that decide the model's choices in answers with a schema; the prompt determines which number is used."""
+    """Numbers determining the model's choices in answers with a schema; the prompt decides between them."""
     faults: Mapping[int, str] = field(default_factory=dict)
     """Failures to simulate: keys of `FAULTS`, keyed in turn by call number, starting at 1."""
     delays: Sequence[int] = ()
-    """Number of event loop iterations by which each call's answer is delayed, starting over after the last one."""
+    """Delay of each call's answer in event loop iterations, starting over after the last one."""
 
     def without_faults(self) -> Example:
         """Return the same example without model failures."""
@@ -69,7 +69,7 @@ class Example:
 
 
 class Call(NamedTuple):
-    """A request that was made during a run."""
+    """A request made during a run."""
 
     block: str
     prompt: str

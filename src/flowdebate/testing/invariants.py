@@ -196,7 +196,7 @@ def reports_true_stop_reason(run: Played) -> Problems:
 
 
 def records_contributions(run: Played) -> Problems:
-    """Check that each finished turn has one transcript entry by its speaker, and that rounds are in ascending order."""
+    """Check that each finished turn has one transcript entry by its speaker, and rounds are in ascending order."""
     if run.raw is None:
         return
     spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
@@ -332,7 +332,7 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield each pattern's events that have a counterpart in the raw output, along with the names of both fields."""
+    """Yield each pattern's events with a counterpart in the raw output, along with the names of both fields."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -416,7 +416,7 @@ def answers_current_question(runs: Runs) -> Problems:
 
 
 def judges_regardless_of_order(runs: Runs) -> Problems:
-    """Check that the winner does not depend on the order in which the judge reads: a new seed must not change it.
+    """Check that the winner does not depend on the judge's reading order: a new seed must not change it.
 
     This requires a single transcript, and a model that judges regardless of order.
     """
@@ -453,7 +453,7 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
 
 
 def gives_every_side_a_turn(seen: Coverage) -> Problems:
-    """Check that everyone who has a turn in the pattern speaks in some example, given five examples per speaker."""
+    """Check that everyone with a turn in the pattern speaks in some example, given five examples per speaker."""
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))

@@ -45,7 +45,7 @@ _LATER = count(1)
 
 
 class HeaderFields(TypedDict, total=False):
-    """Fields with which `header` can fill a `RunHeader`."""
+    """Fields of a `RunHeader`, as accepted by `header`."""
 
     block: str
     seed: int
@@ -234,7 +234,7 @@ class StoreConformance:
 
     @_promise
     async def test_only_one_take_succeeds(self, store: Store) -> None:
-        """Check that one of many concurrent attempts to take a run succeeds, and that the others raise RunConflict."""
+        """Check that one of many concurrent attempts to take a run succeeds, and the others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
         await store.release("r")
@@ -326,7 +326,7 @@ class StoreConformance:
 
     @_promise
     async def test_several_collections_are_read_in_one_call(self, store: Store) -> None:
-        """Check that several collections can be read in one call, which omits collections without documents."""
+        """Check that several collections can be read in one call, omitting those without documents."""
         for collection, key in (("a", "note"), ("b", "other"), ("c", "note"), ("c", "a first one")):
             assert await store.put(collection, key, f"{collection} {key}")
         notes = {"a": {"note": "a note"}, "c": {"note": "c note"}}
@@ -589,7 +589,7 @@ class StoreConformance:
         assert await store.documents("d") == {"z": "other"}
 
     def test_concurrent_changes_to_one_document(self, make: MakeStore) -> None:
-        """Check that no change is lost when several tasks change a document and retry each change that is rejected."""
+        """Check that no change is lost when several tasks change a document and retry each rejected change."""
 
         async def add_one(store: Store) -> None:
             old = (await store.documents("c"))["n"]
@@ -631,7 +631,7 @@ class StoreConformance:
 
     @_promise
     async def test_unused_store_can_be_closed(self, store: Store) -> None:
-        """Check that a store that was never used has a name and can be closed."""
+        """Check that an unused store has a name and can be closed."""
         assert isinstance(store, Store)
         assert store.name
         await store.close()

@@ -38,7 +38,7 @@ _NUMBERS = count(1)
 
 
 class _StoreMachine(RuleBasedStateMachine):
-    """State machine with two store objects for one location, and a MemoryStore that mirrors the owner's writes."""
+    """State machine with two store objects for one location, and a MemoryStore mirroring the owner's writes."""
 
     runs: Bundle[Any] = Bundle("runs")
 
@@ -210,7 +210,7 @@ def _without_time(run: StoredRun | str) -> StoredRun | str:
 
 
 def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
-    """Run `examples` random sequences of operations, comparing each result with that of a MemoryStore."""
+    """Run `examples` random sequences of operations, comparing each result with a MemoryStore's."""
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(

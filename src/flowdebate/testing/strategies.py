@@ -76,7 +76,7 @@ def _texts(*fixed_texts: str, max_size: int) -> SearchStrategy[str]:
 
 @cache
 def questions() -> SearchStrategy[str]:
-    """Draw questions suitable for a debate, many of which contain braces, percent signs or markup."""
+    """Draw questions suitable for a debate, many of them containing braces, percent signs or markup."""
     plain = _texts("Why?", "Should rents be capped?", "Who is right:\n[for] or [against]?", max_size=60)
     marked = st.lists(st.sampled_from(_MARKUP), min_size=3, unique=True).map(lambda parts: f"Why {' '.join(parts)}?")
     return st.one_of(plain, marked, marked.map(str))
@@ -84,13 +84,13 @@ def questions() -> SearchStrategy[str]:
 
 @cache
 def names() -> SearchStrategy[str]:
-    """Draw names that are valid for debaters."""
+    """Draw valid debater names."""
     return _texts("a", "advocate", "judge", "Round 1:", "Änne O'Neill, PhD", "a, for] [b", max_size=12)
 
 
 @cache
 def stances() -> SearchStrategy[str]:
-    """Draw positions that are valid for debaters."""
+    """Draw valid debater positions."""
     return _texts("for", "against", "ship now", "Rents: cap them", "for] [against", max_size=20)
 
 
@@ -158,8 +158,8 @@ def examples(
 ) -> SearchStrategy[Example]:
     """Draw examples for `check_pattern`: a question, and the models' texts, choices, failures and delays.
 
-    With `failures`, calls fail in about a third of the examples. `texts` are added to the texts from which the models'
-    answers are drawn.
+    With `failures`, calls fail in about a third of the examples. `texts` are added to the possible answers of the
+    models.
     """
     texts_drawn = st.sampled_from(texts) | arguments() if texts else arguments()
     fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
@@ -187,7 +187,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw debate transcripts with ascending rounds, in which the debaters of `roster` speak (None draws a roster).
+    """Draw debate transcripts with ascending rounds, spoken by the debaters of `roster` (None draws a roster).
 
     A round has at most `max_turns` turns, and may be empty.
     """
@@ -260,7 +260,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
 
 @cache
 def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]:
-    """Draw functions for `terminate_when`, sync or async, that depend on the round, the transcript or the usage.
+    """Draw functions for `terminate_when`, sync or async, depending on the round, the transcript or the usage.
 
     Hostile functions may raise `Sabotage`.
     """
@@ -270,7 +270,7 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
 
 @cache
 def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
-    """Draw conditions from `flowdebate.stop`, single or combined, except for those that depend on time.
+    """Draw conditions from `flowdebate.stop`, single or combined, except for time-dependent ones.
 
     Hostile conditions may raise `Sabotage`.
     """
@@ -407,7 +407,7 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """Draw return values that a block cannot use; any that are exceptions are raised."""
+    """Draw return values that a block cannot use; exceptions among them are raised."""
     odd = [
         None,
         0,
@@ -434,7 +434,7 @@ def hostile_values() -> SearchStrategy[Any]:
 
 @cache
 def hostile_replies() -> SearchStrategy[Any]:
-    """Draw unusable model replies for `FunctionModel`; any that are exceptions are raised."""
+    """Draw unusable model replies for `FunctionModel`; exceptions among them are raised."""
     broken = [
         ToolCall(id="1", name="no_such_tool", arguments="{"),
         [ToolCall(id="", name="", arguments="null"), ToolCall(id="", name="", arguments="[]")],

@@ -1,4 +1,4 @@
-"""Depth of a run: the options implied by each depth, and the escalation that implements depth "auto"."""
+"""Depth of a run: the options implied by each depth, and the escalation behind depth "auto"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != "auto")
-"""Depths that "auto" tries, in this order."""
+"""Depths tried by "auto", in this order."""
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
@@ -57,7 +57,7 @@ def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
 
 
 def without_depth(page: PatternPage, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored `options` without the values implied by their depth, so that they can be used at another depth."""
+    """Return stored `options` without the values implied by their depth, for use at another depth."""
     depth: Depth | None = options.get("depth")
     if depth is None:
         return dict(options)
@@ -107,7 +107,7 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
 
 
 def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
-    """Create the plan for one step, in which the block is named after the step's depth."""
+    """Create the plan for one step, naming its block after the step's depth."""
     values = {**page.options_for(depth), **page.depths.get("auto", {})}
     options = _filled(page, plan.options, values).replaced(depth=depth)
     return replace(plan, name=depth, options=options, speakers=_speakers_at(page, plan, values))

@@ -140,20 +140,20 @@ class Document(InNotebooks, WireModel):
     GOES_ON: ClassVar[bool] = False
     """True if a finished run of this pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output, which cannot be measured again when a run is replayed."""
+    """Paths of durations in the raw output; a replay of the run cannot measure them again."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern has no formats."""
     status: DebateStatus
     incomplete: str | None = None
-    """Line about participants that are missing from the result; omitted if nobody is missing."""
+    """Line about participants missing from the result; omitted if nobody is missing."""
     error: str | None = None
     """Error message of a failed run, or description of the limit that ended the run."""
     raw: Any
     models: dict[str, list[str]] | None = None
     """Models used in the run, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
     remarks: list[str] | None = None
-    """Remarks on the calls, for example that a model rejected a setting; omitted if there are none."""
+    """Remarks on the calls, such as a setting rejected by a model; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
     """Cost of the run at configured or known prices; omitted if no prices are available."""
@@ -290,7 +290,7 @@ class Document(InNotebooks, WireModel):
     def about(self) -> Callable[[str, str | None], str]:
         """Return a function that chooses the text shown next to a speaker's name.
 
-        The function returns the text passed to it, unless the page header already shows that text.
+        The function returns the text passed to it, unless the page header already shows it.
         """
         heads = {
             (speaker.name, text)

@@ -1,4 +1,4 @@
-"""Readers for text, JSON and TOML files, which limit the size and report line numbers in errors."""
+"""Readers for text, JSON and TOML files, with a size limit and with line numbers in errors."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the name of the caller: a speaker, a role or, failing that, a block."""
+        """Return the name of the caller: a speaker, a role, or else a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
@@ -327,7 +327,7 @@ class Live:
 
 
 class OneByOne(Live):
-    """View of a pattern in which one speaker speaks at a time, showing text while the model writes it.
+    """View of a pattern with one speaker at a time, showing text while the model writes it.
 
     If turns overlap, the first turn is shown while it is written, and each later turn once all earlier turns have
     finished.
@@ -414,7 +414,7 @@ class OneByOne(Live):
     def trouble(  # type: ignore[override]  # with the end of a text
         self, event: CallRetried | CallFellBack, *, who: str | None = None
     ) -> Iterator[LiveSection]:
-        """Describe a retry or a fallback, after stating that the text shown so far does not count."""
+        """Describe a retry or a fallback, after declaring the text shown so far void."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer does not count")
@@ -440,7 +440,7 @@ class OneByOne(Live):
 
 
 class Together(Live):
-    """View of a pattern in which speakers speak simultaneously; each text is shown when it is complete."""
+    """View of a pattern with simultaneous speakers; each text is shown when it is complete."""
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)

@@ -1,4 +1,4 @@
-r"""Markdown report on a run, in which all untrusted text is escaped.
+r"""Markdown report on a run, with all untrusted text escaped.
 
 Text from models and users is escaped character by character, and placed in block quotes, list items or fences. It
 cannot create headings, links, images or HTML, either in CommonMark or with GitHub's extensions.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _ANYWHERE = re.compile(r"[\\`*_\[\]<>&~|$@^{}]|:(?=//)|(?<=www)\.|(?<=WWW)\.", re.IGNORECASE)
-"""Characters that have a special meaning anywhere in a line; the last few would turn bare URLs into links."""
+"""Characters with a special meaning anywhere in a line; the last few would turn bare URLs into links."""
 _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 """Characters with a special meaning at the start of a line."""
 

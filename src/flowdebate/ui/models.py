@@ -77,7 +77,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": every configured vendor's default or, failing that, first allowed model."""
+        """Return the models for "each": every configured vendor's default or else first allowed model."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -109,7 +109,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name; a single object exists for each name and base URL, so that connections are shared."""
+    """Models by name; a single object exists for each name and base URL, to share connections."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -163,14 +163,14 @@ class Models:
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """Policies that apply to all models in a plan."""
+    """Policies for all models in a plan."""
 
     attempts: int | None = None
     """Maximum number of attempts per call; None for the model's default."""
     fallback: tuple[Model | str, ...] = ()
     record: str | None = None
     replay: str | None = None
-    """Path of a recording from which answers are replayed, so that no models are called."""
+    """Path of a recording to replay instead of calling models."""
     effort: Seats | None = None
     """Thinking effort of the model in each seat."""
 
@@ -252,7 +252,7 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
 
 
 _CURRENT_MODEL: ContextVar[Model] = ContextVar("asked")
-"""Model to be called by the shared recording model, which records the calls of all models in order; calls
+"""Model to be called by the shared recording model, since it records all models' calls in order, and calls
 may overlap.
 """
 
@@ -267,7 +267,7 @@ def _record(factory: Callable[[Model | str], Model], first: Model, path: str) ->
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class CurrentModel(Wrapper):
-        """Model that forwards each call to the model for which it is intended."""
+        """Model that forwards each call to the intended model."""
 
         async def request(self, request: ModelRequest, /) -> ModelResponse:
             return await answer(_CURRENT_MODEL.get(), request)

@@ -211,7 +211,7 @@ class Option:
 
     help: str
     panel: Panel | None = None
-    """Group under which the help page lists the option; None for an option that belongs to a single command."""
+    """Group under which the help page lists the option; None for an option of a single command."""
     flag: str | None = None
     """Command-line flag, if it differs from the field's name; "--yes -y" adds a short form, and "" means no flag."""
     metavar: str | None = None
@@ -224,7 +224,7 @@ class Option:
 
 
 def option(help: str, **settings: Any) -> Any:  # noqa: A002, ANN401 - as in Option; a field
-    """Create an optional field that front ends present as an option; further arguments are passed to `Option`.
+    """Create an optional field, presented by front ends as an option; further arguments are passed to `Option`.
 
     For example, `max_rounds: Count | None = option("Maximum number of rounds.", panel="Rounds")`. An option is declared
     only once, in its field. Its flag, its key in a plan file, its validation, and its entries in the help, the form,
@@ -290,7 +290,7 @@ class SourceEntry(RosterEntry):
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
-    """Note on secrets that were masked in the source."""
+    """Note on secrets masked in the source."""
     left_out: Text | None = None
     """Reason why a file was not read."""
     unread: Text | None = None
@@ -387,7 +387,7 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
 
 
 class PlanOptions(BaseModel):
-    """Options shared by all patterns; each pattern adds its own, and rejects shared options that it does not use."""
+    """Options shared by all patterns; each pattern adds its own, and rejects any shared options it does not use."""
 
     # strict: `rounds = "2"` in a file is a mistake; defer_build: listing the commands needs no validators
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -634,7 +634,7 @@ class PlanOptions(BaseModel):
         return name in self._of_file
 
     def reached(self, *kinds: Literal["file", "server", "model"]) -> dict[str, list[str]]:
-        """Return the paths, URLs and models to which the plan file refers, keyed by field.
+        """Return the paths, URLs and models named in the plan file, keyed by field.
 
         Ambiguous text counts as all three.
         """
@@ -657,7 +657,7 @@ class PlanOptions(BaseModel):
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
     def folder(self, name: str) -> Path:
-        """Return the folder to which a field's relative paths refer."""
+        """Return the base folder for a field's relative paths."""
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
@@ -699,7 +699,7 @@ class PlanOptions(BaseModel):
 
 
 class OutputOptions(PlanOptions):
-    """Options for patterns that may have a synthesizer."""
+    """Options for patterns with an optional synthesizer."""
 
     output_schema: Annotated[Table | FilePath, explained("must be a JSON Schema, or the path of one")] | None = option(
         "File with a JSON Schema for the synthesizer's output.",

@@ -86,7 +86,7 @@ class PatternPage(ABC):
     faults are found.
     """
     exit_note: ClassVar[str] = ""
-    """Description of an exit code that only this command has."""
+    """Description of an exit code specific to the command."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
     """Options implied by each depth, except for the length set by `options_for`; the options for "auto" apply to all of
     its steps.
@@ -96,9 +96,9 @@ class PatternPage(ABC):
     """Options that cannot be combined with the depth "auto"."""
 
     document: ClassVar[type[Document]]
-    """Document class for saved runs of the pattern, which builds their sections and describes stop reasons."""
+    """Document class for saved runs of the pattern; it builds their sections and describes stop reasons."""
     live: ClassVar[type[Live]]
-    """Live view class, which builds the sections for events and describes active roles and phases."""
+    """Live view class; it builds the sections for events, and describes active roles and phases."""
     diagram: ClassVar[str] = (
         '<circle cx="20" cy="28" r="6"/><circle cx="44" cy="28" r="6"/><circle cx="68" cy="28" r="6"/>'
         '<path d="M26 28h12M50 28h12"/>'
@@ -130,7 +130,7 @@ class PatternPage(ABC):
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
-        """Create the block that proposes speakers for a subject, for patterns in which `proposes` is set."""
+        """Create the block that proposes speakers for a subject, if `proposes` is set."""
         raise NotImplementedError
 
     def any_speakers(self, subject: str) -> Sequence[Any]:
@@ -142,7 +142,7 @@ class PatternPage(ABC):
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the options that a fork of `run` changes, together with any options derived from the run."""
+        """Return the options changed by a fork of `run`, together with any options derived from the run."""
         if "continuation" in options:
             raise ConfigurationError("fork", "continuation", None, "cannot be set: only a debate can be continued")
         return options

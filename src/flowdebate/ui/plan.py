@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Sources for the run, and files that were omitted from folders."""
+        """Sources for the run, and files omitted from folders."""
         declared = self.options.sources
         return tuple(
             source.source(name) if isinstance(source, SourceEntry) else Source.of(name, source)
@@ -173,7 +173,7 @@ def make_plan(
     """Build the plan from a front end's values (None if not set), which override those in `file`.
 
     With `begins`, speakers without a model get the default model of a new run, unless one model is set for everyone.
-    "each" assigns models that `allow` permits. Invalid options raise ConfigurationError or BadFile with the name of the
+    "each" assigns models permitted by `allow`. Invalid options raise ConfigurationError or BadFile with the name of the
     option, or with the file and the key.
     """
     page = info.load_page()
@@ -218,7 +218,7 @@ def make_plan(
 
 
 def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Return the options with a subject, which defaults to a question about the sources.
+    """Return the options with a subject, by default a question about the sources.
 
     If there are no sources either, raise ConfigurationError.
     """
@@ -234,7 +234,7 @@ def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) ->
 def _with_vendor_models(
     page: PatternPage, options: PlanOptions, models: Models, allow: AllowedModels | None
 ) -> PlanOptions:
-    """Return the options with models from all configured vendors, if that is the page's default and no model is set."""
+    """Return the options with models from all configured vendors, if the page defaults to them and no model is set."""
     has_models = any(speaker.model for speaker in getattr(options, options.ROSTER) or ())
     if not page.each_by_default or options.model is not None or has_models:
         return options
@@ -295,7 +295,7 @@ def _at_address(plan: Plan) -> Plan:
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the roster is a list of models, of which the first one is the default."""
+    """Return whether the roster is a list of models, with the first one as the default."""
     entries = getattr(options, options.ROSTER)
     at_address = options.base_url is not None  # FLOWDEBATE_MODEL refers to a model on another server
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
@@ -419,13 +419,13 @@ def check_plan_file(options: PlanOptions, changes: Sequence[Source]) -> None:
 
 
 def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
-    """Return `plan` with sources that the front end has already read."""
+    """Return `plan` with sources already read by the front end."""
     entries: dict[str, SourceEntry | str] = {source.name: SourceEntry.of(source) for source in sources}
     return replace(plan, options=plan.options.replaced(sources=entries))
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Add `sides` to a debate plan that has none; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to a debate plan without any; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)
@@ -498,8 +498,8 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `verb` as the command that needs the plan.
 
     Raises ConfigurationError for a run without a plan. If `to_ask` is set, meaning that models will be called, also
-    raises it for a secret that has to be entered again, and for an imported run that is not `trusted` and for which
-    `reached_by` is not empty. If an imported run is only displayed, its plan omits the files to which it refers.
+    raises it for a secret that has to be entered again, and for an imported run that is not `trusted` if `reached_by`
+    is not empty. If an imported run is only displayed, its plan omits the files named in it.
     """
     stored = run.header.plan
     if stored is None:
@@ -585,7 +585,7 @@ def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]
     """Return the URLs, paths and programs in an imported run's plan, keyed by option.
 
     Options replaced by `values` are left out. The user must confirm the others before the run is resumed. The result is
-    empty for a run that was not imported.
+    empty for a run started in this store.
     """
     if not run.header.foreign or run.header.plan is None:
         return {}

@@ -61,7 +61,7 @@ class Fact:
     speaker: str | None = None
     """Name of the speaker whose color the label has."""
     edge: bool = False
-    """True for a statement made by the page itself, which is aligned with the left edge."""
+    """True for a statement by the page itself, aligned with the left edge."""
     summary: str | None = None
     """Text without details, for a page that shows the details only on request."""
     short: bool = False
@@ -90,11 +90,11 @@ class Shares:
     """Each side's share of the points or of the vote in one of a judge's answers."""
 
     order: tuple[str, ...]
-    """Names of the sides, in the order in which the judge saw them."""
+    """Names of the sides, in the order seen by the judge."""
     values: tuple[float, ...]
     """Shares of the sides, in the same order as the sides in `Ballots`."""
     model: str | None = None
-    """Model that gave the answer, if several models judged."""
+    """The answering model, if several models judged."""
 
     @property
     def winner(self) -> int | None:
@@ -116,7 +116,7 @@ class Ballots:
     """One-sentence conclusion drawn from the ballots."""
 
     are_votes: bool = False
-    """True if each ballot only names a winner, so that there are no shares to draw."""
+    """True if each ballot only names a winner, leaving no shares to draw."""
 
     @property
     def tally(self) -> str:
@@ -195,7 +195,7 @@ class Working:
     """Current work and progress of a run, shown until the next update."""
 
     who: str
-    """Sentence that describes the current work, such as "The judge is weighing the arguments"."""
+    """Sentence describing the current work, such as "The judge is weighing the arguments"."""
     since: float
     """Starting time of the work, according to the live view's clock."""
     facts: tuple[str, ...] = ()
@@ -205,11 +205,11 @@ class Working:
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""Section of a page. Code that renders sections ends with `assert_never`, so that no new kind of section is silently
-dropped.
+"""Section of a page. Code that renders sections ends with `assert_never`, to prevent new kinds of sections from being
+silently dropped.
 """
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
-"""Section of a live view to which text is only ever appended."""
+"""Section of an append-only live view."""
 
 
 # Sections specific to reports
@@ -217,7 +217,7 @@ LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | W
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Table of figures or runs, in which the first column names each row."""
+    """Table of figures or runs; the first column names each row."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -231,7 +231,7 @@ class Points:
 
     items: tuple[str, ...]
     lead: str = ""
-    """Sentence that introduces the list."""
+    """Sentence introducing the list."""
 
 
 ReportSection: TypeAlias = Heading | Fact | Table | Points
@@ -244,7 +244,7 @@ FLAGS: Mapping[Flag, str] = {
     "cut_off": "the answer was cut off; it counts up to its last full sentence",
     "empty": "no text",
 }
-"""Problems that a contribution may have, described in words."""
+"""Possible problems with a contribution, described in words."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is skipped",
     "stand_in": "a fallback model argues",
@@ -260,7 +260,7 @@ _RECOVERIES: Mapping[Recovery, str] = {
     "next_step": "the next step follows",
     "earlier_answer": "the answer of an earlier step counts",
 }
-"""Ways in which a run recovers from the failure of a role, described in words."""
+"""Descriptions of how a run recovers from a role's failure."""
 
 
 def step_fact(step: EscalationStep) -> Fact:
@@ -317,5 +317,5 @@ def incomplete_fact(failures: Iterable[ProviderFailure | RoleFailed]) -> Fact | 
 
 
 def failures(losses: Iterable[ProviderFailure]) -> Iterator[Fact]:
-    """Describe a run's failures, except those that are shown next to the affected contributions."""
+    """Describe a run's failures, except those shown next to the affected contributions."""
     return (role_failed(loss.role, loss.name, loss.error, loss.instead) for loss in losses if loss.instead not in FLAGS)

@@ -1,4 +1,4 @@
-"""Speech in a run, derived from events: the speakers' text in chunks, and notices that text was withdrawn."""
+"""Speech in a run, derived from events: the speakers' text in chunks, and notices of withdrawn text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Opened:
     """
     block: str
     path: str
-    """Path of the block that speaks."""
+    """Path of the speaking block."""
     at: float
     turn: TurnStarted | None
     """Turn to which the utterance belongs; None outside turns, for example for a synthesizer's output."""
@@ -127,7 +127,7 @@ class Speech:
             yield from self._closed(utterance, void="cut short")
 
     def _interrupted(self, event: object) -> Iterator[Closed]:
-        """Yield the ends of the utterances that `event` interrupts."""
+        """Yield the ends of the utterances interrupted by `event`."""
         match event:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:

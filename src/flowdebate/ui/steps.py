@@ -59,7 +59,7 @@ class StepState(WireModel):
     kind: str
     finished: bool
     at: float | None
-    """Time at which the step ended, in seconds since the epoch."""
+    """Time when the step ended, in seconds since the epoch."""
     attempts: int
     failures: list[str]
     """Reasons why previous attempts at the step failed."""
@@ -99,7 +99,7 @@ class StepState(WireModel):
 
 
 class CallTool(WireModel):
-    """A tool that is offered to the model."""
+    """A tool offered to the model."""
 
     name: str
     description: str
@@ -117,7 +117,7 @@ class CallDetails(WireModel):
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Text with which the answer must begin, for models that can continue a given text."""
+    """Required beginning of the answer, for models that can continue a given text."""
     recorded: bool
     """True if this is the exact request in the journal; false if another version of the pattern might send a different
     one.
@@ -155,7 +155,7 @@ class Fork(WireModel):
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)
     """Path of the first step not reused; None (omitted from JSON) if no step was specified for the fork."""
     edited: tuple[str, ...] = ()
-    """Paths of the answers that the fork replaced."""
+    """Paths of the answers replaced in the fork."""
     asked: int
     """Number of new answers obtained from models or humans."""
 
@@ -245,7 +245,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the name of the model that answered, as requested by the run and not as reported by the server."""
+    """Return the answering model's name, as requested by the run and not as reported by the server."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])

@@ -74,7 +74,7 @@ def read_parquet(path: str) -> str:
 
 
 def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int, list[str]]]:
-    """Read CSV records, each with the number of the line on which it starts."""
+    """Read CSV records, each with its starting line number."""
 
     def has_column(delimiter: str) -> bool:
         names = content.split("\n", 1)[0].split(delimiter)
@@ -104,7 +104,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGN
 
 
 def safe_cell(text: str) -> str:
-    """Escape `text` so that spreadsheets do not treat the cell as a formula; `read_cell` restores it.
+    """Escape `text` so spreadsheets do not treat the cell as a formula; `read_cell` restores it.
 
     >>> safe_cell("=1+1"), safe_cell("'=1+1"), safe_cell("-3.5"), safe_cell("'tis so")
     ("'=1+1", "''=1+1", '-3.5', "'tis so")

@@ -133,9 +133,9 @@ class Field:
     explanations: Mapping[str, str] = field(default_factory=dict)
     """Explanations of individual choices."""
     none: str = "Default"
-    """Label of the choice that leaves the field empty."""
+    """Label of the empty choice."""
     flag: str = ""
-    """Command-line flag, which also appears in error messages."""
+    """Command-line flag, also used in error messages."""
     models: bool = False
     """True for a field whose values are names of models."""
     parts: tuple[Field, ...] = ()
@@ -335,7 +335,7 @@ def _parts(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -
 
 
 def _field(name: str, part: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> Field:
-    """Build the field for a value that the schema `part` describes."""
+    """Build the field for a value described by the schema `part`."""
     alternatives = _alternatives(part, root)
     field = Field(
         name=name,

@@ -41,7 +41,7 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MAX_EVENTS = 20_000
-"""Maximum number of events in a run whose task board is shown."""
+"""Maximum number of events in a run for its task board to be shown."""
 _MAX_SIZE = 3_000_000
 """Maximum length of a report in a notebook, in characters; for a longer report, only a summary is shown."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
@@ -147,7 +147,7 @@ def _error(run: RunView) -> str | None:
 
 
 def _waits(value: object) -> str:
-    """State for whose answer a suspended run is waiting; return "" for other runs."""
+    """Describe whom a suspended run is waiting for; return "" for other runs."""
     pending = value.pending if isinstance(value, RunView) and value.status == "awaiting" else ()
     names = ", ".join(dict.fromkeys(request.block for request in pending))
     return f"The run waits for an answer from {names}." if names else ""
@@ -164,9 +164,9 @@ def _in_short(document: Document) -> Summary:
 
 
 def _state(value: object) -> Summary | None:
-    """Summarize the state of a run that has no document.
+    """Summarize the state of a run without a document.
 
-    Return None for a result, whose repr is more informative, unless the run is waiting for a person.
+    Return None for a result, since its repr is more informative, unless the run is waiting for a person.
     """
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None
@@ -260,7 +260,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and last index to omit from the middle, so that the rest has at most `maximum` characters."""
+    """Find the first and last index to omit from the middle, so the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
@@ -310,8 +310,8 @@ _FACTS = 200
 # Summaries of evaluations, and of values without a page
 
 _ROWS = 100
-"""Maximum number of rows shown in a table; the others are only counted, so that notebooks stay small enough to be
-mailed or put under version control.
+"""Maximum number of rows shown in a table; the others are only counted, to keep notebooks small enough for email and
+version control.
 """
 _CELL, _SENTENCE = 300, 2_000
 """Maximum length of a table cell and of a sentence, in characters."""

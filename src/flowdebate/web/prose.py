@@ -32,11 +32,11 @@ _MAX_LENGTH = 100_000
 _DEEPEST = 20
 """Maximum nesting depth of lists and quotes; the parser drops anything nested more deeply."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Pattern matching special characters; text that contains none consists of plain paragraphs."""
+"""Pattern matching special characters; text without any consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
-"""Pattern matching the text of a list item that is a task."""
+"""Pattern matching the text of a task in a list."""
 _INDENTED = re.compile(r"\n[ \t]*")
 """Pattern matching a line break and the indentation after it; the parser removes that indentation, too."""
 _HTML = {
@@ -96,7 +96,7 @@ class Span:
     start: int
     end: int
     tag: str
-    """Name of the HTML element that encloses the span, such as `q`."""
+    """Name of the HTML element enclosing the span, such as `q`."""
     kind: str = ""
     """CSS class of the enclosing element."""
     after: Markup = Markup("")  # noqa: RUF009 - it is frozen
@@ -212,7 +212,7 @@ def _paragraphs(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, Markup]
 
 
 class _Writer:
-    """Renderer that turns parser tokens into HTML, and records which text readers can see."""
+    """Renderer that turns parser tokens into HTML, and records the text visible to readers."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
@@ -353,7 +353,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the writing direction ("ltr" or "rtl") of the first letter that has one, or "" if there is none."""
+    """Return the writing direction ("ltr" or "rtl") of the first letter with one, or "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):
@@ -390,8 +390,8 @@ def _marked_at(text: str, at: int) -> int:
 # Growing text
 
 _ALWAYS = 50
-"""Divisor of an open block's length: the block is rendered again once it has grown by a fiftieth, so that a long block
-costs no more than a few short ones.
+"""Divisor of an open block's length: the block is rendered again once it has grown by a fiftieth, so a long block costs
+no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
@@ -453,7 +453,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """Return all blocks after those that have not changed."""
+        """Return all blocks after the unchanged ones."""
         return [*self._done[self.kept :], *self._open]
 
     @property
@@ -471,7 +471,7 @@ def _is_final_start(lines: Sequence[str], line: int) -> bool:
 
 
 def _close(group: Sequence[Token]) -> None:
-    """Close any open emphasis and code in a block's last line, so that the block looks as it would when finished."""
+    """Close any open emphasis and code in a block's last line, making the block look as it would when finished."""
     token = next((token_ for token_ in reversed(group) if token_.type in ("inline", "fence", "code_block")), None)
     if token is None or token.type != "inline":
         return

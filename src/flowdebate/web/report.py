@@ -187,7 +187,7 @@ def _unpacked(packed: str, source: str) -> bytes:
 
 
 def _differences(page: str, rendered: str) -> Iterator[str]:
-    """Describe the visible differences, or state that the file differs only in parts that are not visible."""
+    """Describe the visible differences, or state that the file differs only in invisible parts."""
     for shown_piece, rendered_piece in zip_longest(_pieces(page), _pieces(rendered)):
         if shown_piece != rendered_piece:
             location = "" if shown_piece is None or not shown_piece.place else f" at {shown_piece.place}"
@@ -205,7 +205,7 @@ class _Piece:
 
     text: str
     place: str
-    """Nearest heading or id that precedes the text."""
+    """Nearest heading or id before the text."""
 
 
 def _pieces(html: str) -> Sequence[_Piece]:

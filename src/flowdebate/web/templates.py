@@ -42,13 +42,13 @@ def macro(name: str, *arguments: object) -> str:
 
 
 def _unprintable(part: object) -> str:
-    """Raise an error for a page part that has no template, so that it is not silently dropped."""
+    """Raise an error for a page part without a template, rather than silently dropping it."""
     raise TypeError(type(part).__name__)
 
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Return all style sheets, scripts and pictures that pages load, keyed by name."""
+    """Return all style sheets, scripts and pictures loaded by pages, keyed by name."""
     contents = sorted(_STATIC.iterdir(), key=lambda path: path.name)
     return {content.name: content.read_bytes() for content in contents if content.is_file()}
 

@@ -11,7 +11,7 @@ from typing import Any
 from flowdebate.patterns import find_pattern
 
 _WIDE = 88
-"""Maximum width of a line in a program, which is the default of common Python formatters."""
+"""Maximum width of a line in a program; the default of common Python formatters."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PROGRAM = """import asyncio
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def as_toml(request: Mapping[str, Any]) -> str | None:
-    r"""Format a request as a plan file for `flowdebate PATTERN --file`; return None for a pattern that is not built in.
+    r"""Format a request as a plan file for `flowdebate PATTERN --file`; return None for any but a built-in pattern.
 
     >>> print(as_toml({"pattern": "debate", "question": "Rent?", "options": {"debaters": [{"name": "Ann"}]}}), end="")
     pattern = "debate"
@@ -106,7 +106,7 @@ def _value(value: object) -> str:
 
 
 def _text(text: str) -> str:
-    """Format a basic TOML string, which is like a JSON string but without surrogate pairs."""
+    """Format a basic TOML string: like a JSON string, but without surrogate pairs."""
     # JSON does not escape DEL, but TOML does not allow it in strings.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

@@ -31,7 +31,7 @@ _PATIENCE, _PAUSE = 10.0, 0.05
 
 
 class Workers:
-    """A queue of runs that is shared by any number of clients and workers, on any number of machines.
+    """A queue of runs, shared by any number of clients and workers on any number of machines.
 
     Clients and workers create the same object from the same module: it specifies the `url` of the PostgreSQL database,
     the `patterns` by name, the `model` and `limits` for each run, the `budget` for all runs together, and the
@@ -199,8 +199,8 @@ class Workers:
     async def resume(self, run_id: str, *, retry_dead_letter: bool = False) -> None:
         """Requeue a finished run, however it ended.
 
-        A complete run is left unchanged unless its judge, chair or synthesizer failed; in that case, that role is
-        called again.
+        A complete run is left unchanged unless its judge, chair or synthesizer failed; in that case, the role is called
+        again.
 
         Raises RunNotFound; RunConflict if something other than a worker is executing the run, or a worker is about to
         abandon it; and DeadLetter for a run abandoned because it killed its workers, unless `retry_dead_letter` is set.
@@ -366,7 +366,7 @@ class Workers:
     async def _set(
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
-        """Set the stored status, but only if the current one is in `only` (unless that is empty)."""
+        """Set the stored status; if `only` is not empty, do so only if it contains the current status."""
         before = await self.store.take(run_id)  # raises RunConflict if a worker got there first
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}

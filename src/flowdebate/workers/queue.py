@@ -64,7 +64,7 @@ SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
 FOREIGN = "its delivery was not written by this library and is not read, because it may contain code"
-"""Reason given for abandoning a run whose row in the queue is pickled or has no marker."""
+"""Reason given for abandoning a run with a pickled or unmarked row in the queue."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1
@@ -81,7 +81,7 @@ AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held 
 
 
 def workers_of(queue: str) -> str:
-    """Return the name of the document collection in which a queue's workers register."""
+    """Return the name of the document collection for registering a queue's workers."""
     return f"workers/{queue}"
 
 
@@ -171,7 +171,7 @@ class QueuedRunStatus:
     worker: str | None
     """Worker that took the latest delivery: "machine:process:number"."""
     problem: str | None
-    """Reason for which a worker abandoned the run; None if no worker did."""
+    """Reason why a worker abandoned the run; None if no worker did."""
 
     @property
     def over(self) -> bool:
@@ -192,11 +192,11 @@ class History:
     them.
     """
     outages: int = 0
-    """Number of times that an outage of its provider has delayed the run since it last recorded a step."""
+    """Number of times the run has been delayed by an outage of its provider since it last recorded a step."""
     since: int = 0
     """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
-    """Number of steps that the run had recorded when a worker last died or the run was last delayed."""
+    """Number of steps recorded when a worker last died or the run was last delayed."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -320,7 +320,7 @@ class RunQueue:
             self._send(run_id, deliveries, history, queue_partition_key=partition, delay_seconds=delay)
 
     def problem_of(self, delivery: str) -> str | None:
-        """Return the reason that a worker gave for abandoning a delivery; None if it was not abandoned."""
+        """Return a worker's reason for abandoning a delivery; None if it was not abandoned."""
         rows = self._query(_PROBLEM, delivery=delivery)
         if not rows or rows[0][0] != _OURS:
             return FOREIGN if rows else None
@@ -333,7 +333,7 @@ class RunQueue:
         return str(problem or failure) if problem or failure else None
 
     def foreign(self) -> list[str]:
-        """Find deliveries in the queue that were not written by this library."""
+        """Find deliveries in the queue not written by this library."""
         return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
 
     def _query(self, query: str, **values: object) -> Sequence[Any]:
@@ -421,7 +421,7 @@ class RunQueue:
             self.open().cancel_workflows(list(ids))
 
     def hand_back(self, ids: Sequence[str]) -> None:
-        """Put deliveries back on the queue, so that any worker can take them."""
+        """Put deliveries back on the queue for any worker to take."""
         if ids:
             self.open().resume_workflows(list(ids), queue_name=self.name)
 
@@ -447,7 +447,7 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """Return a name for an owner's partition of the queue, which is short because DBOS indexes it."""
+    """Return a name for an owner's partition of the queue; it is short because DBOS indexes it."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Reaper, which puts the runs of dead workers back on the queue."""
+"""Reaper: puts the runs of dead workers back on the queue."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Reaper:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def _give_up(self, delivery: str) -> None:
-        """Mark a run whose delivery was written by other software as a dead letter, and delete the delivery."""
+        """Turn a run into a dead letter if its delivery was written by other software, and delete the delivery."""
         run_id, store = decode_text(delivery.rpartition("/")[0]), self._workers.store
         _LOGGER.error("delivery %s: %s", delivery, FOREIGN)
         with suppress(RunNotFound, RunConflict):

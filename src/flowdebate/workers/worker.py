@@ -1,4 +1,4 @@
-"""Worker: takes run ids from the queue, and resumes the runs with a store that can be drained."""
+"""Worker: takes run ids from the queue, and resumes the runs with a drainable store."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps per store sweep, which rea
 
 
 class _WorkerStore(Draining):
-    """Store that can be drained, and that reports to `provider` which calls were answered."""
+    """Drainable store that reports answered calls to `provider`."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)
@@ -73,7 +73,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Availability of the provider that serves the runs; the workers of a queue inform each other about outages."""
+    """Availability of the provider for the runs; the workers of a queue inform each other about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -127,9 +127,7 @@ class _Provider:
 _SESSIONS = 16
 """Number of sessions that must be available for a worker to execute its runs."""
 _HELD = 2
-"""Number of sessions that a worker keeps open even before it executes any runs: one for its lock and one
-for its queue.
-"""
+"""Number of sessions kept open by a worker even before it executes any runs: one for its lock and one for its queue."""
 
 
 class Worker:
@@ -324,7 +322,7 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """Try once to resume the run; with `failed`, also resume a run that failed because of its store."""
+        """Try once to resume the run; with `failed`, also resume a run after a failure of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
@@ -395,7 +393,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt those runs of this worker that have been cancelled."""
+        """Interrupt this worker's runs if they have been cancelled."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):

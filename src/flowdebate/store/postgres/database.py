@@ -96,7 +96,7 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether the server is unreachable, so that it cannot even reject the user."""
+        """Return whether the server is unreachable, so it cannot even reject the user."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
@@ -189,7 +189,7 @@ def _name(parts: dict[str, Any]) -> str:
 
 
 KNOWN = "0001"
-"""Latest migration number; this version of the library writes the schema produced by that migration."""
+"""Latest migration number; this version of the library writes the resulting schema."""
 
 _FOLDER = Path(__file__).with_name("migrations")
 _TABLE = "migrations"
@@ -221,7 +221,7 @@ def read_version(connection: Session, address: Address) -> str | None:
     """Read the database's schema version, or None if it has no schema.
 
     Raises StoreError if this version of the library cannot use the schema. A newer schema is usable as long as it only
-    extends this version's; it records the oldest version with which it is compatible.
+    extends this version's; it records the oldest compatible version.
     """
     row = connection.execute(_TABLE_THERE, (address.schema, _TABLE)).fetchone()
     if row is None or not row[0]:
@@ -252,7 +252,7 @@ def make_schema(connection: Session, schema: str) -> None:
 
 
 def _migrate(connection: Session, address: Address) -> None:
-    """Apply all missing migrations in one transaction, so that either all or none take effect."""
+    """Apply all missing migrations in one transaction: either all or none take effect."""
     with IMPORTING:
         # SQLAlchemy's ORM patches modules used below, so nothing else may import them at the same time
         import_module("sqlalchemy.orm")

@@ -65,7 +65,7 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the number of seconds until the next slot, and whether that slot was claimed.
+        """Return the number of seconds until the next slot, and whether it was claimed.
 
         Slots more than `longest` seconds away are not claimed.
         """
@@ -87,7 +87,7 @@ class PostgresCounter:
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
 
     async def pause(self, key: str, seconds: float) -> None:
-        """Pause `key` for `seconds`: assign no slots during that time, and use up its burst."""
+        """Pause `key` for `seconds`: assign no slots in the meantime, and use up its burst."""
         values = {"key": key, "seconds": seconds}
 
         def work(session: Session) -> None:

@@ -49,9 +49,7 @@ _CONDITIONS = {
 }
 """SQL conditions for listing runs, keyed by parameter; each has an index sorted in listing order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
-"""Minimum length of a search string that can use the index, and maximum length of the part looked up there,
-in bytes.
-"""
+"""Minimum length of a search string using the index, and maximum length of the part looked up there, in bytes."""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -174,7 +172,7 @@ def outcome_texts(outcome: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 
 def header_values(header: RunHeader) -> dict[str, Any]:
-    """Return the values of the INSERT parameters that come from the run's header."""
+    """Return the values of the INSERT parameters taken from the run's header."""
     return {
         "run": header.run_id,
         "block": header.block,

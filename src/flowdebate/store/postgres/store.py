@@ -41,9 +41,9 @@ class PostgresStore(Store):
 
     Writes are as durable as the server makes them; while it is unreachable, they are retried for `patience` seconds.
     The store opens up to `connections` sessions, plus one to show that its process is alive, so a connection pooler
-    must preserve whole sessions. The tables are in `schema`, which is created on first use. `timeout` is the time limit
-    per statement, and `grace` is the time for which an owner must be gone before its runs can be taken, both in
-    seconds. Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
+    must preserve whole sessions. The tables are in `schema`, created on first use. `timeout` is the time limit per
+    statement, and `grace` is the time for which an owner must be gone before its runs can be taken, both in seconds.
+    Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class PostgresStore(Store):
         return await self._sessions.do(purpose, owning)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run that has ended but could not be marked as such, so that it can be taken or deleted."""
+        """Release a run if its end could not be recorded, before the run is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 

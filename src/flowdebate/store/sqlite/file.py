@@ -225,7 +225,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """Connection that encodes strings so that any text can be stored; its `text_factory` decodes them."""
+    """Connection that encodes strings, since SQLite cannot store all text; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
         return super().execute(statement, _encode(values))

@@ -164,7 +164,7 @@ class OpenSteps:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def _shorten(self) -> None:
-        """Rewrite the log so that it contains only the open steps."""
+        """Rewrite the log, keeping only the open steps."""
         open_now = [(run_id, *attempt) for run_id in self.runs for attempt in self.attempts(run_id).items()]
         lines = b"".join(_line(*attempt) for attempt in open_now)
         part = self._path.with_suffix(".part")

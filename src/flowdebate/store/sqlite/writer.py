@@ -23,7 +23,7 @@ T = TypeVar("T")
 _MAX_JOBS = 500
 """Maximum number of jobs in a transaction."""
 _LOG_JOBS = 2000
-"""Number of jobs between checkpoints; the log entries for that many jobs usually take up about 16 MB."""
+"""Number of jobs between checkpoints; their log entries usually take up about 16 MB."""
 
 
 class _Job(Job):
@@ -49,7 +49,7 @@ class Writer:
     Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one
     iteration of an event loop form one transaction in the next iteration, and a thread syncs the disk once for all of
     them. Another thread handles potentially slow jobs, jobs blocked by a lock on the file, and the writes of a task
-    that runs alone. `connect` opens the connection for that thread, and `connect_quick` opens a connection that never
+    running alone. `connect` opens the connection for that thread, and `connect_quick` opens a connection that never
     waits.
     """
 

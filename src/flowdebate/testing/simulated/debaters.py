@@ -33,7 +33,7 @@ class SimDebater:
     - `position`: the debater's own position, on one line and without a full stop.
     - `conformity`: probability of stating the others' position instead of its own, applied anew to each request.
     - `name_bias`: conformity towards positions whose supporters have one of `names` in their tags; None for no bias.
-    - `follows`: position to adopt: that of the majority (the latest of several with equal support), or the last one.
+    - `follows`: position to adopt: the majority's (the latest of several with equal support), or the last one.
 
     The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; it
     votes for the alphabetically first proposal that states its position. Its answers depend only on its seed and the
@@ -82,7 +82,7 @@ class SimDebater:
         return ModelResponse(data=self._filled(request, position, prompt), usage=usage)
 
     def holds(self, prompt: str) -> str:
-        """Return the position that the debater takes after reading `prompt`."""
+        """Return the debater's position after it has read `prompt`."""
         other_statements = [statement for statement in read_positions(prompt) if statement.position != self.position]
         if not other_statements:
             return self.position

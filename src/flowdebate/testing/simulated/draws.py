@@ -46,7 +46,7 @@ def uniform(seed: int, item: int, view: int, slot: int) -> float:
 
 
 def normals(seed: int, items: ArrayLike, views: ArrayLike, slots: ArrayLike) -> Floats:
-    """Compute `normal()` for arrays of integers, which are broadcast against each other; needs numpy."""
+    """Compute `normal()` for arrays of integers, broadcasting them against each other; needs numpy."""
     import numpy as np
 
     state = np.full(1, seed & _ALL, dtype=np.uint64)

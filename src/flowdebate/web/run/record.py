@@ -24,7 +24,7 @@ _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
 _MAX_LABEL_LENGTH = 10
 """Maximum length of a name in characters; a longer one would overlap the bars, which begin at `_LEFT`."""
 _MAX_DRAWN = 400
-"""Maximum number of calls that are drawn."""
+"""Maximum number of calls to draw."""
 _STEPS_OF_TIME = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 _TICKS = 5
 _LAST_TIME = 1e12
@@ -51,7 +51,7 @@ class Call:
     completion_tokens: int | None = None
     seconds: float | None = None
     starts: float | None = None
-    """Time at which the call started, in seconds since the epoch."""
+    """Start time of the call, in seconds since the epoch."""
     origin: str = "asked"
     """Origin of the answer: "asked" or, in forks only, "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
@@ -60,7 +60,7 @@ class Call:
 
     @property
     def is_data(self) -> bool:
-        """Return whether the answer is structured, that is, a JSON object or list."""
+        """Return whether the answer is structured: a JSON object or list."""
         if not self.text.lstrip().startswith(("{", "[")):
             return False
         try:
@@ -75,7 +75,7 @@ class Sums:
     """Totals over all calls; a total is None if there were no model calls, or if any of them lacks the value."""
 
     requests: int = 0
-    """Number of requests to models, including those that failed."""
+    """Number of requests to models, including failed ones."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float | None = None
@@ -123,7 +123,7 @@ class Trace:
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
-    """Calls without an answer, which cost money but are not steps of the run."""
+    """Calls without an answer; they cost money but are not steps of the run."""
     bars: tuple[Bar, ...] = ()
     rows: tuple[Row, ...] = ()
     ticks: tuple[Tick, ...] = ()
@@ -147,7 +147,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """List the models that answered, with their seats, on one line; return "" if there are none."""
+    """List the answering models with their seats on one line; return "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -166,7 +166,7 @@ def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapp
 
 
 def turn_at(place: str, turns: Mapping[str, T]) -> T | None:
-    """Find the innermost turn that contains the path `place`."""
+    """Find the innermost turn containing the path `place`."""
     while place and place not in turns:
         place = place.rpartition("/")[0]
     return turns.get(place)

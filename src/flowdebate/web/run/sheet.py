@@ -24,7 +24,7 @@ _MARKS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """A speaker, who has the same mark on every page."""
+    """A speaker, shown with the same mark on every page."""
 
     name: str
     about: str
@@ -33,7 +33,7 @@ class Party:
 
     @property
     def side(self) -> int:
-        """Number of the mark that identifies the speaker, from 1."""
+        """Number of the speaker's mark, counting from 1."""
         return self.number % _MARKS + 1
 
     @property
@@ -67,7 +67,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Part of a run's page that has its own heading, usually a round."""
+    """Part of a run's page with its own heading, usually a round."""
 
     number: int
     title: str
@@ -77,13 +77,13 @@ class Round:
 
     @property
     def angle(self) -> str | None:
-        """Question that the moderator asks in this round."""
+        """The moderator's question for this round."""
         return next((fact.text for note in self.notes for fact in note.facts if fact.apart == "heading"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """Everything that a run's page shows."""
+    """Everything shown on a run's page."""
 
     document: Document
     question: str
@@ -228,7 +228,7 @@ def _rounds(sections: Iterable[Section], parties: dict[str, Party], trace: Trace
 
 
 def _is_mark(section: Section) -> TypeGuard[Fact]:
-    """Return whether a section is the line about missing participants that precedes the result."""
+    """Return whether a section is the line about missing participants."""
     return isinstance(section, Fact) and section.label == INCOMPLETE
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _MAX_NAMED = 16
-"""Maximum number of steps whose names are shown below the slider."""
+"""Maximum number of steps for their names to be shown below the slider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Moment:
     steps: tuple[Call, ...]
     """All steps of the run."""
     round: str
-    """Title of the round in which the step belongs; "" for a step outside all rounds."""
+    """Title of the step's round; "" for a step outside all rounds."""
     rounds: tuple[Round, ...]
     """Contributions made before the step, grouped by round."""
 
@@ -43,7 +43,7 @@ class Moment:
 
     @property
     def after(self) -> int:
-        """Number of answers that follow this step."""
+        """Number of answers after this step."""
         return len(self.steps) - self.call.number
 
     @property
@@ -114,12 +114,12 @@ def fork_line(
 # Comparison of two runs
 
 _PASS = re.compile(r"\[\d+\]")
-"""Pattern matching a number in a path that counts rounds or other loop iterations."""
+"""Pattern matching the number of a round, or of another loop iteration, in a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # A comparison takes time proportional to the product of the two lengths.
 _MAX_COMPARED = 4_000_000
-"""Maximum number of word pairs for which two texts are still compared."""
+"""Maximum number of word pairs for a comparison of two texts; longer texts are not compared."""
 _ALIKE = 0.4
 """Minimum share of common words for which one text is shown as an edited version of the other."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
@@ -131,17 +131,17 @@ class Piece:
     """A piece of text, as part of a comparison."""
 
     kind: Kind
-    """Text to which the piece belongs: both texts, only the first, or only the second."""
+    """Source of the piece: both texts, only the first, or only the second."""
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A step of one of the two runs that are compared."""
+    """A step of one of the two runs being compared."""
 
     call: Call
     pieces: tuple[Piece, ...]
-    """Text of the step, split into pieces that show how it differs from the other run's text."""
+    """Text of the step, split into pieces to show how it differs from the other run's text."""
     label: str
     """Origin of the step's answer if this run is a fork of the other one; "" if it is not."""
 
@@ -156,7 +156,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A step that differs between two runs, or that only one of them has."""
+    """A step that differs between two runs, or exists in only one of them."""
 
     one: Side | None
     other: Side | None
@@ -164,7 +164,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Same:
-    """Consecutive steps whose content is the same in both runs."""
+    """Consecutive steps with the same content in both runs."""
 
     first: int
     last: int
@@ -203,7 +203,7 @@ def _pieces(*pieces: tuple[Kind, str]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """A run's steps, along with the rounds to which its turns belong."""
+    """A run's steps, along with the rounds of their turns."""
 
     calls: Sequence[Call]
     rounds: Sequence[Round] = ()
@@ -235,8 +235,8 @@ class Course:
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
     """Pair the steps of two runs by round and turn rather than by name; `fork` tells which run, if any, is the fork.
 
-    Steps that only the other run has are placed after the step that precedes them in that run. If the runs have no
-    steps in common, every step is shown.
+    Steps found only in the other run are placed after the step that precedes them there. If the runs have no steps in
+    common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _are_equal(*pair)):
