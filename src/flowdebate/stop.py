@@ -235,9 +235,9 @@ def _flag(name: str, ctx: Context) -> object:
 def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
     """Stop when the speakers' latest contributions have a mean similarity of at least `threshold`.
 
-    The mean is taken over all pairs. Similarity is not agreement: opposite answers in the same words are similar. The
-    condition does not hold if one speaker's contribution differs clearly from the others, if speakers state different
-    positions (in `consensus`), or if there is only one speaker. `similarity` is the measure to use (see
+    The mean is taken over all pairs of speakers. Similarity is not agreement: opposite answers in the same words are
+    similar. The condition does not hold if one speaker's contribution differs clearly from the others, if speakers
+    state different positions (in `consensus`), or if there is only one speaker. `similarity` is the measure to use (see
     `flowdebate.measures`); None selects the best one installed.
     """
     return _similar("converged", threshold, similarity, lambda convergence: convergence.status == "converged")

@@ -113,7 +113,7 @@ class BlockAnswered(BlockEvent):
     trimmed: int = field(default=0, metadata=SPARSE)
     """Number of characters removed from `output` because they came after the requested number of sentences."""
     first_counts: bool = field(default=False, metadata=SPARSE)
-    """True if `output` is the first of two answers because the second one, which was requested, was no better."""
+    """True if `output` is the first of two answers, because the second one was no better."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class CallStarted(BlockEvent):
 
     kind: ClassVar[str] = "call_started"
     block: str
-    """Name of the calling block."""
+    """Name of the block making the call."""
     model: str
     """Name of the model."""
 
@@ -137,7 +137,7 @@ class ModelCalled(BlockEvent):
 
     kind: ClassVar[str] = "model_called"
     block: str
-    """Name of the calling block."""
+    """Name of the block making the call."""
     model: str
     """Name of the requested model; if a fallback model answered, its name is in `attempts`."""
     usage: Usage

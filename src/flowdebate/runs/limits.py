@@ -1,4 +1,4 @@
-"""Limits on a run, with usage reserved before each request, and accounts of a service's total usage."""
+"""Usage limits for a run, and accounts of a service's total usage; usage is reserved before each request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flowdebate.store.base import Store
 
 _ANSWER = 1_000
-"""Estimated length in tokens of an answer of unlimited length and unreported usage."""
+"""Estimated length of an answer, in tokens, if its length is not limited and its usage is not reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

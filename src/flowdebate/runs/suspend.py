@@ -23,7 +23,7 @@ class HumanRequest:
     """A question to a human."""
 
     block: str
-    """Name of the calling block."""
+    """Name of the block making the request."""
     role: str | None = field(default=None, compare=False)
     """Role of the block in its pattern, such as "judge"; None if it has no role."""
     place: str
@@ -88,7 +88,7 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer, its author `by` (None for a human), and whether the run was `suspended` to wait."""
+    """Serialize an answer, its author (`by`; None for a human), and whether the run was `suspended` for it."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 

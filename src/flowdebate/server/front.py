@@ -115,7 +115,7 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Return whether `url` is `allowed` or below it on the same server; `..` is rejected, as it could lead outside."""
+    """Return whether `url` is at or below `allowed` on the same server; `..` is rejected, as it could lead outside."""
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())
@@ -162,7 +162,7 @@ def data(value: WireModel | Sequence[WireModel], status: int = 200, **headers: s
 
 
 def limits_of(body: LimitsBody | None) -> Limits | None:
-    """Convert the limits in a request body."""
+    """Convert limits from a request body to `Limits`."""
     return None if body is None else Limits(**body.model_dump())
 
 

@@ -31,9 +31,9 @@ class Update:
     """An update from a followed run."""
 
     kind: Literal["event", "text", "reset", "end"]
-    """Kind of the update. "event": an event was recorded. "text": a model wrote a piece of text. "reset": all events
-    follow again, beginning with the first, because the mark does not belong to this run or the order of the events has
-    changed. "end": the run is over or suspended.
+    """Kind of the update. "event": an event was recorded. "text": a model wrote a piece of text. "reset": the events
+    start over from the first one, because the mark does not belong to this run or the order of the events has changed.
+    "end": the run is over or suspended.
     """
     event: Any = None
     """Event reported by the update: for "text", a `TextDelta`; for "reset" and "end", None."""

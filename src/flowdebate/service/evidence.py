@@ -36,7 +36,7 @@ _AROUND = 40
 
 
 class Finding(WireModel):
-    """Result of checking part of a run against its journal."""
+    """Result of checking a run against its journal."""
 
     run_id: str
     question: str

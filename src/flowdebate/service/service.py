@@ -393,7 +393,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run and input returned by `make`; raise TooManyRuns, or any error raised by `make`."""
+        """Start the run that `make` returns with its input; raise TooManyRuns, or any error raised by `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()

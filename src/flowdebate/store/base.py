@@ -193,7 +193,7 @@ class Store(Protocol):
         """Delete the run; raise RunNotFound, or RunConflict while its owner is alive."""
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        """Add a complete run from another store, unchanged and without owner; raise RunExists if its id is taken."""
+        """Add a complete run from another store, unchanged and without an owner; raise RunExists if the id is taken."""
 
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
@@ -277,7 +277,7 @@ NEWEST_SEARCHED = 10_000
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
-    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError if wrong."""
+    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError if invalid."""
     check_count("Store.runs", minimum=0, maximum=_MAX_INT64, optional=True, limit=limit)
     match before:
         case None:

@@ -1,4 +1,4 @@
-"""Forks and continuations of stored runs, which reuse recorded steps and call models only for the remaining ones."""
+"""Forks and continuations of stored runs: recorded steps are reused, and models are called only for the other steps."""
 
 from __future__ import annotations
 
