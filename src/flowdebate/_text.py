@@ -197,7 +197,7 @@ def listed(problems: Iterable[tuple[str, str]]) -> str:
 def problems_of(
     error: ValidationError, *, got: bool = True, show: Callable[[object], str] = typed
 ) -> list[tuple[str, str]]:
-    """Return the `(field, problem)` pairs of a pydantic `ValidationError`; with `got`, include each invalid value."""
+    """Return the `(field, problem)` pairs of a pydantic `ValidationError`; if `got` is set, include invalid values."""
     problems = []
     for item in error.errors(include_url=False, include_context=False):
         path = ".".join(
@@ -208,7 +208,7 @@ def problems_of(
 
 
 def describe_problem(item: Mapping[str, Any], *, got: bool = True, show: Callable[[object], str] = typed) -> str:
-    """Describe a pydantic error in plain language; with `got`, append the invalid value."""
+    """Describe a pydantic error in plain language; if `got` is set, append the invalid value."""
     problem = rephrase_problem(str(item["msg"]))
     is_told = item["type"] in _WITHOUT_VALUE or (item["type"] == "value_error" and not isinstance(item["input"], str))
     return problem if is_told or not got else f"{problem} (got {show(item.get('input'))})"
@@ -264,7 +264,7 @@ _LITERAL, _QUOTED = re.compile(r"'([^'\s]+)'"), re.compile(r"'([^']+)'")
 
 
 def rephrase_problem(problem: str) -> str:
-    """Rephrase a pydantic error message in plain language.
+    """Rephrase a pydantic error message in plainer language.
 
     >>> rephrase_problem("Field required"), rephrase_problem("Input should be 'cap' or 'free'")
     ('is missing', 'must be cap or free')
@@ -338,7 +338,7 @@ def missing_column(column: str, columns: Sequence[str]) -> str:
 
 
 def counted(number: int, one: str) -> str:
-    """Format a number together with its noun.
+    """Format a number and its noun, using the plural form if necessary.
 
     >>> counted(1, "ballot"), counted(1200, "ballot")
     ('1 ballot', '1,200 ballots')
@@ -412,7 +412,7 @@ def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Remove `secrets` from `text`.
+    """Replace each occurrence of `secrets` in `text` with "[redacted]".
 
     >>> redact("the key is hunter2", ["hunter2"])
     'the key is [redacted]'
@@ -424,7 +424,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def without_keys(text: str) -> str:
-    """Remove everything that looks like an API key from `text`.
+    """Replace everything in `text` that looks like an API key with "[redacted]".
 
     >>> without_keys("bad key sk-abcdef123456")
     'bad key [redacted]'
@@ -433,7 +433,7 @@ def without_keys(text: str) -> str:
 
 
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
-    r"""Format text from a server for an error message: one printable line, at most 500 characters, keys redacted.
+    r"""Format text from a server for an error message: one printable line of at most 500 characters, without keys.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
@@ -481,7 +481,7 @@ def _is_accent(char: str) -> bool:
 
 
 class _Folds(dict[int, str]):
-    """Cache of folded characters, each computed on its first occurrence."""
+    """Cache of folded characters; each character is folded on its first occurrence."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)

@@ -27,7 +27,7 @@ class Titles(NamedTuple):
     """Section title; empty if the location is a whole page."""
 
     def __str__(self) -> str:
-        """Describe the location by its titles.
+        """Describe the location by the titles of the page and the section.
 
         >>> str(Titles("Models", "")), str(Titles("Models", "Effort"))
         ('the page “Models” of the documentation', '“Effort” on the page “Models” of the documentation')
@@ -37,7 +37,7 @@ class Titles(NamedTuple):
 
 
 def cite(place: str, *, address: str = ADDRESS) -> str:
-    """Refer to a location in the documentation, such as "models#effort", in text output.
+    """Refer to a location in the documentation, such as "models#effort", by its titles.
 
     >>> cite("models#one-model-everywhere")
     '“One model everywhere” on the page “Models” of the documentation'
@@ -63,7 +63,7 @@ def headings_of(text: str) -> list[str]:
 
 
 def slug(heading: str) -> str:
-    """Return the anchor of a heading.
+    """Convert a heading to its anchor.
 
     >>> slug("Let people vote, `blind`")
     'let-people-vote-blind'
@@ -81,7 +81,7 @@ def read_page(name: str) -> str | None:
 
 
 def _folder() -> Path:
-    """Return the folder containing the pages, either inside the package or next to the sources in a checkout."""
+    """Return the folder that contains the pages: inside the package, or next to the sources in a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "docs"
     return installed if installed.is_dir() else package.parent.parent / "docs"

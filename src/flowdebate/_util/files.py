@@ -1,4 +1,4 @@
-"""Private files: regardless of the umask, only the owner can read what a debate has written."""
+"""Private files: whatever the umask, only the owner can read files written for a debate."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 class InNotebooks:
     """Base class for results, handles, documents and evaluation reports, which notebooks show as a page.
 
-    When IPython requests HTML or Markdown, the higher-level package that renders it is imported by name.
+    When IPython requests HTML or Markdown, the package that renders it, which depends on this one, is imported by name.
     """
 
     __slots__ = ()

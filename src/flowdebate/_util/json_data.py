@@ -77,7 +77,7 @@ class _TooLarge(ValueError):
 
 
 class _Writer:
-    """Converter for a single value."""
+    """Converter for a single value, with limits on depth and size."""
 
     __slots__ = ("_room", "_strict")
 

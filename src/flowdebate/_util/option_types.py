@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def rejected(problem: str) -> PydanticCustomError:
-    """Create an error for a validator to raise; its message is shown unchanged."""
+    """Create an error for a validator to raise, with a message that is shown unchanged."""
     return PydanticCustomError("rejected", "{problem}", {"problem": problem})
 
 

@@ -39,7 +39,7 @@ class WireModel(BaseModel):
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the model, changing some fields; equivalent to pydantic's method, but three times as fast."""
+        """Copy the model with some fields changed; equivalent to pydantic's method, but three times as fast."""
         if deep or self.__pydantic_private__ is not None or self.__pydantic_extra__ is not None:
             return super().model_copy(update=update, deep=deep)
         copy = object.__new__(type(self))
@@ -91,7 +91,7 @@ def as_list(value: object) -> object:
 
 @dataclass(slots=True, kw_only=True)
 class BaseEvent:
-    """An event in a run. Emitting it sets `at`, and also `path` unless it is already set."""
+    """An event in a run. Emitting it sets `at` and, unless it is already set, `path`."""
 
     kind: ClassVar[str]
     """Event kind, for consumers that do not know the class."""

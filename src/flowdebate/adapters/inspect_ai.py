@@ -365,7 +365,7 @@ def _score_debate(location: str, result: RunResult[Any], correct: str, answer: s
 
 
 def _ask_whether_correct(state: TaskState, target: Target) -> str:
-    """Write a question asking whether the answer is correct, marking each line of untrusted text."""
+    """Write a question asking whether the answer is correct, quoting untrusted text line by line with "> "."""
     parts = {"Task": state.input_text, "Correct answer, or criterion": target.text, "Submitted answer": ""}
     parts["Submitted answer"] = state.output.completion
     sections = [f"{name}:\n{indent(text, '> ', lambda _: True)}" for name, text in parts.items() if text.strip()]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _UNREACHABLE = {"APIConnectionError", "APITimeoutError"}  # exception classes of the OpenAI and Anthropic clients
 _ROOM = 4096
-"""Default maximum number of tokens in an Anthropic answer; Anthropic's API requires a limit."""
+"""Default maximum number of tokens in an answer from Anthropic, whose API requires a limit."""
 
 
 class InstructorModel(AdaptedModel):
@@ -75,7 +75,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request; while the answer is invalid, resend it together with the validation error."""
+        """Send the request; as long as the answer is invalid, send it again together with the validation error."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -170,7 +170,7 @@ class _Asking:
         self._sending = sending
 
     def note(self, answer: object) -> None:
-        """Record the token counts of an answer."""
+        """Record the token counts reported with an answer."""
         used = getattr(answer, "usage", None)
         prompt = getattr(used, "prompt_tokens", getattr(used, "input_tokens", None))
         completion = getattr(used, "completion_tokens", getattr(used, "output_tokens", None))

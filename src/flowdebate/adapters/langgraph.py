@@ -130,7 +130,7 @@ class RunnableModel(AdaptedModel):
         reports: list[Any] = []
 
         class Counter(AsyncCallbackHandler):
-            """Callback handler that collects the usage reported by each inner model."""
+            """Callback handler that collects the usage reported by each model called."""
 
             async def on_llm_end(self, response: LLMResult, **_: object) -> None:
                 reports.extend(

@@ -1,4 +1,4 @@
-"""MCP: `mcp_tools`, which makes any MCP server's tools available to a debater, a moderator or another block."""
+"""MCP: `mcp_tools`, which offers any MCP server's tools to a debater, a moderator or another block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translation of messages, usage and exceptions between this library and other frameworks."""
+"""Conversion of messages, usage and exceptions between this library and other frameworks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def framework_failures(*passed: type[Exception]) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> ModelError:
-    """Convert an exception to an error that also mentions the original cause inside the framework."""
+    """Convert an exception to an error whose message also mentions the original cause inside the framework."""
     first: BaseException = error
     for _ in range(10):
         inner = first.__cause__ or (None if first.__suppress_context__ else first.__context__)

@@ -153,13 +153,13 @@ _ENTITIES = {ord(character): f"#{ord(character)};" for character in '"#&<>%`\\'}
 InT_contra = TypeVar("InT_contra", contravariant=True)
 OutT_co = TypeVar("OutT_co", covariant=True)
 RawT_co = TypeVar("RawT_co", covariant=True, default=Any)
-"""Type of a pattern's raw output: `result.raw`."""
+"""Type of a pattern's raw output, available as `result.raw`."""
 
 _NONE: Mapping[str, Resource] = MappingProxyType({})  # immutable, because all blocks without resources share it
 
 
 class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
-    """Step of a debate. It contains only configuration, so a single block can serve a thousand runs at the same time.
+    """Step of a debate; it contains only configuration, so a single block can serve a thousand runs at the same time.
 
     Applications create blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
     not need to subclass anything.

@@ -60,7 +60,7 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
 
 
 class _SelfCancelled(BaseException):
-    """Raised if a call cancels itself."""
+    """Raised when a call cancels itself."""
 
 
 def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Exception]) -> BaseException:

@@ -1,4 +1,4 @@
-"""Application functions, converted to blocks (`handler`) or to tools for models; capabilities bundle tools."""
+"""Conversion of application functions to blocks (`handler`) or to tools, and capabilities that bundle tools."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Function: TypeAlias = Callable[..., Any]
 """Function `f(value)` or `f(value, ctx)`, sync or async."""
 
 Invocation: TypeAlias = "Callable[[Any, Context], Any]"
-"""A function of a value and a context."""
+"""Function of a value and a context."""
 
 
 def invocation(function: Function, *, location: str, field: str) -> Invocation:
-    """Adapt `function` to `(value, ctx)`; raise ConfigurationError if it takes neither `(value, ctx)` nor `(value)`.
+    """Adapt `function` to `(value, ctx)`; raise ConfigurationError unless it takes `(value, ctx)` or `(value)`.
 
-    A block is rejected, because it would have no path in the run and no resources if it were called as a function.
+    Blocks are rejected: called as functions, they would have no path in the run and no resources.
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(location, field, function, "must be a function of (input) or (input, ctx)")
@@ -120,7 +120,7 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
 
 
 def takes(function: Callable[..., object], count: int) -> bool:
-    """Return whether `function` accepts `count` arguments; True for a builtin without a signature."""
+    """Return whether `function` accepts `count` arguments, assuming that a builtin without a signature does."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -295,7 +295,7 @@ class Capability:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function that a model may call, with the description shown to the model."""
+    """A function that a model may call, and the description of it shown to the model."""
 
     spec: ToolSpec
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]

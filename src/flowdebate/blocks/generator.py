@@ -141,13 +141,13 @@ class Generator(Block[Any, OutT]):
             return result
 
     def with_transform(self, transform: Callable[[Any, ModelResponse, Context], Any]) -> Self:
-        """Return a copy of this block with another `transform`."""
+        """Return a copy of this block with a different `transform`."""
         changed = copy.copy(self)  # a judge calls this concurrently, once per view
         changed._transform = transform  # noqa: SLF001 - its own class
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return a copy of this block that requires the form returned by `form(input, ctx)` for each text answer."""
+        """Return a copy of this block that requires text answers to have the form returned by `form(input, ctx)`."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed

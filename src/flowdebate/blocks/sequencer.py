@@ -84,7 +84,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     @overload
     def then(self, block: Function) -> Sequencer[InT, Any, RawT]: ...
     def then(self, block: BlockLike) -> Sequencer[InT, Any]:
-        """Replace the value with the output of `block`."""
+        """Append a step that replaces the value with the output of `block`."""
         return self._with(Then(block=self._block(block, "then")))
 
     def then_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, Any]:
@@ -92,7 +92,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Then(block=self._block(block, "then_if"), when=self._function(condition, "condition")))
 
     def tap(self, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
-        """Run `block` on the value, but discard its output."""
+        """Append a step that runs `block` on the value but discards its output."""
         return self._with(Tap(block=self._block(block, "tap")))
 
     def tap_if(self, condition: Function, block: BlockLike) -> Sequencer[InT, OutT, RawT]:
@@ -100,7 +100,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return self._with(Tap(block=self._block(block, "tap_if"), when=self._function(condition, "condition")))
 
     def map(self, function: Function) -> Sequencer[InT, Any, RawT]:
-        """Apply `function` to the value."""
+        """Append a step that applies `function` to the value."""
         return self._with(Map(function=self._function(function, "map"), name=function_name(function)))
 
     def parallel(
@@ -158,7 +158,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         over: Function | None = None,
         max_concurrency: int | None = None,
     ) -> Sequencer[InT, OutT, RawT]:
-        """Run `block` on each item as `for_each` does, but discard the outputs."""
+        """Append a step that runs `block` on each item, as `for_each` does, but discards the outputs."""
         return self._with(self._for_each(block, over, max_concurrency, tapped=True))
 
     def branch(self, *cases: tuple[Function, BlockLike], otherwise: BlockLike | None = None) -> Sequencer[InT, Any]:
@@ -183,8 +183,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, OutT, RawT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
-        `to` is the name of an earlier block in this sequencer; `label` names the passes in block paths, and `note`
-        tells readers of the outline when the loop ends.
+        `to` is the name of an earlier block in this sequencer; `label` is the name of the passes in block paths, and
+        `note` tells readers of the outline when the loop ends.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -407,7 +407,7 @@ def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) ->
 
 
 def _count_cancellations() -> int:
-    """Count the current task's pending cancellations."""
+    """Return the number of pending cancellations of the current task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Then(Step):
-    """Step that replaces the value with a block's output; with `when`, only if that condition holds for the value."""
+    """Step that replaces the value with a block's output, provided that the condition `when`, if any, holds."""
 
     block: Block[Any, Any]
     when: Invocation | None = None
@@ -94,7 +94,7 @@ class Parallel(Step):
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
     finish: bool = False
-    """True to let the other blocks finish if one fails."""
+    """True to let the other blocks finish if one of them fails."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return tuple(self.branches.values())

@@ -71,7 +71,7 @@ class AgreementTemplate(Template):
 
 
 AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
-"""Prompt for comparing two answers, short enough even for small models."""
+"""Prompt for comparing two answers, short enough for small models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Agreement:
     model: Model | str | None = None
     """The judge's model; None for the synthesizer's model."""
     agree: Callable[..., Any] | None = None
-    """Function to call instead of the judge, with an `AnswerPair` and, if it has a second parameter, the context."""
+    """Function called instead of the judge, with an `AnswerPair` and, if it has a second parameter, the context."""
 
     def __post_init__(self) -> None:
         check_model(self.model, location="Agreement")

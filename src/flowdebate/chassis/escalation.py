@@ -1,6 +1,6 @@
-"""Escalation: answer a question in several ways, from the cheapest to the most thorough.
+"""Escalation: answering a question in several ways, from the cheapest to the most thorough.
 
-The first step to settle the question ends the escalation.
+The escalation ends with the first step that settles the question.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class EscalationOutput(PatternOutput):
     output: Any = None
     """The last step's output; for a pattern, its raw output."""
     stop_reason: str | None = None
-    """Reason why the escalation stopped, for example "agrees with first"; None if the run ended early."""
+    """Reason why the escalation ended, for example "agrees with first"; None if the run ended early."""
     status: DebateStatus = "complete"
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     seed: int | None = None
@@ -121,7 +121,7 @@ class EscalationOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """The answers as entries, one per round."""
+        """The steps' answers as transcript entries, one per round."""
         return [
             Entry(round=number, speaker=step.name, text=step.answer or "") for number, step in enumerate(self.steps, 1)
         ]
@@ -202,7 +202,7 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """Build the steps of an escalation, except for the output block at the end.
+    """Build all steps of an escalation except for the output block at its end.
 
     `make_output` creates the raw output for a run that ends early.
     """
@@ -376,7 +376,7 @@ class _Step(Block[Any, Any]):
 
 
 def _cost(ctx: Context, begin: int) -> dict[str, Any]:
-    """Sum the calls and tokens of the step enclosing `ctx`, starting at event index `begin`."""
+    """Return the number of calls and tokens used by the step enclosing `ctx`, starting at event index `begin`."""
     usage, place = Usage.zero(), f"{ctx.path}/"
     for event in ctx.run.records.events[begin:]:
         if isinstance(event, ModelCalled) and (event.path == ctx.path or event.path.startswith(place)):
@@ -404,7 +404,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Check that applies a rule to a step. It returns the reason for ending the escalation, or None to continue."""
+    """Check that applies a rule to a step; it returns the reason for ending the escalation, or None to continue."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")

@@ -116,7 +116,7 @@ class CommonOptions:
 
     @property
     def has_planned_rounds(self) -> bool:
-        """True if another option, such as a debate's phases, determines the number of rounds."""
+        """True if another option, such as a debate's phases, already determines the number of rounds."""
         return False
 
     def for_blocks(self) -> BlockOptions:
@@ -151,10 +151,10 @@ class Constraint(Generic[CheckedT_contra]):
     sentence: str
     """Error message, with each option name in braces: "{mirror} cannot be combined with …"."""
     broken: Callable[[CheckedT_contra], bool]
-    """Predicate that returns True if the options break the rule."""
+    """Predicate that returns True if the options violate the rule."""
 
     def check(self, options: CheckedT_contra, *, location: str) -> None:
-        """Raise ConflictingOptions if `options` break the rule."""
+        """Raise ConflictingOptions if `options` violate the rule."""
         if self.broken(options):
             raise ConflictingOptions(location, self.options, self.sentence)
 

@@ -86,7 +86,7 @@ class PatternOutput(WireModel):
     older: Older | None = Field(default=None, exclude_if=is_none)
     """The summary that replaces the oldest rounds in prompts.
 
-    None (and omitted from JSON) without a history window.
+    None (and omitted from JSON) if there is no history window.
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
@@ -134,7 +134,7 @@ class PatternOutput(WireModel):
 
     @property
     def is_undisputed(self) -> bool | None:
-        """True if all deciders reached the same result; None if the pattern cannot tell."""
+        """True if all deciders reached the same result; None if this cannot be determined."""
         return None
 
     @property

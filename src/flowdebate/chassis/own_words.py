@@ -40,7 +40,7 @@ class LabelParser:
     name: str
     stance: str | None = None
     other_stances: dict[str, str | None]
-    """Stances of the other speakers, by name."""
+    """Stances of the other speakers, keyed by speaker name."""
     system_prompt: str | None = None
     """The application's description of the speaker; if it asks for a label, labels are not removed."""
 
@@ -169,7 +169,7 @@ class LabelFilter:
         self.begin()
 
     def begin(self) -> None:
-        """Start a new answer."""
+        """Prepare for a new answer."""
         self._held = ""
         self._is_settled = False
 
@@ -183,7 +183,7 @@ class LabelFilter:
             self.finish()
 
     def finish(self) -> None:
-        """Forward any text held back, unless it is a label."""
+        """Forward any text held back, unless it turned out to be a label."""
         if not self._is_settled and (own_text := self._words.without_label(self._held)):
             self._listener(own_text)
         self._is_settled = True
@@ -205,7 +205,7 @@ def _turn_of(name: str, stance: str | None) -> str:
 
 
 def _tag(name: str, stance: str | None) -> str:
-    """Build the pattern for a speaker's tag in a transcript; models also write "Debater for" before the tag."""
+    """Build the pattern for a speaker's tag in a transcript; models sometimes write "Debater for" before the tag."""
     inside = [name] if stance is None else [name, stance]
     stance_pattern = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
     return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{stance_pattern})\]"

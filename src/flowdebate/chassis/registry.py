@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PatternInfo:
-    """Description of a pattern. Import paths have the form "module:name" and are resolved on demand."""
+    """Description of a pattern; its import paths have the form "module:name" and are resolved on demand."""
 
     name: str
     """Name of the pattern, spelled the same in code, documents and plans."""
@@ -93,6 +93,6 @@ def find_pattern(name: object) -> PatternInfo | None:
 
 
 def load(place: str) -> Any:  # noqa: ANN401 - whatever is there
-    """Import the object at a path of the form "module:name"."""
+    """Import the object at an import path of the form "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

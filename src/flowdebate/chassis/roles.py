@@ -56,7 +56,7 @@ _SENTENCE = 20  # words per sentence, for converting a length from words to sent
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and kept in the session's history."""
 LENGTH = length_text("medium")
-"""Default length of a turn in the full profile, as stated in prompts."""
+"""Default length of a turn, as stated in prompts of the full profile."""
 NOT_KEPT = Visibility(history=False)
 """Default visibility of debaters: not kept in the session's history, because the transcript already contains their
 arguments.
@@ -242,7 +242,7 @@ class Wording(NamedTuple, Generic[TemplateT]):
 
     template: TemplateT
     length: str
-    """Length of a turn as stated in the prompt."""
+    """Length of a turn, as stated in the prompt."""
     words: int | None
     """Maximum number of words stated in the prompt; None if custom instructions may set another length."""
     sentences: int | None
@@ -289,7 +289,7 @@ class RolePrompt(Generic[TemplateT]):
         return self.wording(ctx).length
 
     def room(self, _: object, ctx: Context) -> AnswerForm:
-        """Return the required form of an answer, including its maximum length if there is one."""
+        """Return the required form of an answer, including its maximum length, if any."""
         return {"words": self.wording(ctx).words}
 
     def bounds(self, _: object, ctx: Context) -> AnswerForm:
@@ -298,7 +298,7 @@ class RolePrompt(Generic[TemplateT]):
         return {"words": wording.words, "sentences": wording.sentences}
 
     def cut(self, text: str, response: ModelResponse, ctx: Context, *, begins: str = "") -> str:
-        """Shorten an answer to its maximum length; the words in `begins` do not count as a sentence."""
+        """Shorten an answer to its maximum length, not counting the words in `begins` as a sentence."""
         sentences = self.wording(ctx).sentences
         if sentences is None:
             return whole_sentences(text, response, ctx)
@@ -423,7 +423,7 @@ Members: TypeAlias = "Mapping[str, str | None]"
 """Roles of the participants (None if a participant has none), keyed by name, in declared order."""
 
 EMPTY = "(nothing yet)"
-"""Placeholder for an empty transcript."""
+"""Text shown in place of an empty transcript."""
 
 FLAGGED: dict[str, Flag] = {
     "(cut off: the speaker ran out of room)": "cut_off",

@@ -48,7 +48,7 @@ class Debater:
     """
 
     name: str
-    """Stable identifier of the debater, also used as the assignee of its tasks in the audit trail."""
+    """Stable identifier of the debater, also recorded as the assignee of the debater's tasks in the audit trail."""
     stance: str
     """Position that the debater argues for."""
     role: str | None = None
@@ -72,9 +72,11 @@ class Persona:
     """
 
     name: str
-    """Stable identifier of the participant, also used as the assignee of its tasks in the audit trail."""
+    """Stable identifier of the participant, also recorded as the assignee of the participant's tasks in the audit
+    trail.
+    """
     role: str | None = None
-    """Role in a few words, shown to the others next to the name."""
+    """The participant's role in a few words, shown to the others next to the name."""
     system_prompt: str | None = None
     """Character and interests of the persona, shown only to its own model; used only by the default block."""
     block: Any = None
@@ -99,7 +101,7 @@ _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
 searched for names.
 """
 MANY_MEMBERS = 10
-"""Number of debaters, personas, agents or members above which a warning is issued."""
+"""Number of members of a roster above which a warning is issued."""
 
 MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
@@ -168,7 +170,7 @@ def listed_models(roster: Sequence[object]) -> list[ModelSpec]:
 
 
 def _name_after_models(members: Sequence[object], location: str, field: str) -> Iterator[object]:
-    """Yield `members`, naming unnamed ones after their models.
+    """Yield `members`, naming each unnamed one after its model.
 
     A second member with the same model gets the suffix "(2)".
     """
@@ -249,7 +251,7 @@ def _member(entry: object, kind: type[MemberT], location: str, place: str) -> Me
 
 
 def check_name(value: object, *, location: str, field: str) -> None:
-    """Check that a name is a string and is not blank."""
+    """Check that a name is a non-blank string."""
     check_text(location, {field: value})
 
 
@@ -353,7 +355,7 @@ class Bindable(Generic[P, BlockT]):
     @overload
     def __call__(self, **options: Any) -> UnboundRole: ...  # noqa: ANN401 - checked when it is called
     def __call__(self, *args: Any, **options: Any) -> BlockT | UnboundRole:
-        """Create the block or, if any of `needs` is missing, an `UnboundRole` for a pattern to complete."""
+        """Create the block or, if any of the `needs` is missing, an `UnboundRole` for a pattern to complete."""
         missing = tuple(need for need in self._needs if isinstance(options.get(need), NoneType))
         for option in options:  # check now, because a pattern may create the block later, far from the faulty call
             if option not in self._known:
@@ -454,7 +456,7 @@ class Role:
     name: str
     """Name of the pattern's option for the role. The role's block is named `{pattern}-{name}`."""
     create: Sequence[Bindable[..., Any]]
-    """Functions that create default blocks. The first one is used if the option is None."""
+    """Functions that create default blocks; the first one is used if the option is None."""
     instead: Recovery = "skipped"
     """Recovery to use if the role's provider fails and the failure policy lets the run continue."""
     absent: Literal["never", "if False", "by default"] = "never"

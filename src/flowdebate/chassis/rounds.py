@@ -101,7 +101,7 @@ class RoundCondition:
 
     @cached_property
     def _condition_block(self) -> Handler[Any, bool | str] | None:
-        """`terminate_when` as a block; for a plain function, the block returns True or False."""
+        """Block for `terminate_when`; if it is a plain function, the block returns True or False."""
         if self.terminate_when is None:
             return None
         from flowdebate.stop import PATTERNS_OWN, as_condition
@@ -160,7 +160,7 @@ def check_quorum(state: PatternState, heard: Sequence[str], *, quorum: int, bloc
 
 
 def order_of_turns(speakers: Sequence[str], turn_order: TurnOrder, *, round: int, random: Random) -> list[str]:  # noqa: A002 - the field's word for it
-    """Return `speakers` in the order of their turns in `round`.
+    """Return `speakers` in the order in which they take their turns in `round`.
 
     >>> from random import Random
     >>> [order_of_turns(["a", "b", "c"], "rotated", round=number, random=Random(0)) for number in (1, 2)]

@@ -67,7 +67,7 @@ def seat_models(
     check: Callable[..., object] = check_model,
     find: Callable[[], Sequence[str]] = list_available_models,
 ) -> Seats:
-    """Split `choice` into the models for a roster's members, by name, and the models for the other `roles`.
+    """Split `choice` into models for a roster's members, keyed by name, and models for the other `roles`.
 
     `speaker` is the members' role; `check` raises if a value is not a model, and `find` returns the models distributed
     by "each". Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if "each" finds no model.
@@ -183,7 +183,7 @@ def default_vendor_models(model: ModelChoice, *, location: str, without: Sequenc
 
 
 def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
-    """Distribute `models`, one per vendor, among `roles`; the last model goes to all remaining roles.
+    """Distribute `models`, one per vendor, among `roles`; all remaining roles get the last model.
 
     >>> deal_roles(["author", "critic", "judge"], ["openai/gpt-5-mini", "gemini/gemini-3-flash"])
     {'author': 'openai/gpt-5-mini', 'critic': 'gemini/gemini-3-flash', 'judge': 'gemini/gemini-3-flash'}

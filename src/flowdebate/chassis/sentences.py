@@ -1,4 +1,4 @@
-"""Functions for cutting text at sentence boundaries."""
+"""Functions that cut text at the end of a sentence."""
 
 from __future__ import annotations
 

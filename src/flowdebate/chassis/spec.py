@@ -111,11 +111,13 @@ class PatternSpec(Generic[OptionsT]):
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
     """Function that builds the raw output of a finished or interrupted run from its state."""
     failures: FailurePolicy = FAIL
-    """Default reaction to provider failures."""
+    """Default policy for provider failures."""
     create_transcript: Callable[[], StateResource[Any]] = lambda: StateResource(
         key="transcript", initial=TranscriptState
     )
-    """Factory for the transcript. Patterns without a transcript keep the default, an unused placeholder."""
+    """Factory for the transcript; patterns without a transcript use the default, which creates an unused
+    placeholder.
+    """
     stop_reason: Callable[[Any, int], str | None] | None = None
     """Function that returns the pattern's own stop reason, given the state and the maximum number of rounds.
 
@@ -253,22 +255,22 @@ class Loop(Generic[OptionsT]):
     owns_transcript: bool
     collection_id: str
     failures: FailurePolicy
-    """Reaction to failures of the speakers' providers."""
+    """Policy for failures of the speakers' providers."""
     judge_failures: FailurePolicy
-    """Reaction to failures of the judges' providers; by default, the run continues."""
+    """Policy for failures of the judges' providers; by default, the run continues."""
     material: Material | None
-    """The sources; None if there are none."""
+    """The sources to quote from; None if there are none."""
     window: Window | None
-    """The prompts' history window; None for the whole transcript."""
+    """The history window used in prompts; None to show the whole transcript."""
     schema: OutputSchema | None
     visibilities: Mapping[str, Visibility]
     """Visibility of default blocks, keyed by role."""
     reverse: bool = False
     """True to reverse the order of turns."""
     anonymity: Anonymity | None = None
-    """Aliases for names in prompts; None if names are shown."""
+    """Aliases for the names shown in prompts; None to show the names themselves."""
     continuation: Continuation | None = None
-    """Rounds of the finished run being continued; None for a new run."""
+    """Continuation of a finished run; None for a new run."""
 
     @property
     def names(self) -> list[str]:

@@ -68,11 +68,11 @@ speaker), in random order each round, or all at once.
 TURN_ORDERS: tuple[TurnOrder, ...] = get_args(TurnOrder)
 
 Flag = Literal["cut_off", "empty"]
-"""Fault in a contribution: truncated, or empty."""
+"""Fault in a contribution: its text is truncated or empty."""
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 NamedStop = Annotated[str, AfterValidator(_check_one_line)]
-"""A stop reason named after the `terminate_when` condition that was met: printable text on one line."""
+"""A stop reason named after the `terminate_when` condition that was met; it is printable and fits on one line."""
 
 DebateStatus: TypeAlias = RunStatus
 """Status of a debate, which is the same as the status of its run."""
@@ -158,9 +158,9 @@ class EscalationStep(WireModel):
     reason: str | None = None
     """Reason why the escalation ended with this step, for example "agrees with first"; None if it continued."""
     calls: int = 0
-    """Number of calls made by the step itself."""
+    """Number of calls made by the step, not counting `check_calls`."""
     tokens: int | None = 0
-    """Number of tokens used by the step's own calls; None if a server did not report its usage."""
+    """Number of tokens used by the calls counted in `calls`; None if a server did not report its usage."""
     check_calls: int = 0
     """Number of calls made to decide whether the escalation ends with this step."""
     check_tokens: int | None = 0
@@ -176,12 +176,12 @@ class Older(WireModel):
 
 
 class PatternState(WireModel):
-    """State of a pattern's sequencer; each pattern adds its own fields."""
+    """Base class for the state of a pattern's sequencer; each pattern adds its own fields."""
 
     question: str = ""
     """The subject: the question, the topic, the proposition or the task."""
     round: int = 0
-    """Number of the current round (or turn), from 1; 0 before the first."""
+    """Current round (or turn) number, starting at 1; 0 before the first round."""
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
@@ -345,22 +345,22 @@ class RoundStarted(BaseEvent):
 
     kind: ClassVar[str] = "round_started"
     round: int
-    """The round, from 1."""
+    """The round number, starting at 1."""
     max_rounds: int
-    """The maximum number of rounds."""
+    """The maximum number of rounds in the debate."""
     phase: str | None = None
     """Purpose of the round, if the debate has phases."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, in a pattern whose `turn_order` is not the declared order."""
+    """The order of a round's turns, if the pattern's `turn_order` is not "declared"."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
-    """The round, from 1."""
+    """The round number, starting at 1."""
     turn_order: TurnOrder
-    """The pattern's `turn_order` option."""
+    """The value of the pattern's `turn_order` option."""
     speakers: tuple[str, ...]
     """Names of the speakers in turn order; with "simultaneous", in the order in which their turns are recorded."""
 
@@ -370,9 +370,9 @@ class TurnEvent(BlockEvent):
     """A turn of a debater or agent."""
 
     block: str
-    """The name of the speaking block."""
+    """The name of the speaker's block."""
     round: int
-    """The round, from 1; 0 before the first."""
+    """The round number, starting at 1; 0 before the first round."""
     agent_name: str
     """The name of the debater or agent."""
     stance: str | None = None
@@ -407,7 +407,7 @@ class RoleFailed(BlockEvent):
     role: Role
     """The role that the block plays in the pattern."""
     round: int
-    """The round, from 1; 0 before the first."""
+    """The round number, starting at 1; 0 before the first round."""
     name: str
     """The debater's or agent's name; for other roles, the block's name."""
     error: str
@@ -473,7 +473,7 @@ class RoundsEnded(BaseEvent):
 
     kind: ClassVar[str] = "rounds_ended"
     rounds: int
-    """Number of rounds."""
+    """Number of rounds held."""
     reason: str
     """The `stop_reason` in the pattern's output."""
 
@@ -484,4 +484,4 @@ class EscalationStepFinished(BaseEvent):
 
     kind: ClassVar[str] = "escalation_step_finished"
     step: EscalationStep
-    """The step, including its cost and the reason if the escalation ends there."""
+    """The step, including its cost and, if the escalation ends there, the reason."""

@@ -74,9 +74,9 @@ class FailurePolicy:
     default: 2, or 1 in a consensus debate.
     """
     turn_timeout: float | None = None
-    """Time limit in seconds for each call to a role, including tools and retries; None for no limit."""
+    """Time limit, in seconds, for each call to a role, including tools and retries; None for no limit."""
     round_timeout: float | None = None
-    """Time limit in seconds for all turns in a round together; None for no limit."""
+    """Time limit, in seconds, for all turns of a round together; None for no limit."""
 
     def over(self, defaults: FailurePolicy) -> FailurePolicy:
         """Return a copy of this policy, with None values replaced by the pattern's `defaults`."""
@@ -121,9 +121,9 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Return whether a provider caused the error; failures in application code are never skipped.
+    """Return whether a provider caused the error; failures caused by application code are never skipped.
 
-    A rejected API key also counts, because other members may use other models.
+    A rejected API key also counts as a provider failure, because other members may use other models.
     """
     rejected = isinstance(error, AuthenticationFailed) and error.status is not None
     return rejected or (isinstance(error, ModelError) and error.providers_fault)
@@ -186,7 +186,7 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Call `block` with `value`, at a path below that of `ctx`, within a turn's time limit."""
+    """Call `block` with `value`, at a path below the path of `ctx`, within a turn's time limit."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )
@@ -228,7 +228,7 @@ async def in_time(
 
 
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
-    """Return the failure recorded for `block` at this path in an earlier execution of the run."""
+    """Return the failure of `block` at this path that was recorded when the run was executed earlier."""
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
@@ -363,7 +363,7 @@ class TurnTask:
         self._id = self._tasks.start_task(goal, by=agent_name, metadata=metadata).id
 
     def end_review(self) -> None:
-        """Record that a human's answer has ended the review, if the task was under review."""
+        """Record that a human's answer ended the review, if the task was under review."""
         if self._ctx.run.was_suspended(self._ctx.path):
             resume_task(self._tasks, self._id)
 
@@ -455,7 +455,7 @@ class Turn(Block[Any, Any]):
         self._failures = failures
 
     async def act(self, value: object, ctx: Context, /) -> Any:  # noqa: ANN401 - what is recorded
-        """Take the turn; if turns are simultaneous, `value` is the debater's `Scope`."""
+        """Take the turn; if turns are simultaneous, `value` is the `Scope` for the debater."""
         seen = value if isinstance(value, Scope) else ctx.scope
         state, stance = pattern_state(ctx), self.stance
         number, turn = state.round, state.turn_of(self.agent_name)
@@ -599,7 +599,7 @@ def record_flag(flag: Flag, agent_name: str, ctx: Context, *, stance: str | None
 
 
 def warn_about_empty_text(agent_name: str, ctx: Context) -> None:
-    """Warn once about a custom block that returns empty text."""
+    """Issue a single warning about a custom block that returns empty text."""
     ctx.run.warn_once(
         f"{ctx.block}: empty",
         f"debater {agent_name!r} returned no text, so an empty argument was recorded and flagged. Return a "

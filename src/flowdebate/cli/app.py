@@ -23,7 +23,7 @@ _WIDEST = 100
 
 
 class _Entry(NamedTuple):
-    """A command and the import path of its function."""
+    """A command, given by the import path of its function."""
 
     place: str
     line: str

@@ -140,7 +140,7 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """The command's exit code."""
+        """The exit code of the command."""
         if self.signal is not None:
             return exit_code_of_signal(self.signal)
         if self.failed:
@@ -158,7 +158,7 @@ class Ending:
 _EVERY = 5.0
 """Seconds between progress lines outside a terminal; long enough to keep the log of an hour readable."""
 _MAX_LENGTH = 80
-"""Maximum length of a question on a progress line, in characters."""
+"""Maximum length, in characters, of a question on a progress line."""
 
 
 class ProgressLines:
@@ -192,7 +192,7 @@ class ProgressLines:
         self._count = count
 
     def refresh(self) -> None:
-        """Show the current counts if `watch` has been called."""
+        """Show the current counts, provided that `watch` has been called."""
         if self._count is not None:
             self.show(self._count())
 
@@ -222,7 +222,7 @@ class ProgressLines:
         print_message(message)
 
     def seconds_left(self, counts: Counts) -> float | None:
-        """Estimate the remaining seconds from the numbers of completed and remaining calls; return None if unknown."""
+        """Estimate the remaining seconds from the completed and remaining calls; return None if that is impossible."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or calls_made < 1:
@@ -232,7 +232,7 @@ class ProgressLines:
 
 
 class ProgressBar(ProgressLines):
-    """Progress bar that disappears when the command ends."""
+    """Progress bar that disappears when the command finishes."""
 
     def __init__(self, console: Console, *, calls: int | None = None) -> None:
         super().__init__(calls=calls)

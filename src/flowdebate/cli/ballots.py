@@ -246,7 +246,7 @@ class Rejudging:
         self._seed = seed
 
     def judge(self, runs: Iterable[StoredRun], store: Store) -> tuple[Items, Ending]:
-        """Rejudge the debates in `runs`, reusing answers already recorded at no cost."""
+        """Rejudge the debates in `runs`; recorded answers are reused at no cost."""
         from flowdebate.evaluation.audit_report import AuditItem
         from flowdebate.evaluation.rejudging import rejudge, reuse_judge_options
         from flowdebate.evaluation.stored_audit import Items, argued, judging_of

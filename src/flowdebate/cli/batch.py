@@ -233,7 +233,7 @@ class Plans:
         )
 
     def of(self, row: Row) -> Plan:
-        """Return the plan for a row; all rows use the same models."""
+        """Return the plan for a row; the plans for all rows use the same models."""
         from flowdebate.ui.plan import with_sides
 
         plan = self._plan_for(row)
@@ -297,7 +297,7 @@ def hash_name(kind: str, content: object) -> str:
 
 
 def show_summary(page: Page, name: str, summary: BatchSummary, *, models: str = "", out: str | None = None) -> None:
-    """Print the batch summary."""
+    """Print the summary of a batch."""
     from flowdebate.evaluation.documents import batch_facts
     from flowdebate.ui.sections import Fact
 

@@ -44,7 +44,7 @@ _TEXT = "text that is not blank"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A question and the other columns of its row."""
+    """A question together with the other columns of its row."""
 
     question: str
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -143,7 +143,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Result for one row."""
+    """The result for one row."""
 
     index: int
     row: Row

@@ -177,7 +177,7 @@ class _Outcome:
     """The stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """Answers to each question whose debate has finished."""
+    """The answers to each question whose debate has finished."""
     without_verdict: Mapping[str, int]
     """Number of questions without a verdict, keyed by run status."""
     left_out: Mapping[str, int]
@@ -256,7 +256,7 @@ class LabeledQuestion(Row):
     sides: tuple[Mapping[str, Any], ...]
     """The sides, as debaters in plan file format."""
     truth: str
-    """The correct stance."""
+    """The stance known to be correct."""
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
@@ -362,7 +362,7 @@ class EvaluationPlans(Plans):
         return hash_name("evaluation", [*identity, *self._equal.values()])
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return the options for one question: its sides and the baselines."""
+        """Return the options for one question: its sides and its baselines."""
         from flowdebate.evaluation.benefit import DRAFTS
 
         question = row if isinstance(row, LabeledQuestion) else self.questions[0]

@@ -47,14 +47,14 @@ small query.
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """Display options for a run."""
+    """Options for how to show a run."""
 
     as_json: bool
-    """True to write JSON to stdout; the page then goes to stderr if stderr is a terminal."""
+    """True to write JSON to stdout; the page is then written to stderr if stderr is a terminal."""
     quiet: bool
     """True to show only the result."""
     head: Sequence[str]
-    """First lines of the page."""
+    """First lines of the page, shown above the run."""
     form: Callable[[Document], str] | None = None
     """Format of a document to write to stdout; the page then goes to stderr. The page's first lines are
     always shown.
@@ -343,7 +343,9 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Options for resuming a run that reached a limit; limits on calls and tokens count from the start of the run."""
+"""Command-line options for resuming a run that reached a limit; call and token limits count from the start
+of the run.
+"""
 _WHY = {
     "left_behind": "The run's process is gone. ",
     "rejected": "No worker can execute the run in its current state. ",

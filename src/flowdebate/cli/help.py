@@ -33,7 +33,7 @@ _LISTED = ("compare", "run", "resume", "serve", "mcp", "models", "eval", "runs")
 """Commands listed by `flowdebate --help` after the patterns; the whole list has at most twelve entries."""
 _DEFAULT_OF_RUNS = "list"
 _FORMS = 2
-"""Number of usage examples at the top of a command's help."""
+"""Number of usage examples shown at the top of a command's help."""
 
 _RUN_CODES = (
     "Ctrl-C ends the run; `flowdebate resume` continues it. Exit codes: 0 done, 1 failed, 2 usage "
@@ -167,7 +167,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """Return the error message for a command that is not in the group."""
+        """Return the error message for a command that the group does not have."""
         return f"unknown command {name}. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -279,7 +279,7 @@ class Command(TyperCommand):
 
 
 def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
-    """Return a command class that loads its function when the command runs or shows its help."""
+    """Return a command class that loads its function only when the command is run or its help is shown."""
 
     class Deferred(Command):
         @cached_property
@@ -323,7 +323,7 @@ def explain_error(ctx: Context, args: Sequence[str], parameters: Sequence[ClickP
 
 
 def _plain_message(error: Any, args: Sequence[str], parameters: Sequence[ClickParameter]) -> str | None:  # noqa: ANN401 - one of a private module
-    """Return a parser error in plain language, or None if the error is already plain."""
+    """Return a parser error in plain language, or None if its own message is plain enough."""
     flag, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         flags = [

@@ -174,7 +174,7 @@ TotalTokens: TypeAlias = Annotated[
 
 
 def check(fits: object, option: str, problem: str, got: object = None) -> None:
-    """Raise ConfigurationError about `option` unless `fits` is true."""
+    """Raise a ConfigurationError about `option` unless `fits` is true."""
     if not fits:
         raise ConfigurationError(COMMAND, option, got, problem)
 
@@ -268,7 +268,7 @@ def _flags_of(name: str, option: Option) -> list[str]:
 
 
 def _kind_of(annotation: object) -> tuple[type, tuple[str, ...]]:
-    """Return a field's command-line type and its allowed values."""
+    """Return the command-line type of a field, and the values it allows."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kind_of(get_args(annotation)[0])

@@ -119,7 +119,7 @@ def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(options: type[PlanOptions]) -> Iterator[Parameter]:
-    """Return the parameters for all options, pattern-specific ones first and shared ones last."""
+    """Return the parameters for all options, with pattern-specific options first and shared options last."""
     shared = dict.fromkeys(OutputOptions.model_fields, 1) | dict.fromkeys(PlanOptions.model_fields, 2)
     for name in sorted(options.names(), key=lambda name: shared.get(name, 0)):
         option, kind = option_of(options, name), options.model_fields[name].annotation

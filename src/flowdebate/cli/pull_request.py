@@ -61,7 +61,7 @@ class State(WireModel):
     """Last commit read in full; None if parts of the change have not been read yet."""
     merge_base: str
     exclude: list[str] = Field(default_factory=new_list)
-    """Glob patterns that match excluded files."""
+    """Glob patterns for files to exclude."""
     findings: list[FindingDraft] = Field(default_factory=new_list)
 
     def sign(self, key: bytes) -> str:
@@ -143,7 +143,7 @@ class PullRequestReview:
 
     @property
     def changes(self) -> Changes:
-        """The changes to read."""
+        """The changes to be read in this run."""
         if self._changes is None:
             self._changes = self._read()
         return self._changes
@@ -279,7 +279,7 @@ class PullRequestReview:
         raw: ReviewRawOutput | None = None,
         drafts: dict[str, FindingDraft] | None = None,
     ) -> bool:
-        """Create or update the comment; on failure, write the text to the job summary and return False.
+        """Create or update the comment; on failure, write the text to the job summary instead and return False.
 
         If `state` is None, the comment keeps its current state.
         """

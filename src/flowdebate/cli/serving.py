@@ -224,7 +224,7 @@ def _check_port(port: int | None) -> None:
 
 
 def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
-    """Read a setting from the environment; an invalid value raises ConfigurationError."""
+    """Read a setting from the environment; raise ConfigurationError if its value is invalid."""
     text = os.environ.get(name, "").strip()
     try:
         return kind(text) if text else default
@@ -344,7 +344,7 @@ def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
 def _make_service(
     app: str | None, store: str | None, values: Mapping[str, Any], allow_models: list[str] | None, *, recover: bool
 ) -> Service:
-    """Return the Service named by `app`, or a new one; an invalid name raises ConfigurationError."""
+    """Return the Service named by `app`, or a new one; raise ConfigurationError for an invalid name."""
     from flowdebate.runs.limits import Limits
     from flowdebate.service.service import Service
     from flowdebate.ui.models import prices_of

@@ -1,1 +1,1 @@
-"""Human blocks: requests, answers, and a terminal interface."""
+"""Human blocks: requests to humans, their answers, and a terminal interface."""

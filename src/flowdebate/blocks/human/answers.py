@@ -84,7 +84,7 @@ def _create_validator(schema: str, block: str) -> Any:  # noqa: ANN401 - jsonsch
 
 
 def _field_problems(error: Any, definitions: Mapping[str, Any]) -> list[tuple[str, str]]:  # noqa: ANN401 - jsonschema's own
-    """List the invalid fields, each with its problem."""
+    """List the invalid fields, each with a description of the problem."""
     path = [str(part) for part in error.absolute_path]
     if error.validator == "required":
         return [(".".join([*path, name]), "is missing") for name in error.validator_value if name not in error.instance]
@@ -153,13 +153,13 @@ _TRIES, _PAUSE = 20, 0.05  # number of attempts to acquire a run while others ar
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
-    """List a run's open requests, by path; empty for a run that is not suspended. Raises RunNotFound."""
+    """List a run's open requests, keyed by path; empty if the run is not suspended. Raises RunNotFound."""
     opened = _store(store)
     return open_requests_in(await opened.steps(run_id), run_id, store=opened.name)
 
 
 def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[HumanRequest]:
-    """List the unanswered requests among a run's steps; `store` is the name used in errors."""
+    """List the unanswered requests among a run's steps; `store` is the store's name in error messages."""
     rows = [*steps]
     return [replace(_request(store, run_id, row), sources=_sources_in(rows, row.key)) for row in rows if _is_open(row)]
 
@@ -185,7 +185,7 @@ def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> li
 
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
-    """Raise NotAwaited if the previous answer is submitted again to a block that is waiting for a new one."""
+    """Raise NotAwaited if the previous answer is submitted again to a block that is waiting for a new answer."""
     requests = list_requests(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:

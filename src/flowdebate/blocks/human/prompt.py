@@ -1,7 +1,7 @@
-"""Prompts for humans, rendered and parsed: the role, the question, the transcript so far, and the expected answer.
+"""Rendering and parsing of prompts for humans: the role, the question, the transcript so far, and the expected answer.
 
 As in prompts for models, untrusted text follows a tag or a label, so it cannot be mistaken for another author's text or
-for the request's own wording. It cannot move a terminal's cursor either.
+for the request's own wording. Nor can it move a terminal's cursor.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def describe_role(name: str, *, stance: str | None = None, role: str | None = No
 
 
 def _lines(text: str) -> str:
-    """Split the application's `text` into lines, without control characters."""
+    """Split the application's `text` into lines, removing control characters."""
     return "\n".join(map(quoted, text.split("\n")))
 
 
 def render_contributions(entries: Iterable[Any], *, names: bool = True) -> str:
-    """Render any pattern's transcript, with a heading for each round; without `names`, tags show only stances.
+    """Render any pattern's transcript, with a heading for each round; unless `names` is set, tags show only stances.
 
     >>> from types import SimpleNamespace
     >>> print(render_contributions([SimpleNamespace(round=1, agent_name="ann", stance="for", text="Yes.")]))

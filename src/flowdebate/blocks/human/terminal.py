@@ -48,7 +48,7 @@ class Terminal:
         self._shown = output
 
     async def ask(self, request: HumanRequest) -> object:
-        """Repeat the request until the answer is valid."""
+        """Ask until the answer is valid."""
         self._print(f"\n{request.to_read}\n\n[{request.block}] {request.expects}\n")
         problem = request.problem
         while True:

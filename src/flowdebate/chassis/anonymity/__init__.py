@@ -1,4 +1,4 @@
-"""Anonymity: aliases that hide the names of debaters and models in arguments."""
+"""Anonymity: aliases that replace the names of debaters and models in arguments."""
 
 import lazy_loader
 

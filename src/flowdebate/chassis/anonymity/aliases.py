@@ -71,7 +71,7 @@ class Aliases:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """The aliases, keyed by model and by debater name."""
+        """The aliases, keyed by model name and by debater name."""
         drawn = self._aliases
         # names come last, so that a debater with the same name as a model takes precedence
         return {name: drawn[kind, name] for want in ("model", "name") for kind, name in drawn if kind == want}
@@ -174,7 +174,7 @@ def _draw_aliases(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Anonymity:
-    """Names to hide in a debate, keyed by owner.
+    """Names of debaters and models to hide in a debate.
 
     The aliases depend on the names, the run's seed and the debate's path.
     """
@@ -187,7 +187,7 @@ class Anonymity:
     """The question; only needed for blocks used outside a debate."""
 
     def aliases(self, ctx: Context) -> Aliases:
-        """Return the aliases for this run and debate."""
+        """Return the aliases for this run of the debate."""
         handle = ctx.scope.sequencer
         aliases_by_key: dict[object, Aliases] = {} if handle is None else handle.derived
         aliases = aliases_by_key.get(self)
@@ -206,7 +206,7 @@ class Anonymity:
         """Return the transcript so far with names replaced by aliases.
 
         Entries without names are returned unchanged. Each argument is searched only once per debate, because `derived`
-        caches the results of earlier turns. The entries have the pattern's entry type, as in `entries_of`.
+        caches the results of earlier turns. The entries have the pattern's own entry type.
         """
         hide = self.aliases(ctx).hide
 
@@ -255,7 +255,7 @@ class Entry(Protocol):
 
     @property
     def text(self) -> str:
-        """The argument's text, as written."""
+        """The argument's text as the author wrote it."""
 
 
 class LeakAt(WireModel):
@@ -272,9 +272,9 @@ class LeakAt(WireModel):
     meant: str
     """The debater's name or the model, as spelled in the roster, or the model family or maker."""
     text: str
-    """The name as written."""
+    """The name as the author wrote it."""
     start: Annotated[int, Field(ge=0)]
-    """The offset of the name in the argument, in characters."""
+    """The offset of the name in the argument's text, in characters."""
     end: Annotated[int, Field(ge=0)]
     excerpt: str
     """The name and a few words on either side of it, on one line."""

@@ -47,7 +47,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "ibm": ("IBM",),
     "allenai": ("Allen Institute for AI", "Ai2"),
 }
-"""Spellings of each maker's name."""
+"""Spellings of the makers' names."""
 
 MAKERS = frozenset(fold(written) for group in VENDORS.values() for written in group)
 WELL_KNOWN = (

@@ -104,7 +104,7 @@ debater: without this pattern, 31 more turns of the corpus would be changed.
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
 _PIECE = re.compile("\\d+|[^\\W\\d_](?:[^\\W\\d_]|(?![\\w\\s])[\u0300-\u1fff\U00010000-\U0001efff])*")
-"""Digits, or letters with the combining marks of some scripts; emoji do not count as marks."""
+"""Pattern for a word: digits, or letters with any combining marks (emoji do not count as marks)."""
 _JOINED = (
     (re.compile(r"[\u0621-\u064a]{3}"), "\u0648\u0628\u0644"),
     (re.compile(r"[\u05d0-\u05ea]{3}"), "\u05d5\u05d1\u05dc"),

@@ -68,7 +68,7 @@ def play_review(*, page: bool) -> NoReturn:
 
 
 def play(plan: Plan, description: str, *, page: bool) -> NoReturn:
-    """Run a plan with recorded models, print its `description`, then exit."""
+    """Print a plan's `description`, run the plan with recorded models, then exit."""
     with report_problems():
         if page:
             check_library("--page", "fastapi", library="FastAPI", extra="server")
@@ -95,7 +95,7 @@ def recorded_plan(speed: float) -> Plan:
 
 
 async def _serve(plan: Plan, description: str) -> None:
-    """Play the recording in a browser until interrupted, on a server that has no other runs."""
+    """Play the recording in a browser, on a server without any other runs, until interrupted."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
     from flowdebate.service.service import Service
