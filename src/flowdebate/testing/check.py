@@ -89,7 +89,7 @@ class CheckOptions(TypedDict, total=False):
     skip: Sequence[str]
     """Names of promises to skip for this pattern."""
     examples: Sequence[Example]
-    """Examples to check before any are generated."""
+    """Examples to check before generated ones."""
     max_calls: int
     """Number of model calls above which a run is considered endless; 2,000 by default."""
     max_seconds: float
@@ -235,7 +235,7 @@ class _Check:
 
     @cached_property
     def clock(self) -> Clock:
-        """Clock that limits the time of each run."""
+        """Clock that enforces the time limit for each run."""
         return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:

@@ -55,16 +55,16 @@ class Example:
     question: str = "Why?"
     seed: int = 0
     texts: Sequence[str] = ("Yes.",)
-    """Texts with which the model answers requests without a schema; the prompt determines the text."""
+    """Texts for the model to choose from when a request has no schema; the prompt determines the choice."""
     choices: Sequence[int] = (0,)
-    """Numbers determining the model's choices in answers with a schema; the prompt decides between them."""
+    """Numbers that determine the model's choices in answers with a schema; the prompt determines the number used."""
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failures to simulate: keys of `FAULTS`, keyed in turn by call number, starting at 1."""
+    """Failures to simulate, as keys of `FAULTS`; each is keyed by the number of the call, starting at 1."""
     delays: Sequence[int] = ()
     """Delay of each call's answer in event loop iterations, starting over after the last one."""
 
     def without_faults(self) -> Example:
-        """Return the same example without model failures."""
+        """Return a copy of the example without model failures."""
         return replace(self, faults={})
 
 
@@ -186,7 +186,7 @@ class _Drawn:
     def instance(  # noqa: PLR0911 - kind by kind
         self, schema: Mapping[str, Any], place: str = "", nth: int = 0, depth: int = 0
     ) -> object:
-        """Generate an instance of `schema`, which must not contain references; avoid equal enum values in a list."""
+        """Generate an instance of `schema`, which must not contain references; avoid repeated enum values in a list."""
         if "enum" in schema:
             # sorted, to make the order independent of the judge's reading order
             values = sorted(schema["enum"], key=str)

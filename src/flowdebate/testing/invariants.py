@@ -465,7 +465,7 @@ def gives_every_side_a_turn(seen: Coverage) -> Problems:
 
 
 def terminate_when_can_fire(seen: Coverage) -> Problems:
-    """Check that a `terminate_when` ends at least one run before its last round.
+    """Check that a `terminate_when` condition ends at least one run before its last round.
 
     Generated examples cannot know what triggers it; use `texts=["…"]` to add text for models to say.
     """

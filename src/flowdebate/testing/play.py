@@ -54,7 +54,7 @@ class Clock:
         self._end = monotonic() + self.seconds
 
     def stop(self) -> None:
-        """Stop the clock until the next run."""
+        """Pause the clock until the next run starts."""
         self._end = None
 
     @property

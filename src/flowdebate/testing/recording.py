@@ -125,7 +125,7 @@ def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Return the names of the request's parts that affect the form of the response, or that servers may reject.
+    """Return the names of those parts of a request that affect the form of the response or that servers may reject.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']

@@ -213,9 +213,9 @@ def moderator_decisions(
 ) -> Any:  # noqa: ANN401 - hostile ones are of any type
     """Draw a moderator's decisions as dicts with snake_case or camelCase keys; `valid=None` allows invalid ones too.
 
-    Valid decisions name at most `max_turns` speakers in `roster`, and name nobody only if they are `done`. Invalid ones
-    name speakers outside the roster, name nobody without being done, have missing or extra keys or values of the wrong
-    type, or are not decisions at all; a few happen to be valid.
+    Valid decisions name at most `max_turns` speakers in `roster`, and name nobody only if `done` is set. Invalid ones
+    name speakers outside the roster, name nobody although `done` is not set, have missing or extra keys or values of
+    the wrong type, or are not decisions at all; a few happen to be valid.
     """
     sides = [side if isinstance(side, str) else _name(side) for side in roster]
     done = draw(st.booleans())

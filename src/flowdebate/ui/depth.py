@@ -1,4 +1,4 @@
-"""Depth of a run: the options implied by each depth, and the escalation behind depth "auto"."""
+"""Depth of a run: the options implied by each depth, and the escalation used for depth "auto"."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Speaker(WireModel):
 
 
 class Side(Speaker):
-    """A debater and the position it argues in a run."""
+    """A debater, with the position argued in the run."""
 
     stance: str
 
@@ -140,7 +140,7 @@ class Document(InNotebooks, WireModel):
     GOES_ON: ClassVar[bool] = False
     """True if a finished run of this pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output; a replay of the run cannot measure them again."""
+    """Paths of durations in the raw output; replaying the run cannot measure them again."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern has no formats."""
@@ -158,7 +158,7 @@ class Document(InNotebooks, WireModel):
     cost: float | None = None
     """Cost of the run at configured or known prices; omitted if no prices are available."""
     prices: str | None = None
-    """Currency of `cost`, with the price list and its date; omitted if unknown."""
+    """Currency of `cost`, along with the price list and its date; omitted if unknown."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None
@@ -290,7 +290,7 @@ class Document(InNotebooks, WireModel):
     def about(self) -> Callable[[str, str | None], str]:
         """Return a function that chooses the text shown next to a speaker's name.
 
-        The function returns the text passed to it, unless the page header already shows it.
+        The function returns the text passed to it, or "" if the page header already shows that text.
         """
         heads = {
             (speaker.name, text)

@@ -1,4 +1,4 @@
-"""Models in a plan: creating them by name, applying policies to them, and listing them with prices."""
+"""Models in a plan: finding them by name, applying policies to them, and listing them with prices."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": every configured vendor's default or else first allowed model."""
+        """Return the models for "each": for every configured vendor, its default or otherwise first allowed model."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -109,7 +109,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name; a single object exists for each name and base URL, to share connections."""
+    """Models by name; there is a single object for each name and base URL, so connections are shared."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -232,7 +232,7 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """Create a function that adds retries and fallbacks to a model, and returns the same object for the same name."""
+    """Create a function that adds retries and fallbacks to a model; the same name always gives the same object."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying

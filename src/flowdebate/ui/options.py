@@ -674,7 +674,7 @@ class PlanOptions(BaseModel):
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """Replace option names in errors raised in the `with` block with flags, or with keys in a plan file.
+        """In errors raised within the `with` block, replace option names with flags or plan file keys.
 
         `names` maps the pattern's argument names to option names where they differ.
         """

@@ -86,7 +86,7 @@ class PatternPage(ABC):
     faults are found.
     """
     exit_note: ClassVar[str] = ""
-    """Description of an exit code specific to the command."""
+    """Description of an exit code used only by this command."""
     depths: ClassVar[Mapping[Depth, PlanValues]] = {}
     """Options implied by each depth, except for the length set by `options_for`; the options for "auto" apply to all of
     its steps.
@@ -152,7 +152,7 @@ class PatternPage(ABC):
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return options that are determined only when the run starts, to be stored in its plan."""
+        """Return the options that are not determined until the run starts, to be stored in its plan."""
         return {}
 
     def check(self, plan: Plan) -> None:
@@ -247,7 +247,7 @@ def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> D
 
 
 def empty_output(kind: type[BaseModel], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
-    """Build the raw output for a run that never started, leaving fields empty."""
+    """Build the raw output for a run that never started, in which all fields are empty."""
     empty: dict[str, Any] = dict(values)
     for name, field in kind.model_fields.items():
         if field.is_required() and name not in empty:

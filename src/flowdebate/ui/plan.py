@@ -268,7 +268,7 @@ def _with_defaults(plan: Plan) -> Plan:
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with every call assigned a model at its base URL; a seat without a model raises ConfigurationError.
+    """Return `plan` with a model at its base URL assigned to every call; a seat without one raises ConfigurationError.
 
     No call in such a plan may use the default model, because it is on another server.
     """

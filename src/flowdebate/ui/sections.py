@@ -33,7 +33,7 @@ class Quoted:
     end: int
     """End of the quote in the contribution's text, excluding quotation marks."""
     source: str | None
-    """Name of the source that contains the quote; None if no source does."""
+    """Name of the source that contains the quote; None if it is not in any source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Fact:
     text: str
     tone: Tone = "plain"
     speaker: str | None = None
-    """Name of the speaker whose color the label has."""
+    """Name of the speaker in whose color the label is shown."""
     edge: bool = False
     """True for a statement by the page itself, aligned with the left edge."""
     summary: str | None = None
@@ -92,7 +92,7 @@ class Shares:
     order: tuple[str, ...]
     """Names of the sides, in the order seen by the judge."""
     values: tuple[float, ...]
-    """Shares of the sides, in the same order as the sides in `Ballots`."""
+    """Each side's share, with the sides in the same order as in `Ballots`."""
     model: str | None = None
     """The answering model, if several models judged."""
 
@@ -111,7 +111,7 @@ class Ballots:
     """Names of the sides, in declared order."""
     rows: tuple[Shares, ...]
     total: tuple[float, ...]
-    """Share of each side over all ballots."""
+    """Each side's share of the points or votes, over all ballots."""
     remark: str
     """One-sentence conclusion drawn from the ballots."""
 
@@ -141,7 +141,7 @@ class Card:
     title: str
     facts: tuple[Fact, ...]
     lead: str = ""
-    """Label of the fact that contains the result itself."""
+    """Label of the fact that states the result itself."""
     winner: str | None = None
     """Name of the winning speaker; None if there is none."""
     ballots: Ballots | None = None
@@ -209,7 +209,7 @@ Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
 silently dropped.
 """
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
-"""Section of an append-only live view."""
+"""Section of a live view, to which text is only appended."""
 
 
 # Sections specific to reports

@@ -100,7 +100,7 @@ class Speech:
         """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech updates for `event`; its text starts at offset `start`, or where the last text ended."""
+        """Return the speech in `event` as updates; its text starts at offset `start`, or where the last text ended."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)

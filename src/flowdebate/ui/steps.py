@@ -178,7 +178,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Text stating how many answers were reused, edited and newly asked for.
+        """Text that states how many answers were reused, edited and newly requested.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'

@@ -135,7 +135,7 @@ class Field:
     none: str = "Default"
     """Label of the empty choice."""
     flag: str = ""
-    """Command-line flag, also used in error messages."""
+    """Command-line flag for the option, also used in error messages."""
     models: bool = False
     """True for a field whose values are names of models."""
     parts: tuple[Field, ...] = ()

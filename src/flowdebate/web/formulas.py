@@ -41,7 +41,7 @@ _ELEMENTS = frozenset(
         *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
     )
 )
-"""Elements allowed in a formula; none of them can hide its content, unlike MathML's `mphantom`."""
+"""Elements allowed in a formula; none of them can hide its content, as `mphantom` would."""
 _WORDS = frozenset(
     (
         *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),

@@ -29,7 +29,7 @@ class PlotRow:
     """Lower end of the interval; None if there is no interval."""
     high: float | None
     even: float | None
-    """Value to be expected of a fair judge."""
+    """Share expected from a fair judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -353,7 +353,7 @@ class _Writer:
 
 
 def _direction(tokens: Iterable[Token]) -> str:
-    """Return the writing direction ("ltr" or "rtl") of the first letter with one, or "" if there is none."""
+    """Return "ltr" or "rtl", depending on the first letter that has a writing direction; "" if there is none."""
     for token in tokens:
         for letter in token.content if token.type == "inline" else "":
             if (kind := bidirectional(letter)) in ("L", "R", "AL"):

@@ -1,4 +1,4 @@
-"""Reports as single HTML files without scripts: on a run, including its journal, or on a study."""
+"""Reports as single HTML files without scripts, either on a run (including its journal) or on a study."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def _differences(page: str, rendered: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A piece of the text on a page."""
+    """A piece of text from a page."""
 
     text: str
     place: str

@@ -233,7 +233,7 @@ class Workers:
                 return
 
     async def status(self, run_id: str) -> QueuedRunStatus:
-        """Return the status of the run; raise RunNotFound for an unknown one."""
+        """Return the run's status; raise RunNotFound if the run does not exist."""
         # Read the run last: a worker abandoning a run stores the reason with the run before it ends the delivery.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None

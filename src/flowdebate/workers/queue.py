@@ -81,7 +81,7 @@ AND split_part(key, ':', -1)::bigint NOT IN (SELECT number FROM {ALIVE} AS held 
 
 
 def workers_of(queue: str) -> str:
-    """Return the name of the document collection for registering a queue's workers."""
+    """Return the name of the document collection where a queue's workers are registered."""
     return f"workers/{queue}"
 
 
@@ -196,7 +196,7 @@ class History:
     since: int = 0
     """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
-    """Number of steps recorded when a worker last died or the run was last delayed."""
+    """Number of steps that had been recorded when a worker last died or the run was last delayed."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:

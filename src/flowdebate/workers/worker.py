@@ -55,7 +55,7 @@ _SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps per store sweep, which rea
 
 
 class _WorkerStore(Draining):
-    """Drainable store that reports answered calls to `provider`."""
+    """Drainable store that informs `provider` of each answered call."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)
@@ -101,11 +101,11 @@ class _Provider:
                 await self._counter.pause(self._key, COOLDOWN)
 
     async def look(self) -> None:
-        """Check whether another worker has reported an outage."""
+        """Check whether another worker has reported an outage of the provider."""
         self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
 
     async def puts_off(self, run_id: str, store: Store) -> bool:
-        """Return whether to retry a failed run later, because its provider has become unavailable recently."""
+        """Return whether to retry a failed run later, because its provider became unavailable only recently."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
         # Errors that indicate an unavailable provider: another call would fail too.
@@ -322,7 +322,7 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """Try once to resume the run; with `failed`, also resume a run after a failure of its store."""
+        """Try once to resume the run; with `failed`, also resume a run that failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
@@ -393,7 +393,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt this worker's runs if they have been cancelled."""
+        """Interrupt those of this worker's runs that have been cancelled."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):

@@ -306,7 +306,7 @@ class PostgresStore(Store):
         return await self._sessions.do(purpose, owning)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run if its end could not be recorded, before the run is taken or deleted."""
+        """Release a run whose end could not be recorded, before the run is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 

@@ -225,7 +225,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """Connection that encodes strings, since SQLite cannot store all text; its `text_factory` decodes them."""
+    """Connection that encodes strings, because SQLite cannot store all of them; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
         return super().execute(statement, _encode(values))
@@ -277,7 +277,7 @@ class Disk:
         """
 
     def check(self) -> OSError | None:
-        """Set `lost` if the file is no longer the original one, and return it."""
+        """Update `lost` if the file has been removed or replaced, and return `lost`."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -291,7 +291,7 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Have the thread call `finish`: with None once all writes so far are on disk, or with the error."""
+        """Have the thread call `finish` once all writes so far are on disk, with None or the error that occurred."""
         if self._thread is None:
             with self._lock:  # two event loops may get here at the same time
                 if self._thread is None:

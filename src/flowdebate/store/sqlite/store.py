@@ -360,7 +360,7 @@ class SqliteStore(Store):
             await self._write(work, single=not attempts, durably=False)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run if its end could not be recorded, before the run is taken or deleted."""
+        """Release a run whose end could not be recorded, before the run is taken or deleted."""
         if run_id in self._ending:
             await self.release(run_id)
 

@@ -227,7 +227,7 @@ class Writer:
             connection.close()
 
     def _next(self) -> tuple[list[_Job], bool]:
-        """Wait for jobs, then return those queued and whether they are the last ones."""
+        """Wait for jobs; return all queued jobs, and whether they are the last ones."""
         jobs: list[_Job] = []
         item = self._jobs.get()
         while item is not None:

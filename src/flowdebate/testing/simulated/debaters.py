@@ -21,7 +21,7 @@ _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
 class StatedPosition(NamedTuple):
-    """A position and the tag of the speaker who stated it."""
+    """A position, with the tag of the speaker who stated it."""
 
     tag: str
     position: str

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # numpy is an optional dependency
     Integers: TypeAlias = NDArray[int64]
 
 Form = Literal["scores", "winner", "letter", "quote"]
-"""Form of a judge's answer. For "quote", the judge answers with a letter selecting one of a side's sentences."""
+"""Form of a judge's answer. For "quote", the answer is a letter that selects one of a side's sentences."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _BY_SIDE = re.compile(r"^Side ([A-Z]):((?:\n(?:- |  [|] ).*|\n\(empty\))*)", re.MULTILINE)
@@ -126,7 +126,7 @@ def read_view(request: ModelRequest) -> SimView:
 
 
 def _read_letters(turn: str, letters: tuple[str, ...]) -> SimView:
-    """Read the view from a request to answer with a letter, standing for a side or for a sentence to quote."""
+    """Read the view from a request for a letter, which stands either for a side or for a sentence to quote."""
     blocks = {match[1]: match[2] for match in _BY_SIDE.finditer(turn)}
     if set(blocks) == set(letters):
         arguments = {letter: tuple(map(_unescape, _ARGUMENT.findall(block))) for letter, block in blocks.items()}
@@ -416,7 +416,7 @@ class Decided(NamedTuple):
     """Decisions on a set of items, derived from their ballots."""
 
     scores: Floats
-    """Each side's mean share or share of the votes, as an array [items, sides]."""
+    """Each side's mean share of the points, or its share of the votes, as an array [items, sides]."""
     leaders: NDArray[bool_]
     """Whether each side leads, alone or tied, as a boolean array [items, sides]."""
 

@@ -1,4 +1,4 @@
-"""Fragments of the page of a run in progress, each rendered only once for all viewers."""
+"""Page fragments for a run in progress, each rendered only once for all viewers."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Return all fragments, as of the latest news, in a JSON message."""
+        """Return all fragments, including those in the latest news, as a JSON message."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:

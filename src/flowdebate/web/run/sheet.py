@@ -33,7 +33,7 @@ class Party:
 
     @property
     def side(self) -> int:
-        """Number of the speaker's mark, counting from 1."""
+        """Number of the speaker's mark, starting at 1."""
         return self.number % _MARKS + 1
 
     @property

@@ -119,7 +119,7 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # A comparison takes time proportional to the product of the two lengths.
 _MAX_COMPARED = 4_000_000
-"""Maximum number of word pairs for a comparison of two texts; longer texts are not compared."""
+"""Maximum number of word pairs considered when comparing two texts; longer texts are not compared."""
 _ALIKE = 0.4
 """Minimum share of common words for which one text is shown as an edited version of the other."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
@@ -172,7 +172,7 @@ class Same:
     names: tuple[str, ...]
     """Names of the speakers in these steps, without duplicates."""
     reused: bool
-    """True if the steps were reused because one run is a fork of the other."""
+    """True if one run is a fork of the other and reused these steps."""
 
 
 def changes(one: str, other: str) -> list[Piece]:
