@@ -345,7 +345,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return run_sync(lambda: self.resume(run_id, **options))
 
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Run a stored run again as a new run, calling models only where the two differ.
+        """Run a stored run again as a new run, calling models only where the new run differs from the stored one.
 
         A call with the same request and model as in the stored run reuses the recorded answer at no cost. `edits`
         replaces answers, keyed by the paths of their steps; `at` requests new answers from that step on. This block may

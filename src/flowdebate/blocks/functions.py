@@ -160,7 +160,10 @@ OutT = TypeVar("OutT")
 
 
 class Handler(Block[InT, OutT]):
-    """A block that calls a function; `runs` lists stand-ins for the blocks that the function calls, for `seats`."""
+    """A block that calls a function.
+
+    `runs` lists stand-ins for blocks called inside the function, so `seats` can find their models.
+    """
 
     def __init__(
         self,

@@ -44,7 +44,9 @@ class PromptOptions:
     medium with full prompts.
     """
     template: Template | None = None
-    """Template for the speakers' prompts, an instance of the pattern's template class; None to use the profile's."""
+    """Template for the speakers' prompts, an instance of the pattern's template class; None to use the profile's
+    template.
+    """
     history: History = "all"
     """Rounds of the transcript shown in prompts: "all", or a window of recent rounds.
 

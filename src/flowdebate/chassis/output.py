@@ -64,13 +64,13 @@ class PatternOutput(WireModel):
     """
 
     subject_field: ClassVar[str] = "question"
-    """Name of the field for the question, topic, proposition or task."""
+    """Name of the field containing the question, topic, proposition or task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
     """Stop reasons of the pattern that may also apply after the last round; they then take precedence over the maximum
     number of rounds.
     """
     transcript_field: ClassVar[str] = "transcript"
-    """Name of the transcript's field."""
+    """Name of the field containing the transcript."""
 
     sources: list[SourceInfo] | None = Field(default=None, exclude_if=is_none)
     """The pattern's sources, including omitted files; None (and omitted from JSON) if it has none."""

@@ -458,7 +458,7 @@ class Role:
     create: Sequence[Bindable[..., Any]]
     """Functions that create default blocks; the first one is used if the option is None."""
     instead: Recovery = "skipped"
-    """Recovery to use if the role's provider fails and the failure policy lets the run continue."""
+    """Action to take if the role's provider fails and the failure policy lets the run continue."""
     absent: Literal["never", "if False", "by default"] = "never"
     """Condition under which the pattern is built without this role."""
     visibility: Visibility = SHOWN

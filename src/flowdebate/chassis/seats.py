@@ -44,7 +44,7 @@ class Seats:
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models keyed by role."""
     rest: ModelChoice = None
-    """Model for all names and roles not listed."""
+    """Model for all names and roles without one of their own."""
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given

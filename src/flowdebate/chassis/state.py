@@ -25,7 +25,7 @@ Role: TypeAlias = str
 """Role of an actor in a pattern.
 
 One of "debater" (any speaker: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
-"reviewer" and "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other patterns may define more.
+"reviewer" or "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other patterns may define more.
 """
 
 
@@ -97,7 +97,7 @@ class ProviderFailure(WireModel):
     error: str
     """The error's class and message."""
     instead: Recovery
-    """Recovery from the failure."""
+    """Action taken to recover from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
     """The task of the turn, in a pattern with several kinds of tasks; None (and omitted from JSON) in other
     patterns.
@@ -415,7 +415,7 @@ class RoleFailed(BlockEvent):
     message: str
     """The error's message."""
     instead: Recovery
-    """Recovery from the failure."""
+    """Action taken to recover from the failure."""
     phase: str | None = None
     """The turn's task, in a pattern with several kinds of tasks."""
     target: str | None = None

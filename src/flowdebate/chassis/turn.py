@@ -344,7 +344,7 @@ def guarded(
 T = TypeVar("T")
 
 AUDIT = "audit"
-"""Resource key of a pattern's audit trail, so that `ctx.resources.audit` is its `TaskCollection`."""
+"""Resource key of a pattern's audit trail; `ctx.resources.audit` is a `TaskCollection`."""
 
 
 class TurnTask:
@@ -426,7 +426,7 @@ async def take_turn(
 
 
 class Turn(Block[Any, Any]):
-    """Block that runs `debater` and then `record` within a task that ends as they do: completed, errored or cancelled.
+    """Block that runs `debater` and then `record` within a task, which it marks as completed, errored or cancelled.
 
     While the turn is waiting for a human's answer, the task is under review. If the debater's provider fails,
     `stand_in` argues instead. Without a `stand_in`, the turn is skipped (and its result is None), provided that
