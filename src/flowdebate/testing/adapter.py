@@ -194,7 +194,7 @@ class AdapterConformance:
 
     @_promise
     async def test_schema_that_does_not_fit(self, make: MakeAdapter) -> None:
-        """Check that an answer violating its schema is either retried with the reason, or raises SchemaViolation."""
+        """Check that an answer violating its schema is requested again with the reason, or raises SchemaViolation."""
         wrong, right = FakeAnswer(data={"winner": "both", "points": 3}), FakeAnswer(data={"winner": "con", "points": 1})
         script = _Answers([wrong, right])
         model = make(script)
@@ -320,7 +320,7 @@ class AdapterConformance:
 
     @_promise
     async def test_tools(self, make: MakeAdapter) -> None:
-        """Check that the tools in a request are either called or rejected, but never ignored."""
+        """Check that the tools in a request are either called or refused, but never ignored."""
         tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
         script = _Answers([FakeAnswer(pieces=("Out.",))])
         if self.takes_tools:
