@@ -49,7 +49,7 @@ class Task:
     assignee: str | None = None
     """Intended worker for the task; None if anybody may do it."""
     labels: frozenset[str] = frozenset()
-    """Application-defined labels for the kind of task."""
+    """Application-defined labels that describe the kind of task."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Additional data from the application, as a read-only copy of the argument."""
     attempts: int = 0

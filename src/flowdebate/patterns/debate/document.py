@@ -38,7 +38,7 @@ _ORDERS = {
     "full": "in all orders",
 }
 _RULES: Mapping[DecidedBy, str] = {"vote": "most ballots", "log_odds": "mean log-odds"}
-"""Descriptions of the decision rules; the mean of the shares needs none."""
+"""Descriptions of the decision rules, except for the mean of the shares, which needs no explanation."""
 
 
 class DebateDocument(RoundsDocument):

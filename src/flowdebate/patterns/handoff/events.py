@@ -21,7 +21,7 @@ class HandoffMade(BaseEvent):
     round: int
     """Number of the finished turn."""
     agent_name: str
-    """Name of the speaker of the finished turn."""
+    """Name of the speaker whose turn has ended."""
     next_agent_name: str
     """Name of the next speaker."""
     chosen_by: ChosenBy

@@ -261,7 +261,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review in the prompts, keyed by source; None as a part stands for all lines."""
+    """Count the lines under review in the prompts, keyed by source; a part that is None stands for all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
