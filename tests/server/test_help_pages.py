@@ -81,7 +81,7 @@ def test_no_displayed_text_refers_to_a_documentation_file() -> None:
     for file in (ROOT / "src").rglob("*"):
         if file.suffix in (".html", ".js"):
             assert not BARE.search(file.read_text("utf-8")), file
-        if file.suffix == ".py":
+        if file.suffix == ".py" and BARE.search(file.read_text("utf-8")):
             with file.open("rb") as source:
                 previous = tokenize.NEWLINE
                 for token in tokenize.tokenize(source.readline):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,10 @@ OWN = ("patterns/__init__.py", *(f"patterns/{name}/" for name in PATTERNS))
 
 def find_names(path: Path, names: set[str]) -> Iterator[str]:
     """Yield the places where a module imports from a pattern or uses a pattern's name as a value."""
-    tree = ast.parse(path.read_text("utf-8"))
+    source = path.read_text("utf-8")
+    if not re.search(rf"\b(?:{'|'.join(names)})\b", source):
+        return
+    tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:

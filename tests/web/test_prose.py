@@ -232,8 +232,9 @@ def test_text_that_starts_differently_replaces_the_earlier_text() -> None:
     assert data.blocks == []
 
 
-def test_text_that_outgrows_the_parser_becomes_plain() -> None:
+def test_text_that_outgrows_the_parser_becomes_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the text is too long, blocks that were already rendered as Markdown become plain text."""
+    monkeypatch.setattr(module, "_MAX_LENGTH", 1_000)
     paragraph = "So *it* is.\n\n"
     text = paragraph * (module._MAX_LENGTH // len(paragraph))
     assert "<em>" in "\n".join(grow_text([text]))
