@@ -1,4 +1,4 @@
-"""Hold a consensus debate with all phases although one agent keeps failing, then another that remembers it."""
+"""Hold a full consensus debate even though one agent keeps failing, then a second one that remembers the first."""
 
 from __future__ import annotations
 

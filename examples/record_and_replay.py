@@ -1,4 +1,4 @@
-"""Record a debate once, then replay the same answers for free and without a network."""
+"""Record a debate once, then replay the same answers for free, without network access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follow a debate live, with the text as it is written and the events around it."""
+"""Follow a debate live: print its text as the models write it, along with the other events."""
 
 from __future__ import annotations
 

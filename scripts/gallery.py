@@ -65,7 +65,7 @@ GROUPS = {
         "stop_early": "",
         "budget_guard": "",
     },
-    "Failures, and records": {
+    "Failures and recordings": {
         "resilient_debate": "",
         "record_and_replay": "",
     },
