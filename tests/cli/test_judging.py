@@ -228,7 +228,7 @@ WRONG = {
         "--curtail",
         "--on-flip",
         "tie",
-    ): "`--curtail` cannot be combined with `--on-flip` tie: `on_flip` needs the ballots of both orders",
+    ): "`--curtail` cannot be combined with `--on-flip` tie: `on_flip` requires the ballots for both orders",
     (
         "--schedule",
         "swap",

@@ -31,9 +31,9 @@ _MAX_INT_BITS = 1024
 def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
     r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, and NaN and infinities become null.
 
-    Other values are described as text, and so are values that are too deep (50 levels) or too large (more than
-    `largest` characters, with ten added for each value). With `strict`, such a value raises ValueError or the value's
-    own exception; otherwise, no exception is raised.
+    All other values are replaced with a textual description, as are values that are nested too deeply (over 50 levels)
+    or too large (over `largest` characters, plus ten for each value). With `strict`, such values raise ValueError or an
+    exception of their own instead; otherwise, no exception is raised.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}
@@ -53,7 +53,7 @@ def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False
 
 @lru_cache(maxsize=512)
 def wire_names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
-    """Return the names of a dataclass's fields, each paired with its key on the wire."""
+    """Return the names of a dataclass's fields, each paired with the camelCase key used in JSON."""
     return tuple((field.name, to_camel(field.name)) for field in fields(kind))
 
 
@@ -68,7 +68,7 @@ def sparse_defaults(kind: type[Any]) -> Mapping[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """Describe a value of unknown type as text, without trusting its repr."""
+    """Describe a value of unknown type as text, even if its repr fails or is unsuitable."""
     return clean_text(str.__str__(short_repr(value)))
 
 

@@ -1,4 +1,4 @@
-"""Base classes for models and events, with camelCase keys on the wire, and frozen lists and dicts."""
+"""Base classes for models and events, which are serialized with camelCase keys, and frozen lists and dicts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flowdebate.errors import ReadOnly
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
     """Return a literal type for `values` that preserves their order in schemas.
 
-    `typing` considers literals equal regardless of order, so `Literal["b", "a"] | None` is `Literal["a", "b"] | None`
-    if the latter was created first, and schemas sent to models would depend on what the process had run before. This
-    type keeps the order.
+    `typing` considers literals equal regardless of order, so if `Literal["a", "b"] | None` was created first,
+    `Literal["b", "a"] | None` evaluates to it. Schemas sent to models would then depend on what the process had run
+    before. The returned type prevents this.
     """
     choices = tuple(values)
     return Annotated[Literal[choices], choices]
@@ -191,5 +191,5 @@ def extend_frozen(items: Sequence[Any], *further: object) -> FrozenList:
     return FrozenList([*before, *map(freeze, further)])
 
 
-# Types whose values need no freezing, including those of nearly all fields.
+# Types whose values need no freezing. Nearly all fields have one of these types.
 _UNCHANGING = frozenset((FrozenList, FrozenDict, str, int, float, bool, type(None)))

@@ -1,4 +1,4 @@
-"""Adapters that let other frameworks' agents and models take any role, and turn patterns into tools and nodes.
+"""Adapters that use other frameworks' agents and models in any role, and turn patterns into tools and nodes for them.
 
 There is one module per framework. Each needs its own extra and imports the framework only when it is used.
 """

@@ -1,4 +1,4 @@
-"""Inspect: `InspectModel`, a model for any role, plus `debate_solver`, `debate_scorer` and `debate_tool`."""
+"""Adapter for Inspect: `InspectModel` for any role, plus `debate_solver`, `debate_scorer` and `debate_tool`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from flowdebate.runs.result import RunResult
 
 
-# The source of our events in Inspect's transcript, and our metadata key.
+# Used as the source of our events in Inspect's transcript, and as our metadata key.
 _KEY = "flowdebate"
 
 
@@ -52,8 +52,8 @@ class InspectModel(AdaptedModel):
     - `role`: a role in the evaluation (`model_roles`); `model` is used if the role is not bound to a model.
     - `config`: a `GenerateConfig` for each call; a request's own settings take precedence.
     - `name`: the name in errors, events and usage; None for the role's or the model's name.
-    - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because every request is counted
-      here.
+    - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because flowdebate must count
+      every request.
 
     Inside an evaluation, Inspect's log, cache and limits also cover the model's calls. If one of Inspect's limits is
     reached, the run ends with Inspect's own LimitExceededError. Tool calls are supported. A schema is both sent to the
@@ -158,7 +158,7 @@ def _message(message: Message) -> ChatMessage:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Parse the arguments of an earlier call; return an empty dict if the model did not write a JSON object."""
+    """Parse the arguments of an earlier tool call; return an empty dict if the model did not write a JSON object."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):

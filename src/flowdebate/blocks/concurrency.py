@@ -68,7 +68,7 @@ def _pick_exception(group_failure: BaseExceptionGroup, failures: dict[int, Excep
     other_failures = group_failure.split(_SelfCancelled)[1]
     if other_failures is None:
         return asyncio.CancelledError()
-    # a BaseException takes precedence over the failures
+    # an error that is not an `Exception`, such as KeyboardInterrupt, takes precedence over the calls' failures
     return _merge_failures(failures) if other_failures.split(Exception)[1] is None else other_failures
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Escalation rule under which a step decides if the `confidence` in its output is at least `minimum`."""
+    """Rule that ends an escalation as soon as the `confidence` in a step's output is at least `minimum`."""
 
     minimum: float
 
@@ -226,7 +226,7 @@ def check_steps(steps: object, location: str) -> list[Block[Any, Any]]:
     ]
     names = [block.name for block in blocks]
     if len({*names}) < len(names):
-        raise ConfigurationError(location, "steps", names, "must have different names")
+        raise ConfigurationError(location, "steps", names, "must have unique names")
     return blocks
 
 
@@ -258,7 +258,7 @@ def _compares(rule: Rule) -> bool:
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap that stores the question and registers `make_output`, for a run that ends early."""
+    """Create a tap that stores the question, and registers `make_output` in case the run ends early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:
@@ -350,7 +350,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Return the reason for ending the escalation with this step, or None to continue (also if the judge fails)."""
+        """Return the reason for ending the escalation with this step; None to continue, or if the judge fails."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:

@@ -45,7 +45,7 @@ _MAX_NAMED = 50
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Heading above the passages shown in a turn."""
 _LAST_WORDS = 3_000
-"""Number of characters at the end of the transcript (the latest arguments) with which passages are searched for."""
+"""Number of characters from the end of the transcript, where the latest arguments are, to search for passages with."""
 
 
 class ShownPassages(WireModel):
@@ -244,7 +244,8 @@ def _frame_all(parts: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _has_numbers(source: Source, numbers: bool) -> bool:  # noqa: FBT001 - as the option
-    return numbers and not source.pages and source.image is None  # readers look up quotes by page if there are pages
+    # if a source has pages, readers look up its quotes by page instead of line
+    return numbers and not source.pages and source.image is None
 
 
 def render_passages(
@@ -302,7 +303,7 @@ def check_history(value: object, *, location: str) -> Window | None:
 
 
 def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text) -> Capability:
-    """Render the summary of older entries for the beginning of a message; `hide` replaces names with aliases."""
+    """Render the summary of older entries to begin a message with; `hide` replaces names with aliases."""
 
     async def revise(text: str, _: object, ctx: Context) -> str:
         older = pattern_state(ctx).older
@@ -315,7 +316,7 @@ def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text
 
 
 def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]:
-    """Create the block `{name}-summary`, which updates the previous summary with the rounds leaving the window."""
+    """Create the block `{name}-summary`, which adds rounds that drop out of the window to the previous summary."""
 
     def turn(until: int, ctx: Context) -> str:
         before = pattern_state(ctx).older
@@ -344,7 +345,7 @@ def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]
 
 
 class SumUp(Wrapped):
-    """Tap that, when a round starts, stores a summary, written by `inner`, of the rounds leaving the `window`."""
+    """Tap that runs when a round starts; it stores a summary by `inner` of the rounds dropping out of the `window`."""
 
     def __init__(self, inner: Block[Any, str], window: Window) -> None:
         super().__init__(inner)

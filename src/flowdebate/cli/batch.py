@@ -182,7 +182,8 @@ _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 class Plans:
     """Plans for a batch: each row has its own subject, and all share the options from the front end and a plan file.
 
-    Raises ConfigurationError or BadFile for invalid options. The error states the option, or the file and the key.
+    Raises ConfigurationError or BadFile for invalid options. The error names the invalid option, or the file and the
+    key.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class Plans:
             self.stored["options"].pop(key)
         if planned.dealt is not None:  # the models in `dealt` were assigned to the first question's sides only
             self.stored["options"]["model"] = planned.options.model
-        if not planned.speakers:  # the options can be checked with any sides
+        if not planned.speakers:  # the options can be checked with any sides, so use placeholders
             planned = with_sides(planned, info.load_page().any_speakers(first))
         self._proposed: dict[str, Sequence[Debater]] = {}
         """Sides proposed by the model, keyed by question."""
@@ -219,7 +220,7 @@ class Plans:
         """Plan for the first question."""
         if store is not None and getattr(
             planned.options, "archive", None
-        ):  # only if requested, because each row would otherwise see the debates of earlier rows
+        ):  # archives are used only on request, because each row would otherwise see the debates of earlier rows
             self.base = replace(self.base, archive=archive_of(store, {}))
         self.base.pattern()  # rejects invalid options before any model is called
 

@@ -317,7 +317,7 @@ class JsonOut(Out):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.__exit__()
-            raise BadFile(str(self._path), "is being written by another process") from None
+            raise BadFile(str(self._path), "is being written to by another process") from None
 
     def _resume(self) -> None:
         """Keep the lines of finished rows, and drop truncated lines and the lines of rows to be resumed."""
@@ -336,7 +336,7 @@ class JsonOut(Out):
         full_text = head + "".join(stored.values())
         if full_text != content:
             write_whole(self._path, full_text)
-            os.close(self._file)  # the file has been replaced
+            os.close(self._file)  # reopen it, because `write_whole` has replaced the file
             self._open()
         self._written = set(stored)
 

@@ -205,12 +205,12 @@ def _run(  # noqa: PLR0913 - the options of this front end
         with nullcontext() if no_store else opened(store, new=True) as place:
             if not plan.speakers:
                 if place is not None and place.is_explicit:
-                    with _store_needed():  # fails before any model is called
+                    with _store_needed():  # a store that cannot be used fails here, before any model is called
                         asyncio.run(place.store.runs(limit=1))
                 if not quiet:
                     for line in filter(None, show.head):
                         print_message(line)
-                    show = replace(show, head=())  # already printed, before the model proposed the sides
+                    show = replace(show, head=())  # these lines were printed above, before the model proposed the sides
                 plan = _propose_sides(plan, yes=yes, place=place, run_id=run_id)
 
             is_named = place is not None and place.is_explicit
@@ -292,7 +292,7 @@ def terminal_asker() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Add advice on running without a store to store errors raised in the `with` block."""
+    """Extend store errors raised in the `with` block with advice on running without a store."""
     try:
         yield
     except StoreError as error:

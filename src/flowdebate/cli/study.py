@@ -402,7 +402,7 @@ def _check_designs(study_file: StudyFile, path: str) -> None:
     for name, options in tables.items():
         for key in options:
             if key in _OF_ROWS:
-                raise BadFile(path, f"`{name}.{key}` cannot be set: the rows or the study define it")
+                raise BadFile(path, f"`{name}.{key}` cannot be set, because the rows or the study define it")
             if key in _LIMITS and name != "debate":
                 raise BadFile(path, f"`{name}.{key}` must be in [debate]: limits apply to all designs")
 

@@ -310,7 +310,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # Tests only a few optional parts at once, because an unclear refusal may cause all of them to be removed.
+        # the report's rows describe the same problem
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):
@@ -473,7 +473,7 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Return the server's name for the token limit parameter, if it rejects the other name."""
+        """Return the server's name for the token limit parameter if the server rejects the other name."""
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""

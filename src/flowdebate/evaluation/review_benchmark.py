@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 TOLERANCE = 3
-"""Maximum distance in lines between a finding and the fault it names."""
+"""Maximum distance in lines between a finding and the fault it identifies."""
 
 FAULT_KINDS: dict[str, str] = {
     "deadlock": r"dead.?lock|locks? (twice|again)|already (locked|held)|re-?entran|while holding|self.?lock",
@@ -86,7 +86,7 @@ FAULT_KINDS: dict[str, str] = {
     "weak-cryptography": r"predict|guess|\bmd5\b|math/rand|weak|insecure|cryptograph|broken hash|brute",
     "wrong-unit": r"\bunits?\b|milli|\bms\b|nanosec|seconds?\b",
 }
-"""Regular expressions for words in a finding indicating a fault, keyed by kind of fault."""
+"""Regular expressions matching words in a finding that suggest a kind of fault, keyed by kind."""
 
 
 class ReportedLocation(Protocol):
@@ -170,7 +170,7 @@ class ReviewRates(InNotebooks, WireModel):
     recall: Figure | None
     """Share of planted faults found, with Wilson's interval; None if there are no faults."""
     false_findings: Figure
-    """Mean number of findings per change without a matching planted fault, with a confidence interval."""
+    """Mean number of false findings (matching no planted fault) per change, with a confidence interval."""
     false_on_clean: Figure | None
     """Mean number of findings per clean change; None if there are no clean changes."""
 

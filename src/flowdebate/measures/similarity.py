@@ -46,7 +46,7 @@ class Similarity(Protocol):
 
 @dataclass(frozen=True)
 class Jaccard:
-    """Share of all words in two texts found in both (Jaccard 1912). Needs no extra library.
+    """Share of the words in two texts that occur in both (Jaccard 1912). Needs no extra library.
 
     >>> Jaccard()(["Cap the rents!", "cap rents", "Build flats"])[0]
     [1.0, 0.6666666666666666, 0.0]
@@ -121,7 +121,7 @@ def copied_run(text: str, source: str) -> int:
     """
     numbers: dict[str, int] = {}
     runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
-    # numbers for the runs of 1, 2, 4, … words, up to the longest length at which the texts share a run
+    # integer ids of the runs of 1, 2, 4, … words, up to the greatest of these lengths at which the texts share a run
     powers: list[list[list[int]]] = []
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)
@@ -148,7 +148,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Join each run of `length` words in `runs` to the run right after it in `following`, and number the results."""
+    """Give an integer id to each run of `length` words in `runs` joined to the run right after it in `following`."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -176,7 +176,7 @@ def _split_by_script(word: str) -> Iterator[str]:
         yield word[end:]
 
 
-# Maximum similarity between a turn and an earlier one. The debates behind these values are in
+# Limits on the similarity between a turn and an earlier one. The debates they are based on are in
 # evidence/records/local-model.md.
 MAX_COPIED_WORDS = 12  # maximum consecutive words
 MAX_COPIED_SHARE = 0.3  # share of word pairs

@@ -41,7 +41,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_retryable(error: ModelError) -> bool:
-    """Return whether to run the program again. Programs themselves retry failures of their vendors' servers."""
+    """Return whether to run the program again; programs already retry failures of their vendors' servers themselves."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -182,7 +182,7 @@ class CliModel:
         command = [self._path, *program.command[1:]]
         command += program.no_folder if self._workdir is None else program.folder or ()
         if self._model is not None:
-            # a single argument, so that the name cannot become another option
+            # passed as a single argument, so that the model name cannot be parsed as another option
             command.append(f"{program.model}={self._model}")
         return [*command, *(part.replace("{effort}", effort) for part in program.effort or () if effort)]
 

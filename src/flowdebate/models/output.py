@@ -251,7 +251,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
         raise ConfigurationError(location, field, got, problem) from None
     _check_linear(parts, location, field)
     for part in parts:
-        part.pop("$schema", None)  # it would select an unbounded validator
+        part.pop("$schema", None)  # a `$schema` in a part would select a validator that does not bound the work
     return bounded(kind)(root, registry=registry)
 
 

@@ -200,7 +200,7 @@ class Readers:
 
 
 def _available_items(queue: _Queue) -> Iterator[_Item]:
-    """Return the items available in the queue now, leaving an end marker there."""
+    """Yield the items currently in the queue, stopping at an end marker but leaving it in the queue."""
     while not queue.empty():
         item = queue.get_nowait()
         if item is None:
@@ -303,7 +303,8 @@ class _Following:
         """Return the reader's unread items."""
         reader.news.clear()
         if reader.is_behind and self._page is not None:
-            self._flush()  # pending fragments become part of the whole page
+            # send pending fragments to the other readers first; this reader gets them as part of the whole page
+            self._flush()
             reader.is_behind, reader.frames = False, [self._frame(self._page.whole())]
         frames, reader.frames = reader.frames, []
         return b"".join([*frames, self._last])

@@ -114,7 +114,7 @@ async def call(run_id: str, place: str, service: ServiceOf) -> Response:
     """Return a model call as it was sent; `place` is the path of the call's step."""
     call_found = await service.call(run_id, place)
     if call_found is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no model call at this place.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no model call at this path.")
     return data(call_found)
 
 

@@ -90,7 +90,7 @@ class StoredArchive(Archive):
             await self.logs["debates"].replace(debate, past.model_copy(update={"answer": answer}))
 
     async def forget(self, debate: str) -> None:
-        """Remove everything learned from a debate by the archive, including the debate's effect on ratings."""
+        """Remove everything the archive has learned from a debate, including its effect on ratings."""
         for log in self.logs.values():
             await log.replace(debate, None)
 

@@ -78,7 +78,7 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test that calls `check` with as many store objects for one location as it has parameters.
+    """Make a test that calls `check` with one store object per parameter, all for the same location.
 
     The test runs in a new event loop, without a pytest plugin. Tests with two objects are skipped if the store cannot
     be shared.
@@ -186,7 +186,8 @@ class StoreConformance:
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))
-        await store.release("r")  # called last during cleanup, where its error would hide the original one
+        # must not raise: this is called last during cleanup, where an error would hide the original one
+        await store.release("r")
 
     @_promise
     async def test_finished_run_has_outcome_and_no_owner(self, store: Store) -> None:
@@ -226,7 +227,7 @@ class StoreConformance:
         await store.intend("r", "open", "call", None)
         before = await store.run("r"), await store.steps("r")
         await store.release("r")
-        await store.release("r")  # a released run has no owner, so nothing is refused
+        await store.release("r")  # a released run has no owner, so no operation is rejected
         await _refuses(RunConflict, *_writes(store))
         assert (replace(await store.run("r"), owned=True), await store.steps("r")) == before
         await store.take("r")
@@ -512,7 +513,7 @@ class StoreConformance:
     @_promise
     async def test_invalid_page_is_rejected(self, store: Store) -> None:
         """Check that an invalid page raises a ConfigurationError with the name of the argument."""
-        # A position may come from a client, so an invalid one must not reach a comparison in the database.
+        # let each write start; once started, it must be completed, because it records an answer that has been paid for
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
             *((True, "a"), (float("nan"), "a"), (float("inf"), "a"), (-float("inf"), "a"), (10**400, "a")),

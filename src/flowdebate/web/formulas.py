@@ -48,7 +48,7 @@ _WORDS = frozenset(
         *("movablelimits", "notation", "separator", "stretchy", "symmetric"),
     )
 )
-"""Attributes with words as values."""
+"""Attributes allowed in a formula; their values are plain words."""
 _VALUE = re.compile(r"[a-z][a-z -]{0,60}")
 _WIDTH = re.compile(r"\d?(?:\.\d{1,4})?em")
 _ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")

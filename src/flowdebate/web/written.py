@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def as_toml(request: Mapping[str, Any]) -> str | None:
-    r"""Format a request as a plan file for `flowdebate PATTERN --file`; return None for any but a built-in pattern.
+    r"""Format a request as a plan file for `flowdebate PATTERN --file`; return None if the pattern is not built in.
 
     >>> print(as_toml({"pattern": "debate", "question": "Rent?", "options": {"debaters": [{"name": "Ann"}]}}), end="")
     pattern = "debate"
@@ -76,7 +76,7 @@ def as_python(request: Mapping[str, Any]) -> str:
 
 
 def as_curl(request: Mapping[str, Any], url: str) -> str:
-    """Format a request as a shell command with which to send it to `url`.
+    """Format a request as a `curl` command that sends it to `url`.
 
     >>> print(as_curl({"pattern": "debate"}, "http://localhost/api/v1/runs"))
     curl http://localhost/api/v1/runs -H "Authorization: Bearer $TOKEN" --json '{"pattern": "debate"}'

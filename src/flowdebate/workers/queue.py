@@ -326,7 +326,7 @@ class RunQueue:
             return FOREIGN if rows else None
         try:
             output, error = (None if text is None else json.loads(text) for text in rows[0][1:])
-        except ValueError:  # forged text that carries this library's marker
+        except ValueError:  # not valid JSON, so not written by this library, although it has this library's marker
             return FOREIGN
         problem = output.get("problem") if isinstance(output, dict) else None
         failure = error.get("message") if isinstance(error, dict) else None
@@ -370,7 +370,7 @@ class RunQueue:
         return int(turn)
 
     def delivery_of(self, worker: str, delivery: str) -> tuple[DeliveredRun, History]:
-        """Return the delivery as observers receive it, and the history of the run's earlier deliveries."""
+        """Return the delivery's description for observers, and the history of the run's earlier deliveries."""
         workflows = self.open().list_workflows(workflow_ids=[delivery], load_input=False, load_output=False)
         origin = {"queue": self.name, "worker": worker, "version": self.version.removeprefix(f"{self.name}/")}
         if not workflows:

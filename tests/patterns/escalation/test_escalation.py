@@ -328,7 +328,7 @@ def test_escalations_can_be_nested() -> None:
     [
         ({"steps": []}, "`steps` must be a non-empty list of blocks or functions"),
         ({"steps": "first"}, "`steps` must be a non-empty list of blocks or functions"),
-        ({"steps": [FIRST, FIRST]}, "`steps` must have different names"),
+        ({"steps": [FIRST, FIRST]}, "`steps` must have unique names"),
         ({"steps": [FIRST, 3]}, r"`steps\[1\]`"),
         ({"steps": [FIRST, SECOND], "until": "consensus"}, '`until` must be "agreement", "undisputed"'),
         (

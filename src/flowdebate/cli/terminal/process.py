@@ -186,7 +186,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log handler that writes lines without tracebacks to stderr. It skips run records, already shown by pages."""
+    """Log handler that writes lines without tracebacks to stderr; skips records about runs, which pages show."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -259,7 +259,7 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""Signal numbers, because some systems do not define the signals' names."""
+"""Signals as numbers, because some systems do not define the signals' names."""
 _CHANGED_LINES = 6
 """Maximum number of lines shown for a changed prompt. Hundreds of lines may differ, but a few are enough to recognize
 which option changed, and they fit on a small terminal.
@@ -322,7 +322,7 @@ def exit_code_of(error: FlowDebateError) -> int:
 
 
 def sentence_of(error: Exception) -> str:  # noqa: PLR0911 - one case for each kind
-    """Render `error` as one paragraph, calling options by their flags and adding advice on the input."""
+    """Render `error` as one paragraph, replacing options with command-line flags and adding advice for the user."""
     from flowdebate.ui.options import COMMAND
 
     match error:

@@ -73,9 +73,9 @@ class OpenAIModel(PooledModel):
     - `settings`: defaults for settings the request leaves open; the shorter of two timeouts applies, and an unset one
       is ignored.
     - `structured`: the first structured mode to try; "json_schema" constrains the model on capable servers. If the
-      server rejects a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The answer's
-      `asked_as` states the mode. All later calls in this process to the same model at this address try a rejected or
-      ignored mode last. Other rejected parts of a request are omitted in the same way.
+      server rejects a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The mode used
+      is reported in the answer's `asked_as`. All later calls in this process to the same model at this address try a
+      rejected or ignored mode last. Other rejected parts of a request are omitted in the same way.
     - `tools_with_schema`: False for servers that do not support tools and a response format in one request. The tools
       are then offered first, and once the model stops calling them, the structured answer is requested.
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
@@ -83,7 +83,7 @@ class OpenAIModel(PooledModel):
     - `images`: whether the model can read images; None means yes, unless the model's name marks it as text-only.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
     - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" directly, for a startup one second faster; or "openai", the SDK on top of aiohttp, always
+    - `transport`: "aiohttp" directly, which starts one second faster; or "openai", the SDK on top of aiohttp, always
       used behind proxies.
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you must close it yourself. Its own retries are turned off in favor of `retry`. It does not limit the
@@ -202,8 +202,8 @@ class OpenAIModel(PooledModel):
 def key_variable(variable: str | None, url: str, *, paired: bool) -> str | None:
     """Return the environment variable holding the key for `url`, so that no key is sent to another provider.
 
-    `paired` means that the address comes from a variable as well, such as OPENAI_BASE_URL. The key in `variable` may
-    then belong to the provider at this address.
+    If `paired` is set, the address comes from a variable as well, such as OPENAI_BASE_URL, so the key in `variable` may
+    belong to the provider at this address.
     """
     hosted_variable = _HOSTED.get(_host_of(url))
     if variable not in _HOSTED.values() or hosted_variable is None:
@@ -215,7 +215,7 @@ def _host_of(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
 
 
-# Key variables, keyed by provider host.
+# Environment variables that contain API keys, keyed by provider host.
 _HOSTED = {
     _host_of(provider.base_url or _OPENAI): provider.key_env for provider in PROVIDERS.values() if provider.key_env
 }
@@ -363,7 +363,7 @@ class Chat:
             raise
         if answered.finish == "stop":
             learned.prose[mode] = 0
-            # a call tries each of the other modes only once, so a single answer without JSON is conclusive
+            # the preceding modes were rejected
             skipped = min(request.skipped_modes, len(modes) - 1)
             for other in reversed(modes[len(modes) - skipped : -1]):
                 if learned.prose[other]:
@@ -581,7 +581,7 @@ def _has_ended(stream: Any) -> bool:  # noqa: ANN401 - openai's own
 
 
 def _ignore(_: str) -> None:
-    """Ignore streamed text; used with servers limited to streaming."""
+    """Ignore streamed text; used with servers that only support streaming."""
 
 
 def _room_of(parameters: Parameters) -> int | None:

@@ -91,7 +91,7 @@ def parameters_of(
         # appended at the end, because everything before it is the same in all modes and is cached by the provider
         asks = instruction(output, mode)
         last = messages[-1] if messages else {}
-        # some servers refuse consecutive messages with the same role
+        # some servers reject consecutive messages with the same role
         if last.get("role") == "user" and isinstance(last.get("content"), str):
             written["messages"][-1] = {**last, "content": f"{last['content']}\n\n{asks}"}
         else:
@@ -138,7 +138,8 @@ def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: b
         return response
     if len(answers) > 1:
         raise SchemaViolation([("", f"{len(answers)} answers were returned instead of one")])
-    if len(calls) > 1:  # an answer sent along with tool calls is premature: the calls come first
+    # an answer sent along with tool calls is premature, because the model has not seen the results of the calls
+    if len(calls) > 1:
         return replace(response, tool_calls=tuple(call for call in calls if call.name != output.name))
     text = answers[0].arguments if answers else response.text
     silent = mode == "tools" and is_blank(text)  # the model sent neither a call nor text
@@ -592,6 +593,6 @@ def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_TOKENS else None
 
 
-# maximum for one answer; a larger count is a server error, and would end any run with limits
+# maximum token count of one answer; a larger count is a server error, and would exhaust the limits of any run
 _MAX_TOKENS = 100_000_000
 _UNKNOWN = Usage.unknown()

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import openai
-import openai.resources.chat.completions  # otherwise `import openai` defers this to the first call
+import openai.resources.chat.completions  # imported here, because `import openai` defers this import to the first call
 
 from flowdebate.errors import ConfigurationError
 from flowdebate.models.call import is_loopback

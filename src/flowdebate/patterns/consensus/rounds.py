@@ -290,7 +290,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
         reason = f"{len(latest.enough)} of {len(live)} think that another round would change nothing"
         end_early(ctx, "agents", reason)
     elif options.budget is not None and state.round < loop.max_rounds:
-        # include failed and refused calls, so that the plan does not depend on which calls fail
+        # count failed and skipped calls too, so that the decision does not depend on which calls fail
         voters = len(loop.roster)
         after = loop.has(JUDGE) + (options.confidence is not None) * voters
         calls = [len(one.edges) + len({target for _, target in one.edges}) for one in state.rounds]

@@ -152,7 +152,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show a reader's question at the point where it continued a finished debate."""
+    """Show the question with which a reader continued a finished debate."""
     return Group(label="A reader asks", text=question, opens=True)
 
 
@@ -226,7 +226,7 @@ def rubric_of(judging: Judging, called: Mapping[str, str] | None = None) -> dict
 
 
 def log_odds_of(judging: Judging, called: Mapping[str, str] | None = None) -> str | None:
-    """Summarize the log-odds of letter ballots in one line that states the side shown first.
+    """Summarize the log-odds of letter ballots in one line, noting which side was shown first.
 
     Returns None for other ballots.
 

@@ -36,7 +36,7 @@ class Format:
     members: Sequence[Debater | Persona] = ()
     """Default speakers offered by front ends."""
     roles: Sequence[str] = ()
-    """Roles assigned in roster order to members without one."""
+    """Roles assigned in roster order to members that have no role."""
     audience: Sequence[str] = ()
     """Listeners whose votes before and after the debate decide its outcome."""
     anonymous: str = ""

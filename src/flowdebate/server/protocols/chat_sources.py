@@ -83,7 +83,7 @@ class Source(ABC):
 
 
 class RunSource(Source):
-    """Run as a source: its contributions and result or, with `answer_only`, only its output."""
+    """Source that yields a run's contributions and result or, with `answer_only`, only its output."""
 
     def __init__(self, run: RunState, service: Service | OwnedService, reader: Reader, *, answer_only: bool) -> None:
         super().__init__(run.run_id, run.created_at)

@@ -28,7 +28,8 @@ OnFlip = Literal["average", "abstain", "tie", "human"]
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """One side's share of a ballot; the shares of all sides add up to 1."""
-PUBLISHED_CORRELATION = 0.4375  # from a panel of nine judges equivalent to two independent ones: 9 / (1 + 8 rho) = 2
+# derived from a published panel of nine judges equivalent to two independent ones: 9 / (1 + 8 rho) = 2
+PUBLISHED_CORRELATION = 0.4375
 
 
 def _is_none(value: object) -> bool:
@@ -305,7 +306,7 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """Return the sides a ballot ranks first: several in case of a tie, and all of them if it names no winner."""
+    """Return the sides that a ballot ranks first: several in case of a tie, and all if it names no winner."""
     return leaders(portions(ballot.shares, sides))
 
 

@@ -101,8 +101,8 @@ class JudgeOptions:
     curtail: bool = False
     """True to stop collecting ballots once the remaining ones can no longer change the winner."""
     quorum: int | None = None
-    """Minimum number of models on a panel that must answer; by default, two or the number set in the debate's
-    `FailurePolicy`.
+    """Minimum number of models on a panel that must answer; defaults to the number set in the debate's `FailurePolicy`,
+    or two if none is set.
     """
     correlation: float | None = None
     """Correlation between the errors of a panel's models, from 0 to 1, for computing the effective n.
@@ -147,7 +147,7 @@ class JudgeOptions:
         if self.curtail and self.on_flip != "average":
             sentence = f"{{curtail}} cannot be combined with {{on_flip}} {self.on_flip}: "
             raise ConflictingOptions(
-                _WHERE, ("curtail", "on_flip"), sentence + "`on_flip` needs the ballots of both orders"
+                _WHERE, ("curtail", "on_flip"), sentence + "`on_flip` requires the ballots for both orders"
             )
         person = self.on_flip == "human" and callable(self.ask)
         self._require(
