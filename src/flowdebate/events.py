@@ -74,7 +74,7 @@ EVENT_FORMAT = 1
 """Version of the events' wire format. Adding kinds, fields or values does not change it."""
 
 _MAX_CUSTOM_SIZE = 100_000
-"""Maximum size of a custom event in characters; each value inside it counts as ten."""
+"""Maximum size of a custom event in characters; each value inside it counts as ten characters."""
 
 RunEvent: TypeAlias = (
     RunStarted

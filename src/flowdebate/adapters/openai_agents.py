@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class AgentModel(AdaptedModel):
-    """An OpenAI Agents SDK agent usable as a model in any role: counted, limited, retried, recorded and streamed.
+    """OpenAI Agents SDK agent usable as a model in any role, with limits, retries, recording and streaming.
 
     - `agent`: the agent, with its own instructions, tools, handoffs, guardrails and model; a request's system message
       is appended to its instructions. If a role has a schema, it becomes the agent's output type for the call.
@@ -73,7 +73,8 @@ class AgentModel(AdaptedModel):
             agent = agent.clone(output_type=_output_type(request.output))
         settings = request.settings
         sampling = sampling_of(replace(request, settings=replace(settings, extra={})))
-        if settings.extra:  # the agent's ModelSettings accepts only known fields, so provider-specific ones go here
+        # the agent's ModelSettings accepts only known fields, so provider-specific ones are passed here
+        if settings.extra:
             sampling["extra_args"] = dict(settings.extra)
         own_settings = ModelSettings(**sampling)
         run_settings = self._run_config.model_settings
@@ -106,7 +107,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> FunctionTool:
-    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; `options` go to `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])`, as `as_tool` does; `options` are passed to `Block.run()`."""
     check_library("openai_agents.debate_tool", "agents", library="the OpenAI Agents SDK", extra="openai-agents")
     from agents import function_tool
 

@@ -110,16 +110,16 @@ class Sequencer(Block[InT, OutT, RawT]):
         max_concurrency: int | None = None,
         finish: bool = False,
     ) -> Sequencer[InT, dict[str, Any]]:
-        """Run all `branches` on the value concurrently; it becomes a dict of outputs, keyed by branch or block name.
+        """Run all `branches` on the value concurrently; the new value is a dict of outputs by branch or block name.
 
-        By default, the first failure cancels the other branches. If `finish` is set, they run to the end, so that
-        answers already paid for are recorded.
+        By default, the first failure cancels the other branches. If `finish` is set, the others run to the end, so that
+        answers already paid for are still recorded.
         """
         if not isinstance(branches, Mapping):
             blocks = [self._block(branch, "parallel") for branch in branches]
             branches = {block.name: block for block in blocks}
             if len(branches) != len(blocks):
-                raise self._error("parallel", [block.name for block in blocks], "needs blocks with different names")
+                raise self._error("parallel", [block.name for block in blocks], "must have blocks with unique names")
         elif not all(isinstance(key, str) for key in branches):
             raise self._error("parallel", list(branches), "must be a mapping with string keys")
         return self._with(
@@ -147,7 +147,7 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, list[Any]]:
         """Run `block` on each item of the value (or of `over(value, ctx)`); the new value is the list of outputs.
 
-        The items are processed all at once, or at most `max_concurrency` at a time.
+        All items are processed concurrently, or at most `max_concurrency` at a time.
         """
         return self._with(self._for_each(block, over, max_concurrency, tapped=False))
 
@@ -183,8 +183,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, OutT, RawT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
-        `to` is the name of an earlier block in this sequencer; `label` is the name of the passes in block paths, and
-        `note` tells readers of the outline when the loop ends.
+        `to` is the name of an earlier block in this sequencer; `label` names the passes in block paths, and `note` is a
+        text for the outline, describing when the loop ends.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -290,7 +290,7 @@ class Sequencer(Block[InT, OutT, RawT]):
             if isinstance(step, Rescue) and isinstance(error, step.on):
                 loop = self._loops[number]
                 if loop is None or loop is not self._loops[index]:
-                    passes = 1  # a rescue outside the loop leaves it; one inside it runs in the same pass
+                    passes = 1  # a rescue outside the loop ends the loop; a rescue inside it runs in the current pass
                 try:
                     block = step.block
                     return number, passes, await block(error, ctx.child(block.name, self._path(number, passes, ctx)))
@@ -349,7 +349,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=escape_path_segment(key))))
 
     def _free(self, wish: str) -> str:
-        """Return the name `wish`, with "~2" or a higher number appended if it is taken; paths need unique names."""
+        """Return `wish`, with "~2" or a higher number appended if it is taken: names in paths must be unique."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }

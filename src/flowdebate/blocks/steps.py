@@ -211,7 +211,7 @@ class LoopBack(Step):
     max_iterations: int
     label: str
     note: str = ""
-    """Condition that ends the loop, for readers of the outline."""
+    """Description of the condition that ends the loop, shown in the outline."""
 
     async def repeats(self, value: object, ctx: Context, path: str, passes: int) -> bool:
         """Return whether to start another pass after the given number of passes."""

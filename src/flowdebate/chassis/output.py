@@ -46,7 +46,9 @@ class Entry:
     """A contribution to a discussion, in a form common to all patterns."""
 
     round: int
-    """The round, or in a handoff the turn, from 1; 0 for the initial proposals in a consensus debate."""
+    """The round number (in a handoff, the turn number), starting at 1; 0 for the initial proposals in a consensus
+    debate.
+    """
     speaker: str
     """The name of the debater or agent."""
     text: str
@@ -79,7 +81,7 @@ class PatternOutput(WireModel):
     sources.
     """
     passages: list[ShownPassages] | None = Field(default=None, exclude_if=is_none)
-    """The passages shown in turns, from sources too long for a prompt.
+    """The passages shown in each turn, taken from sources too long for a prompt.
 
     None (and omitted from JSON) if the sources were shown in full.
     """
@@ -94,11 +96,11 @@ class PatternOutput(WireModel):
     are none.
     """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The steps of the escalation up to and including this one, in a run with depth "auto"; None (and omitted from
-    JSON) in other runs.
+    """The steps of the escalation up to and including the one with this output, in a run with depth "auto"; None (and
+    omitted from JSON) in other runs.
     """
 
-    # Only for type checkers: outputs declare these as fields, in wire-form order.
+    # Only for type checkers: subclasses declare these as fields, at their places in the wire form.
     if TYPE_CHECKING:
 
         @property
@@ -144,7 +146,7 @@ class PatternOutput(WireModel):
 
     @property
     def decision_word(self) -> str | None:
-        """The decision as a word or name, by which batches group runs; None if the pattern makes no decision."""
+        """The decision as a word or name, used to group the runs of a batch; None if the pattern makes no decision."""
         return None
 
     @property
@@ -214,7 +216,7 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """Create a tap that stores the pattern's subject, and registers `make_output` for a run that ends early.
+    """Create a tap that stores the pattern's subject, and registers `make_output` in case the run ends early.
 
     The tap also records the `material`, because the sources may change before the run is resumed.
     """
@@ -251,7 +253,7 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
 
 
 def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
-    """Collect the fields describing how the run ended, including its failures, for any raw output."""
+    """Collect the fields, common to all raw outputs, that describe how the run ended, including its failures."""
     state = pattern_state(ctx)
     return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
 

@@ -140,7 +140,7 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 def check_makers(
     models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
-    """Check the vendors of `models`, keyed by name; `seats` is what errors call the models' users.
+    """Check the vendors of `models`, keyed by name; errors refer to the users of the models as `seats`.
 
     Raises ConfigurationError for a model from an excluded vendor, and for fewer vendors than `min_vendors`.
 

@@ -318,7 +318,8 @@ class Loop(Generic[OptionsT]):
                 name=self.name,
                 state=lambda: start,
                 owns=owned,
-                # a transcript passed by the application is also reset in each run, so that concurrent runs never mix
+                # a transcript passed by the application is also reset for each run, so that concurrent runs do not get
+                # mixed up
                 isolates=() if self.owns_transcript else (self.transcript,),
                 accepts=input_validator(self.location, self.spec.input_type),
                 model=self.options.model,
@@ -362,7 +363,7 @@ class Loop(Generic[OptionsT]):
         """Repeat the rounds in `pipeline` until there is a reason to stop.
 
         `ends` describes, in the outline, any reasons to stop other than the number of rounds and `terminate_when`.
-        `first` is the suffix of the name of a round's first step.
+        `first` is the suffix in the name of each round's first step.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -535,8 +536,8 @@ class Loop(Generic[OptionsT]):
     ) -> Block[Any, Any]:
         """Apply the time limit and the failure policy for `role` to its `block`.
 
-        The result is `MISSING` if `heard` returns false, because there is nothing to decide about, or after a tolerated
-        provider failure.
+        The result is `MISSING` after a tolerated provider failure, or if `heard` returns false, meaning that there is
+        nothing to decide.
         """
         name = role.acts_as or role.name
 

@@ -228,7 +228,7 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 class TranscriptState(WireModel, Generic[EntryT]):
     """A pattern's transcript: its entries in order.
 
-    Specify the type parameter when creating a transcript rather than at import time, because pydantic then builds a
+    Specify the type parameter when creating a transcript, not at import time, because it makes pydantic build a
     validator.
     """
 

@@ -74,11 +74,11 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """A run and how it was shown: until it ended, or until the display was closed."""
+    """A run that was shown until it ended or until the display was closed."""
 
     view: View
     unwritten: WriteFailed | None
-    """Error in writing the output, which closed the display early."""
+    """Error that occurred when writing the output and closed the display early; None if there was none."""
     signal: signal.Signals | None
     """Signal that interrupted the run or, if the run belongs to another process, only closed the display."""
 
@@ -269,7 +269,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | 
         run_id=None if place is None else handle.run_id,
         fork=fork,
     )
-    # subclasses of StoreError would recur on resuming
+    # if the error is of a subclass of StoreError, it would recur when the run is resumed
     again = not isinstance(failure, StoreError) or type(failure) is StoreError
     return Ended(
         document=document,
@@ -295,7 +295,7 @@ async def end_of_stored(place: OpenStore, run_id: str) -> Ended:
 
 
 def _state_of(document: Document) -> str:
-    """Return the status of a run, which is "no_verdict" if its output could not be written."""
+    """Return the status of a run; it is "no_verdict" if the synthesizer failed to produce an output."""
     return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 
@@ -327,7 +327,8 @@ def finish(  # noqa: C901 - one thing to write after the other
         print_message(end.advice)
     write_report(document, markdown)
     is_posted = post is None or post(document, end.error)
-    if unwritten is not None:  # raised last, because the report goes to a separate file and has already been paid for
+    # raised last, so that the report, which goes to a separate file and has already been paid for, is still written
+    if unwritten is not None:
         raise unwritten
     if end.code:
         return end.code
@@ -343,8 +344,8 @@ def finish(  # noqa: C901 - one thing to write after the other
 # Advice on stderr
 
 _HIGHER_LIMIT = {"calls": " --max-calls N", "tokens": " --max-tokens N", "dead_letter": " --retry-dead-letter"}
-"""Command-line options for resuming a run that reached a limit; call and token limits count from the start
-of the run.
+"""Command-line options for resuming a run that reached a limit; call and token limits include the calls made before the
+run was resumed.
 """
 _WHY = {
     "left_behind": "The run's process is gone. ",

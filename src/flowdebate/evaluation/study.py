@@ -213,7 +213,7 @@ class Study:
 
     @property
     def first(self) -> str:
-        """Name of the first design, the source of the baselines and the noise control."""
+        """Name of the first design, which supplies the baselines and the noise control."""
         return next(iter(self.designs))
 
     @cached_property
@@ -230,7 +230,7 @@ class Study:
         for design, repeat, (item, question, choices, truth, cluster) in product(
             self.designs, range(self.repeats), rows
         ):
-            # All designs get the same positions, so only the designs themselves differ.
+            # All designs get the positions in the same order, so that only the designs themselves differ.
             dealt = seed_of_item(self.seed, repeat)
             seed = int(digest([self.seed, design, item, repeat])[:13], 16)
             positions = tuple(deal(choices, question=question, seed=dealt))
@@ -239,7 +239,7 @@ class Study:
 
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
-        """Keys for all answers in a finished study, including noise, each mapped to its case."""
+        """Keys for all answers in a finished study, including those for the noise control, each mapped to its case."""
         cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
@@ -268,9 +268,9 @@ class Study:
         return design if design in self.designs or design in JUDGED else self.first
 
     def answered(self, answers: Iterable[StudyAnswer]) -> list[StudyAnswer]:
-        """Select the `answers` to the study's cases, and update their clusters from its rows.
+        """Select the `answers` to the study's cases, and update their clusters from the study's rows.
 
-        Raise ConfigurationError if a row's correct position has changed since it was answered.
+        Raises ConfigurationError if the correct position of a question has changed since it was answered.
         """
         known_answers = [answer for answer in answers if answer.key in self.keys]
         for answer in known_answers:

@@ -1,7 +1,8 @@
 """Finish reasons, normalized across providers.
 
-No list of reasons is complete, so a reason is classified by the words it contains, regardless of case and spelling:
-`MAX_TOKENS`, `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer was truncated.
+No list of reasons is complete, so a reason is classified by the words it contains, regardless of case and of how the
+words are joined: `MAX_TOKENS`, `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer
+was truncated.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def repair_answer(answer: object, output: OutputSchema, violation: SchemaViolati
 
 
 def has_answer(text: str, output: OutputSchema) -> bool:
-    """Return whether `text` contains JSON data, or wording to be interpreted as an answer matching `output`."""
+    """Return whether `text` contains JSON data, or words that can be interpreted as an answer matching `output`."""
     try:
         if parse_json(text) is not None:
             return True

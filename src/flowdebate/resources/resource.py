@@ -18,7 +18,7 @@ class ResourceScope(Protocol):
 
     @property
     def saved_states(self) -> dict[str, Any]:
-        """Resource states that earlier runs saved in the session, keyed by resource; write changes to this mapping."""
+        """Resource states saved in the session by earlier runs, keyed by resource; add new states to this mapping."""
 
     def now(self) -> float:
         """Return the current time on the run's clock, in seconds since the epoch."""

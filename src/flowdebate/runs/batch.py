@@ -433,7 +433,7 @@ class Batch(Generic[OutT, RawT]):
             return
         runs = await self._store.runs(labels={BATCH_LABEL: self.batch_id})
         self._stored = {run.header.run_id: run for run in runs}
-        if isinstance(self._questions, Sequence):  # an iterator would be exhausted, and may be infinite
+        if isinstance(self._questions, Sequence):  # reading an iterator here would exhaust it, and it may be infinite
             for index, row in enumerate(self._questions):
                 if self._run_id(index) in self._stored:
                     self._check_stored(self._make_run(self._make_job(index, row)))
@@ -491,7 +491,8 @@ class Batch(Generic[OutT, RawT]):
         if job.run_id not in self._stored:
             try:
                 return await self._act(job, run)
-            except RunExists as error:  # started by another process in the meantime, or not as part of a batch
+            # the run was started by another process in the meantime, or not as part of a batch
+            except RunExists as error:
                 if error.run_id != job.run_id:
                     raise
                 self._in_progress.pop(job.index)

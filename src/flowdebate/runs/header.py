@@ -81,7 +81,7 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return everything about a run that must not change before the run is resumed, as text."""
+    """Return, as text, everything about a run that must stay unchanged for the run to be resumed."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""Document for the time of the last sign-out of all browsers.
+"""Collection and id of the stored document with the time of the last sign-out of all browsers.
 
 It is kept in the store, because tokens outlive a server and may be shared by several servers.
 """

@@ -310,7 +310,8 @@ def _blocks(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-_BEGINNINGS = (1, 4, 8, 16)  # lengths of the index keys; the index avoids comparing a quote with a whole source
+# lengths of the index keys in characters; the index makes it unnecessary to compare a quote with a whole source
+_BEGINNINGS = (1, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Examples as values: a question, and the texts, failures and delays of models."""
+"""Example inputs for checking a pattern: a question, and the texts, failures and delays of models."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Example:
     faults: Mapping[int, str] = field(default_factory=dict)
     """Failures to simulate, as keys of `FAULTS`; each is keyed by the number of the call, starting at 1."""
     delays: Sequence[int] = ()
-    """Delay of each call's answer in event loop iterations, starting over after the last one."""
+    """Delays of consecutive answers, in event loop iterations; the sequence repeats once it is exhausted."""
 
     def without_faults(self) -> Example:
         """Return a copy of the example without model failures."""

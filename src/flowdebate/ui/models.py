@@ -77,7 +77,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": for every configured vendor, its default or otherwise first allowed model."""
+        """Return the models for "each": every configured vendor's default model or, if not allowed, an allowed one."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -176,7 +176,7 @@ class Policies:
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """Return a plan with the policies of `plan` applied to every model, and therefore no policies of its own.
+    """Return a copy of `plan` with its policies already applied to every model, so that none remain to be applied.
 
     With `recording=False`, nothing is recorded; use this for runs that may be resumed, because an interrupted recording
     cannot be continued.
@@ -252,8 +252,8 @@ def _apply(policies: Policies) -> Callable[[Model | str], Model]:
 
 
 _CURRENT_MODEL: ContextVar[Model] = ContextVar("asked")
-"""Model to be called by the shared recording model, since it records all models' calls in order, and calls
-may overlap.
+"""Model that the shared recording model should call; a context variable, because concurrent calls use
+different models.
 """
 
 

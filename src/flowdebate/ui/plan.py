@@ -425,7 +425,7 @@ def with_sources(plan: Plan, sources: Sequence[Source]) -> Plan:
 
 
 def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
-    """Add `sides` to a debate plan without any; raise ConfigurationError if they do not fit the plan."""
+    """Add `sides` to a debate plan that has none; raise ConfigurationError if they do not fit the plan."""
     decided = _with_defaults(replace(plan, speakers=plan.info.load_page().fitting(plan.options, sides)))
     with decided.options.placing():
         plan.info.load_page().check(decided)

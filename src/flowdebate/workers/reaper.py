@@ -211,7 +211,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Return those `ids` first seen at least GRACE seconds ago; forget known ids of this kind that are absent."""
+        """Return those of `ids` first seen at least GRACE seconds ago; forget other ids of this kind."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 _LINE = 100_000  # maximum length of a line in bytes; longer lines are truncated
-# Locks by event loop: the process has only one terminal, so requests are shown one at a time.
+# Locks keyed by event loop: the process has only one terminal, so requests are shown one at a time.
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr) and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
-    A text answer ends at an empty line or at end of file; each field takes one line. If an answer is invalid, the
-    reason is shown and the human is asked again. Ctrl-C cancels the run. Raises OutputError at end of file if nothing
-    has been answered.
+    A plain-text answer ends at an empty line or at the end of the input; if the answer has fields, each takes one line.
+    If an answer is invalid, the reason is shown and the human is asked again. Ctrl-C cancels the run. Raises
+    OutputError if the input ends before anything has been typed.
     """
     try:
         typed = sys.stdin.fileno()

@@ -1,9 +1,9 @@
-"""Names in arguments: how debaters, models and their families are spelled, and how these names are recognized.
+"""Names in arguments: spellings of the names of debaters, models and model families, and how they are recognized.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
 corpus, they find 227 of the 246 names, and wrongly change 25 of the 179 turns that contain no name. With such lists
-(common words, given names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer turns were changed,
-but more of them revealed their authors.
+(common words, given names, endings such as -ist), the figures were 215 of 246 and 10 of 178: fewer turns were changed
+wrongly, but more turns revealed their authors.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Level: TypeAlias = Literal["any", "capital", "sign"]
 - "sign": a cue next to it, such as "X:", "@X", "I am X", "as X,", "X's argument", "X argues" or "— X".
 """
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
-"""Owner of an alias: a debater, a model, a model family or a maker; the name is empty for the last two."""
+"""Referent of an alias: its kind ("name" for a debater), and its name, which is empty for a family or a maker."""
 
 
 class FoundName(NamedTuple):
@@ -85,21 +85,21 @@ class FoundName(NamedTuple):
 # Spellings of names
 
 _MIN_LENGTH = 3
-"""Minimum length, in letters, of a name that counts without a cue; "a" and "B" also occur as words, list items and
-plans.
+"""Minimum length, in letters, of a name that counts without a cue, because "a" and "B" also occur as an article, in
+lists, or in "plan B".
 """
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
 )
 """Names that always need a cue, because they often begin a sentence: the default names of the sides, and modal verbs.
 
-Without this list, 18 more turns of the corpus would be changed ("Will landlords leave?", "Pro tip").
+Without this list, 18 more turns of the corpus would be wrongly changed ("Will landlords leave?", "Pro tip").
 """
 _ROLE = re.compile(r"judge|\w{3,}(?:er|or|ist|ian|ant|ent|ate|ive|ic|al|ee|man|men)")
 """English words for people, recognized by their endings: economist, skeptic.
 
 A roster may contain such a word in lowercase, just as it may contain "anna", but "any economist" does not refer to a
-debater: without this pattern, 31 more turns of the corpus would be changed.
+debater: without this pattern, 31 more turns of the corpus would be wrongly changed.
 """
 _TITLES = frozenset({"dr", "mr", "mrs", "ms", "prof", "professor", "sir", "lady", "lord", "captain", "madam"})
 _APART = r"[\s_\-—.*'~`>|/:]{0,12}"
@@ -189,7 +189,7 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
 
 
 def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
-    """List the spellings of a model name such as `"openai/gpt-5-mini"`: in full, without provider, up to the number."""
+    """List the spellings of a model name such as `"openai/gpt-5-mini"`: in full, without provider, and shortened."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
         return  # these are settings, which do not identify a model
@@ -203,8 +203,8 @@ def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
         yield family, "sign"
 
 
-# Cues that a spelling is a name. Of the 246 names in the corpus, the following numbers were found by a single cue:
-# labels 8, introductions 19, "as X," 6, words after a name 19, signatures 1.
+# Cues that a spelling is a name. Of the 246 names in the corpus, this many were found by one cue alone: labels 8,
+# introductions 19, "as X," 6, words after a name 19, signatures 1.
 
 _AROUND = 48
 """Number of characters to examine before a name; enough for the longest introduction, "my esteemed
@@ -216,7 +216,7 @@ _INTRODUCED = re.compile(
     r"\b(?:i am|i'm|my name is|i,|(?:opponent|colleague|counterpart|friend|debater|speaker|panelist|participant),?"
     r"|according to|dear|unlike|(?:dis)?agree with|(?:speaking|my role) as)\s+(?:the\s+)?\Z"
 )
-# of the names found through introductions, 3 are lowercase
+# 3 of the names found through introductions are lowercase
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
 """Pattern for what may follow a lowercase name, as in "unlike bear, I" but not in "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
@@ -268,8 +268,8 @@ class _KnownName(NamedTuple):
 class Names:
     """Compiled patterns for the names on a roster and the names of its models.
 
-    A name that is also a stance is never hidden, because every tag shows it. A name that occurs in the question or as
-    part of a stance counts only next to a cue.
+    A name that is also a stance is never hidden, because every speaker tag shows the stance anyway. A name that occurs
+    in the question or as part of a stance counts only next to a cue.
     """
 
     def __init__(self, names: Sequence[str], models: Sequence[str], *, question: str, stances: Sequence[str]) -> None:

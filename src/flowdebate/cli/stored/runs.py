@@ -218,7 +218,7 @@ async def _select(
 
     if not names:
         oldest = time.time() - (older_than or 0) * _DAY
-        # Runs that started after this time have also changed after it, so they need not be read.
+        # Runs that started after this time were also updated after it, so they need not be read.
         runs_found = each_run(store, **filters, before=None if older_than is None else (oldest, ""), brief=True)
         async for run in runs_found:
             if not run.owned and run.updated_at <= oldest:
@@ -297,7 +297,8 @@ def verify(
         findings = asyncio.run(verify_file(file))
     except FlowDebateError:
         raise
-    except Exception as error:  # the file is untrusted, and exit code 1 would mean that it had been tampered with
+    # the file is untrusted and may cause any error; exit code 1 would mean that the file had been tampered with
+    except Exception as error:
         raise BadFile(file, f"cannot be verified: {error_text(error)}") from error
     if as_json:
         write_json([finding.model_dump(by_alias=True) for finding in findings])

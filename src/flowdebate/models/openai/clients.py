@@ -310,7 +310,7 @@ class PooledModel:
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Make a single request. `retry` is applied at the call boundary, through which runs make their calls."""
+        """Make a single request, without retries: `retry` is applied by the run that makes the call."""
         request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))

@@ -290,7 +290,7 @@ class AgentCalls(Block[QuestionT, None]):
                 raise
             speakers = speakers[1:]
             lose(refusal, "stand_in" if speakers else "skipped")
-            if not speakers:  # nobody is called, so the audit trail gets neither a turn nor a task
+            if not speakers:  # nobody is called, so no turn or task is added to the audit trail
                 return
 
         async def speak(speaker: Block[Any, Any], task: TurnTask) -> object:

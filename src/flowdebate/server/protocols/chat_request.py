@@ -61,7 +61,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "background": (False,),
     "include": ([],),
 }
-"""Values with which other parameters merely request the default behavior."""
+"""Values of other parameters that merely request the default behavior."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
 """Parameters accepted because they do not affect the answer."""
 _TOOLS = "Client tools are not called: debaters use the tools of their pattern."
@@ -375,7 +375,7 @@ def read_chat(
         raise ConfigurationError(location, "messages", len(text), problem)
     if info is None or (page := info.load_page()).options.ROSTER in options:
         return {}, text
-    # Taken only from this message; if it names no speakers, a model reads the whole chat.
+    # Speakers are taken only from this message; if it names none, a model reads the whole chat.
     speakers = page.speakers_in(question)
     return {page.options.ROSTER: speakers} if speakers else {}, text
 

@@ -206,7 +206,7 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Answer built from a source's text, either in one piece or in chunks."""
+    """Answer built from the text provided by `source`, either in one piece or in chunks."""
 
     source: Source
     model: ChatModel

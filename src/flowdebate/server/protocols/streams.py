@@ -63,7 +63,7 @@ class Audience:
 
 
 class Reader:
-    """Reader on whose behalf a run was started; if the last reader leaves before the run ends, it is cancelled.
+    """Reader on whose behalf a run was started; if its last reader leaves before it ends, the run is cancelled.
 
     Chat clients can stop an answer only by leaving. The cancelled run stays in the store and can be resumed.
     """

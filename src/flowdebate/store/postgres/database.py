@@ -96,7 +96,7 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether the server is unreachable, so it cannot even reject the user."""
+        """Return whether the server cannot accept connections at all, rather than rejecting this user."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 

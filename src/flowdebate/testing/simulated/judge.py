@@ -310,10 +310,11 @@ class SimJudge:
         views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Floats:
-        """Compute `log_odds()` for many items and views at once, as a bit-identical array [items, views, sides].
+        """Compute `log_odds()` for many items and views at once, as a bit-identical array.
 
-        `quality` and `content` are [items, sides]; `orders` and `called` are [views, sides] or [items, views, sides].
-        `items` and `views` are the numbers used to draw noise (None numbers them from 0). Needs numpy.
+        The result has shape [items, views, sides]. `quality` and `content` have shape [items, sides]; `orders` and
+        `called`, [views, sides] or [items, views, sides]. `items` and `views` are the numbers used to draw noise (by
+        default, counted from 0). Needs numpy.
         """
         import numpy as np
 
@@ -416,13 +417,13 @@ class Decided(NamedTuple):
     """Decisions on a set of items, derived from their ballots."""
 
     scores: Floats
-    """Each side's mean share of the points, or its share of the votes, as an array [items, sides]."""
+    """Each side's mean share of the points, or its share of the votes, as an array with shape [items, sides]."""
     leaders: NDArray[bool_]
-    """Whether each side leads, alone or tied, as a boolean array [items, sides]."""
+    """Whether each side leads, alone or tied, as a boolean array with shape [items, sides]."""
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
-    """Return a schedule's views as an array of side numbers [views, sides].
+    """Return a schedule's views as an array of side numbers with shape [views, sides].
 
     >>> orders_of("cyclic", 3).tolist()
     [[0, 1, 2], [1, 2, 0], [2, 0, 1]]

@@ -237,7 +237,7 @@ class Judge(Block[Any, JudgedVerdict]):
         acting = [*(juror.block for juror in self._asking.jurors), *([] if self._person is None else [self._person])]
         shared, hidden = merge_resources(f"judge {block_name!r}", acting)
         super().__init__(block_name, resources=shared, hidden=hidden)
-        self._acting = acting  # `seats` looks for blocks in the attributes
+        self._acting = acting  # `seats` finds blocks by inspecting attributes
         self.how = how
         self.sides = sides
         self._anonymized = anonymize_transcript
