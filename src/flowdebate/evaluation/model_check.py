@@ -285,7 +285,7 @@ class ModelCheck:
     async def run(self) -> AsyncIterator[str]:
         """Make the calls, yielding the title of each step before it begins."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FlowDebateWarning)  # the rows report the problem
+            warnings.simplefilter("ignore", FlowDebateWarning)  # the report's rows describe the same problem
             try:
                 async for step in self._steps():
                     yield step
@@ -310,7 +310,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # the report's rows describe the same problem
+        # Tests only a few optional parts at once, because an unclear refusal may cause all of them to be removed.
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):

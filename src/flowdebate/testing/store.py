@@ -413,7 +413,8 @@ class StoreConformance:
         """Check that a write is completed however often it is cancelled, and that later writes take effect after it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
-        await asyncio.sleep(0)  # let each write start, because writes record answers that have been paid for
+        # let each write start; once started, it must be completed, because it records an answer that has been paid for
+        await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
             task.cancel()
@@ -513,7 +514,7 @@ class StoreConformance:
     @_promise
     async def test_invalid_page_is_rejected(self, store: Store) -> None:
         """Check that an invalid page raises a ConfigurationError with the name of the argument."""
-        # let each write start; once started, it must be completed, because it records an answer that has been paid for
+        # A position may come from a client, so an invalid one must not reach a comparison in the database.
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
             *((True, "a"), (float("nan"), "a"), (float("inf"), "a"), (-float("inf"), "a"), (10**400, "a")),

@@ -354,7 +354,7 @@ class Chat:
         modes = learned.order(self.dialect.structured, request)
         form, _, response = await self._ask(write, request, modes=modes)
         mode = form.mode or "md_json"
-        request.attempts.modes_left -= modes.index(mode)  # the preceding modes were refused
+        request.attempts.modes_left -= modes.index(mode)  # the preceding modes were rejected
         try:
             answered = read(response, output, mode=mode, offered=bool(tools))
         except SchemaViolation as error:
@@ -363,7 +363,7 @@ class Chat:
             raise
         if answered.finish == "stop":
             learned.prose[mode] = 0
-            # the preceding modes were rejected
+            # a call tries each of the other modes only once, so a single answer without JSON is conclusive
             skipped = min(request.skipped_modes, len(modes) - 1)
             for other in reversed(modes[len(modes) - skipped : -1]):
                 if learned.prose[other]:
