@@ -94,7 +94,7 @@ def _listed() -> re.Pattern[str]:
 
 @cache
 def _in_message() -> re.Pattern[str]:
-    return _with_tokens(_CONTROL)  # words in capitals are not escaped, because an argument's tag may be one
+    return _with_tokens(_CONTROL)  # excludes bracketed words in capitals, because a speaker's tag may look like one
 
 
 def _with_tokens(pattern: str) -> re.Pattern[str]:
@@ -358,7 +358,10 @@ class Profiles(Generic[TemplateT]):
     """Parts of the concise template that specify how a turn begins and what each of its sentences does."""
 
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
-        """Return the template for `profile`; if `instructed`, the concise template gets the tasks of the full one."""
+        """Return the template for `profile`.
+
+        If there are custom instructions (`instructed`), the concise template gets the tasks of the full one.
+        """
         if profile == "full":
             return self.full
         if instructed and self.tasks:

@@ -320,7 +320,7 @@ def test_invalid_tools_are_rejected_when_the_block_is_built(offered: Any) -> Non
 
 def test_duplicate_tool_names_are_rejected() -> None:
     for options in ({"tools": [add, add]}, {"tools": [add], "uses": [Capability(name="c", tools=[add])]}):
-        with pytest.raises(ConfigurationError, match="`tools` must have different names"):
+        with pytest.raises(ConfigurationError, match="`tools` must have unique names"):
             generator(name="ask", **options)
 
 

@@ -1,4 +1,4 @@
-"""MCP: `mcp_tools`, which offers any MCP server's tools to a debater, a moderator or another block."""
+"""MCP adapter: `mcp_tools` makes any MCP server's tools available to a debater, a moderator or another block."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_RESULT_LENGTH = 50_000  # maximum length of a result in characters
 
 
 async def mcp_tools(client: Client, *, only: Collection[str] | None = None, prefix: str = "") -> list[Tool]:
-    """List the tools of the server connected to `client`, for the `tools` of a block or a `Capability`.
+    """List the tools offered by `client`'s server, to be passed as `tools` to a block or a `Capability`.
 
     `only` lists the names of the tools to offer (None means all); `prefix` is added to their names, so that tools from
     several servers can be told apart. The client must stay open while runs use the tools. Each call is a step in the

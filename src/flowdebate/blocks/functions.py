@@ -162,7 +162,7 @@ OutT = TypeVar("OutT")
 class Handler(Block[InT, OutT]):
     """A block that calls a function.
 
-    `runs` lists stand-ins for blocks called inside the function, so `seats` can find their models.
+    `runs` lists placeholders for the blocks that the function calls, so `seats` can find their models.
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class Capability:
     instructions: TextSlot = ""
     """Text added to the system message, or a function of `(input, ctx)` that returns such text."""
     context: MessagesSlot = ()
-    """Messages inserted before the prompt; a string is a user message."""
+    """Messages inserted before the prompt; a string becomes a user message."""
     revise: Callable[[str, Any, Context], Awaitable[str]] | None = None
     """Function that revises the last message before it is sent: `await revise(text, input, ctx)`."""
     check: Callable[[Model, str], None] | None = None
@@ -304,7 +304,7 @@ class Tool:
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]
     """Function to call with the validated arguments, keyed by name."""
     arguments: type[BaseModel]
-    """Model for validating the arguments; if a field has an alias, the alias is the argument's name."""
+    """Pydantic model for validating the arguments; if a field has an alias, the alias is the argument's name."""
     block: Block[Any, Any] | None = None
     """Block run by the tool; its resources are made available to the block that offers the tool."""
 
@@ -380,7 +380,7 @@ def as_tools(values: Sequence[ToolLike], uses: Sequence[Capability], *, location
     for value in [*values, *(value for capability in uses for value in capability.tools)]:
         converted = tool(value, location=location)
         if converted.spec.name in tools:
-            raise ConfigurationError(location, "tools", converted.spec.name, "must have different names")
+            raise ConfigurationError(location, "tools", converted.spec.name, "must have unique names")
         tools[converted.spec.name] = converted
     return tools
 

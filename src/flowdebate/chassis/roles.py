@@ -1,4 +1,4 @@
-"""Role definitions: the options for roles' default blocks, and the prompt parts used by all debaters."""
+"""Role definitions: options for each role's default block, and prompt parts shared by all debaters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from flowdebate.stop import StopWhen
 
 
-_SHORT_TURN = 120  # longest turn, in words, whose number of sentences is limited
+_SHORT_TURN = 120  # maximum length, in words, of a turn that also has a maximum number of sentences
 _SENTENCE = 20  # words per sentence, for converting a length from words to sentences
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and kept in the session's history."""
@@ -64,7 +64,7 @@ arguments.
 
 
 class BlockOptions(TypedDict, total=False):
-    """Options for every role's default block; roles add their own."""
+    """Options shared by all roles' default blocks; individual roles add their own."""
 
     model: Model | str | None
     """The role's model; None means `"intent/chat"` for debaters and `"intent/synthesize"` for other roles."""
@@ -86,7 +86,9 @@ class BlockOptions(TypedDict, total=False):
     profile: Profile | None
     """Set of default prompts: "concise" for small models, "full" for others; None to choose according to the model."""
     sources: SourcesLike | Material | None
-    """Sources that speakers can quote: text by name, or files and folders. Other roles' prompts do not contain them."""
+    """Sources that speakers can quote: texts keyed by name, or files and folders. Other roles' prompts do not contain
+    them.
+    """
 
 
 class SpeakerOptions(BlockOptions, total=False):
@@ -198,7 +200,7 @@ def generator_options(
 ) -> FilledOptions:
     """Complete the `options` for `generator` with the role's defaults.
 
-    Pass `prompt` if the role has access to the sources.
+    Pass the role's `prompt` only if the role has access to the sources.
     """
     material = make_material(options.get("sources"), location=location)
     uses, instructions = options.get("uses") or (), options.get("instructions")
@@ -298,7 +300,7 @@ class RolePrompt(Generic[TemplateT]):
         return {"words": wording.words, "sentences": wording.sentences}
 
     def cut(self, text: str, response: ModelResponse, ctx: Context, *, begins: str = "") -> str:
-        """Shorten an answer to its maximum length, not counting the words in `begins` as a sentence."""
+        """Shorten an answer to its maximum length; its opening words `begins` do not count as a sentence."""
         sentences = self.wording(ctx).sentences
         if sentences is None:
             return whole_sentences(text, response, ctx)
@@ -486,7 +488,7 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
-    """Fill in the part of a system message shared by all turns; the pattern determines what `subject` is called."""
+    """Fill in the part of a system message shared by all turns; `subject` is passed under its name in the template."""
     texts = {name: quoted(text) for name, text in subject.items()}
     roster = listed(*(speaker_tag(name, role) for name, role in members))
     return filled(template, roster=roster, max_rounds=max_rounds, length=length, **texts)

@@ -70,7 +70,7 @@ def input_validator(location: str, model: type[InputT]) -> Callable[[object], In
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoundCondition:
-    """Loop condition of a pattern that decides whether another round follows; the stop reason is stored in the state.
+    """Loop condition that decides whether a pattern plays another round; the stop reason is stored in the state.
 
     `terminate_when` is evaluated only if the pattern itself has no reason to stop.
     """
@@ -136,7 +136,7 @@ def note_of_ends(*ends: str, terminate_when: StopWhen | None) -> str:
 
 
 def end_turns(ctx: Context, quorum: int, voice_of: Callable[[Any], str] | None) -> None:
-    """End the time limit shared by the turns of a round, and check the quorum."""
+    """Clear the time limit shared by the turns of a round, and check the quorum."""
     ctx.scope.handle.deadline = None
     state = pattern_state(ctx)
     if state.losses and voice_of is not None:
@@ -254,7 +254,7 @@ class RoundOfTurns(Block[Any, None]):
         return order
 
     async def _at_once(self, places: Mapping[str, Context], ctx: Context) -> None:
-        """Take simultaneous turns, and record them in the order of their positions."""
+        """Run simultaneous turns, and sort their entries by position in the turn order."""
         transcript, heard = ctx.scope.handles["transcript"], len(entries_of(ctx))
         losses = len(pattern_state(ctx).losses)
         now, scope = transcript.snapshot(), ctx.scope  # a snapshot of the transcript, unaffected by later turns

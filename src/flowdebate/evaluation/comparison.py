@@ -68,7 +68,7 @@ TEMPLATE = JudgeTemplate(
 
 
 class ComparedTexts(ArguedDebate):
-    """Texts to compare; whoever wrote them, their stances are "Text 1", "Text 2" and so on."""
+    """Texts to compare; regardless of who wrote them, their stances are "Text 1", "Text 2" and so on."""
 
     reference: str | None = None
     """Reference answer known to be correct."""
@@ -287,7 +287,7 @@ def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
 
 
 def agree(ratings: Sequence[Sequence[str | None]]) -> tuple[float | None, float | None]:
-    """Compute Fleiss' kappa and Krippendorff's alpha from one row per rater.
+    """Compute Fleiss' kappa and Krippendorff's alpha from a table with one row per rater.
 
     Kappa uses only items rated by all raters.
     """

@@ -1,4 +1,4 @@
-"""Test on labeled answers of whether a critic helps its judge."""
+"""Test of whether a critic helps its judge, based on labeled answers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CritiqueCheck(InNotebooks):
 
     critique: MethodRates
     alone: MethodRates
-    """The judge's rates without a critic."""
+    """Accuracy of the judge without a critic."""
     comparison: Paired
     """Gain in accuracy from the critique over the judge alone, on the same answers."""
     found: Paired | None
@@ -182,7 +182,8 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     decision.
     """
     check_scipy(_LOCATION)
-    model = options.pop("model", None)  # for the pattern, whose roles may use models from different vendors
+    # passed to the pattern rather than the batch, because roles may use models from different vendors
+    model = options.pop("model", None)
     check_share(_LOCATION, ends=False, confidence=confidence, min_gain=min_gain)
     readers = {"question": reader(question), "answer": reader(answer)}
     label = reader(truth)

@@ -562,7 +562,7 @@ def batch_facts(summary: BatchSummary) -> Iterator[Fact]:
 
 
 def rate_text(rate: float) -> str:
-    """Format a number of runs per second, using runs per minute for rates below 1.
+    """Format a rate in runs per second, or in runs per minute if it is below 1 per second.
 
     >>> rate_text(2.5), rate_text(0.1)
     ('2.5 a second', '6.0 a minute')
@@ -574,7 +574,7 @@ def _item_cells(item: BatchItem[Any]) -> tuple[str, ...]:
     if item.error is not None:
         came_to = error_text(item.error)
     else:
-        # The raw output has one of these, depending on the pattern.
+        # Depending on the pattern, the raw output has a verdict, an answer, or both.
         winner = getattr(getattr(item.raw, "verdict", None), "winner", None)
         answer = getattr(item.raw, "answer", None) or (item.output if isinstance(item.output, str) else None)
         came_to = "; ".join(

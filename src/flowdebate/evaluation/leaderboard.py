@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Collector of games, ballots and repairs, so that the runs need not all be in memory at once."""
+    """Incremental collector of games, ballots and repairs, which need not keep the runs in memory."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -239,7 +239,7 @@ def _models(games: GameTable, ranking: Ranking | None) -> list[RankedModel]:
     return sorted(models, key=lambda row: (-(row.strength or 0), -row.wins / row.games))
 
 
-# Number of dropped items at the start of a description, before the name of the list.
+# Item count at the start of a repair's description; without it, descriptions of the same kind of repair are equal.
 _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 

@@ -67,7 +67,7 @@ class Votes(WireModel):
 
 
 def sides_of(run: StoredRun) -> list[str]:
-    """Return the stances in a finished debate, in the order of their first arguments; return none for other runs."""
+    """Return a finished debate's stances, in the order of their first arguments; return [] for other runs."""
     raw = (run.outcome or {}).get("raw")
     entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -181,7 +181,10 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 
 
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
-    """Create a public link; raise NotAwaited if there are too many, or if it is for votes the run cannot accept."""
+    """Create a public link.
+
+    Raises NotAwaited if the run has too many links, or if the link is for votes but the run cannot accept any.
+    """
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):
         raise NotAwaited(store.name, run_id, "is not a finished debate with several sides, so it does not accept votes")

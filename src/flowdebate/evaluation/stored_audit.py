@@ -197,7 +197,7 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Collector of ballots, so the runs need not all be in memory at once.
+    """Incremental collector of ballots, which need not keep the runs in memory.
 
     Ballots are written to a temporary file without the judges' reasoning, so memory does not grow with the number of
     runs.

@@ -32,7 +32,7 @@ class Seat(NamedTuple, Generic[SystemT]):
     name: str
     position: str
     system: SystemT
-    """Value given for this name in `systems`."""
+    """The value that `systems` contains for this system, such as a model."""
 
 
 class Tournament(InNotebooks, WireModel):
@@ -134,7 +134,8 @@ async def tournament(  # noqa: PLR0913 - those of a batch
         problem = f"no ranking: no debate has a verdict; the first one: {failed[0]}"
         return Tournament(games=[], ranking=Ranking(games=0, systems=[], problem=problem), failed=failed)
     ranking = rank_games(games, confidence=confidence, prior=prior)
-    if ranking.problem is not None:  # the effect of the first seat may be the only problem
+    # if the ranking failed only because of the first seat's effect, it succeeds without that effect
+    if ranking.problem is not None:
         ranking = rank_games(games, order=False, confidence=confidence, prior=prior)
     return Tournament(games=games, ranking=ranking, failed=failed)
 

@@ -115,7 +115,7 @@ _NEXT = {
 
 
 def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunReport:
-    """Build a run's report, including its note but omitting the first `seen` parts."""
+    """Build a run's report, including its note but omitting the first `seen` sections."""
     document = details.document
     parts = [] if document is None else split_contributions(document)
     speakers = [] if document is None else document.speakers

@@ -217,8 +217,8 @@ ASKS_MODELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open
 ASKS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-"""Annotations, in order, for tools that only read, pay for model calls each time, pay for model calls only once, change
-a run, or permanently delete an earlier run or note.
+"""Annotations, in this order, for read-only tools, tools that call models each time, tools that call models only once
+even if repeated, tools that change a run, and tools that permanently delete an earlier run or note.
 """
 
 

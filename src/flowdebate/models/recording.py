@@ -313,7 +313,7 @@ class RecordingModel(Wrapper):
         parts = describe_request(request)
         block = clean_text(request.block)
         sha256 = hash_request(block, parts)
-        # count requests as they are sent, so that a replay answers identical concurrent calls as recorded
+        # number identical requests in the order in which they are sent, so that a replay answers them in the same order
         with self._counting:
             self._asked[sha256] += 1
             opening = {"block": block, "sha256": sha256, "occurrence": self._asked[sha256], "request": parts}
@@ -352,7 +352,7 @@ class RecordingModel(Wrapper):
     def _write(self, line: bytes) -> None:
         """Append `line` completely or not at all.
 
-        Even if the disk is full, the next line must not follow half a line.
+        If writing fails, for example because the disk is full, a partially written line is removed.
         """
         try:
             with (
@@ -455,7 +455,7 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Return data from which `output` can restore the answer; None if the text suffices."""
+    """Return the answer as JSON data that `output` can validate; None if the answer's text is enough."""
     with suppress(Exception):  # custom validators and comparisons may raise anything
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:

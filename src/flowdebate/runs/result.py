@@ -244,8 +244,8 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
     def on_end(self, call: Callable[[], object]) -> None:
         """Call `call` once the run is over; if the run fails, its error then counts as handled."""
-        # Calling `exception` marks it as retrieved; otherwise, asyncio would log an error when nobody awaits the
-        # handle.
+        # Calling `exception` marks the exception as retrieved; otherwise, asyncio would log an error when nobody awaits
+        # the handle.
         self._task.add_done_callback(lambda task: (task.cancelled() or task.exception(), call()))
 
     def follow(self) -> RunEvents:

@@ -165,7 +165,7 @@ class Channel:
         self._notify()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Set the events of a run executed by another process to all of `events`, and update its calls in progress.
+        """Update a run executed by another process: `events` are all of its events, and `calls` those in progress.
 
         Readers receive only the new events; if the order of the earlier events has changed, they start over.
         """
@@ -236,7 +236,7 @@ class Channel:
                 if self.ended and reader.is_done:
                     yield Update("end")
                     return
-                # If the version has changed, updates arrived while the reader was handling the last one.
+                # A changed version means that updates arrived while the reader was handling the last one.
                 if self._version == version:
                     await self._news.wait()
         finally:

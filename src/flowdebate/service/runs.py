@@ -107,7 +107,7 @@ def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list
 
 
 def outcome_of(run: StoredRun) -> Mapping[str, Any] | None:
-    """Return the run's outcome; return None while the run is in progress, even if it was resumed."""
+    """Return the run's outcome; return None while it is in progress, even if an earlier outcome is stored."""
     return None if run.status in ("running", "queued") else run.outcome
 
 
@@ -177,7 +177,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[OpenStore]:
     from flowdebate.store.sqlite.store import SqliteStore
 
     if location is not None and not is_text(location):
-        raise ConfigurationError(COMMAND, "--store", location, "must be the path of a file, or postgresql://…")
+        raise ConfigurationError(COMMAND, "--store", location, "must be a file path or a postgresql:// URL")
     if location is not None:
         parse_address(location, location=COMMAND, field="--store")
     store_location = location or os.environ.get(STORE_VARIABLE) or None
@@ -254,7 +254,7 @@ async def last_resumable(store: Store) -> StoredRun:
     newest: list[StoredRun] = []
     for state in RESUMABLE:
         async for run in each_run(store, state=state, brief=True):
-            if run.header.plan is not None:  # programs resume their runs themselves
+            if run.header.plan is not None:  # a run without a plan can be resumed only by the program that started it
                 newest.append(run)
                 break
     if newest:

@@ -230,7 +230,7 @@ class Changed(WireModel):
 
 
 class BudgetState(WireModel):
-    """Usage of one limit in a budget, by all processes sharing the budget."""
+    """Amount of one limit of a budget used so far, over all processes that share the budget."""
 
     budget: str
     """Scope of the budget: "all runs", or the quoted name of an owner, whose budget is per day."""

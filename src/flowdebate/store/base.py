@@ -258,7 +258,7 @@ def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if outcome is None or _OUTPUT_IS_RAW in outcome or not {"output", "raw"} <= outcome.keys():
         return outcome
     output, raw = outcome["output"], outcome["raw"]
-    # Compare them as JSON too, because 1 == 1.0 == True.
+    # Compare the JSON text, too, because Python considers 1, 1.0 and True equal.
     if output is not raw and not (output == raw and json.dumps(output) == json.dumps(raw)):
         return outcome
     return {**{key: value for key, value in outcome.items() if key != "output"}, _OUTPUT_IS_RAW: True}
@@ -349,8 +349,10 @@ def header_of(text: str, store: str) -> RunHeader:
             return RunHeader(**{name: values[name] for name in _FIELDS if name in values})
     except (ValueError, TypeError, AttributeError) as error:
         raise StoreError(store, f"contains a run whose header cannot be read: {error}") from error
-    problem = f"contains a run of another version of flowdebate (format {written}; this version reads {ROW_FORMAT})"
-    raise StoreError(store, f"{problem}: read it with that version")
+    problem = (
+        f"contains a run written by another version of flowdebate (format {written}; this version reads {ROW_FORMAT})"
+    )
+    raise StoreError(store, f"{problem}: use that version")
 
 
 def documents_of(run_id: str) -> str:

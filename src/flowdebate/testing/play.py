@@ -159,7 +159,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _application_frame(frames: Iterator[FrameType]) -> Wait | None:
-    """Return the innermost location in neither this library nor Python itself."""
+    """Return the innermost location outside both this library and Python itself."""
     place = None
     for frame in frames:
         path = frame.f_code.co_filename

@@ -51,7 +51,7 @@ class _StoreMachine(RuleBasedStateMachine):
         self.stores: list[Store] = [make(), make()] if shared else [make()]
         self.model: MemoryStore = MemoryStore()
         self.owners: dict[str, Store] = {}
-        # All sequences in a test share a location; the mark identifies the runs of this one.
+        # All sequences in a test share a location; the mark identifies the runs of this sequence.
         self.mark: str = str(next(_NUMBERS))
 
     @initialize(target=runs)

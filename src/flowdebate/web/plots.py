@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Create a plot of the given figures, omitting those outside 0 to 1; return None if there are no figures."""
+    """Create a plot of the figures, omitting those not between 0 and 1; return None if there are no figures."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
@@ -67,7 +67,7 @@ _X, _Y = (40.0, 308.0), (200.0, 12.0)
 """Start and end of each axis in a scatter plot."""
 _QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""Minimum distance between two letters that are both legible."""
+"""Minimum distance at which two letters are both legible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,7 +223,7 @@ class _Writer:
         self.inside: Span | None = None
 
     def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
-        """Render a block's tokens; with `directed`, set the writing direction of each part by its own text."""
+        """Render a block's tokens; with `directed`, derive each part's writing direction from its own text."""
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
@@ -390,8 +390,8 @@ def _marked_at(text: str, at: int) -> int:
 # Growing text
 
 _ALWAYS = 50
-"""Divisor of an open block's length: the block is rendered again once it has grown by a fiftieth, so a long block costs
-no more than a few short ones.
+"""Divisor that determines how often an open block is rendered again: each time it has grown by a fiftieth, so that even
+a long block costs no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
@@ -480,7 +480,7 @@ def _close(group: Sequence[Token]) -> None:
         mark, code = match[0], opened and opened[-1][0] == "`"
         if opened and mark == opened[-1]:
             opened.pop()
-        # only the first half of a closing mark
+        # the text ends with half of a closing mark, such as one asterisk of `**`
         elif opened and match.end() == len(content) and opened[-1].startswith(mark):
             content = content[: match.start()]
         elif mark[0] != "\\" and not code and content[match.end() : match.end() + 1].strip():

@@ -319,7 +319,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return a run's limits, capped at the workers'; raise ConfigurationError if its cost limit is not theirs."""
+        """Return a run's limits, capped at the workers'; raise ConfigurationError if the cost limits differ."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -339,7 +339,7 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue; if a delivery that misses the run is just ending, wait for it first."""
+        """Put the run on the queue; if an earlier delivery is just ending, retry until it has ended."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
@@ -377,5 +377,5 @@ class Workers:
 
 
 def _request(header: RunHeader) -> dict[str, Any]:
-    """Return what defines a run's request, apart from its limits and priority."""
+    """Return the run's plan without limits and priority, which a repeated submission may change."""
     return {name: value for name, value in (header.plan or {}).items() if name not in ("limits", "priority")}

@@ -73,7 +73,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Availability of the provider for the runs; the workers of a queue inform each other about outages."""
+    """Tracker of whether the runs' provider is available; the workers of a queue inform each other about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -349,7 +349,7 @@ class Worker:
             model=workers.model,
             limits=limits,
             observe=workers.observe,
-            retry_dead_letter=True,  # the reaper counts deaths and does not deliver runs that it has abandoned
+            retry_dead_letter=True,  # safe, because the reaper never delivers a run that it has abandoned
         )
         run.accounts = self._accounts.of(stored.header.labels)
         self._provider.runs[run_id] = (run, history)

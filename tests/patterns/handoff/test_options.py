@@ -235,7 +235,7 @@ def test_tools_cannot_be_named_handoff() -> None:
         """Do something else."""
         return x
 
-    with pytest.raises(ConfigurationError, match="`tools` must have different names"):
+    with pytest.raises(ConfigurationError, match="`tools` must have unique names"):
         morals(tools=[handoff], transition="tool")
     morals(tools=[handoff])
 

@@ -225,7 +225,7 @@ def find_claimed_names(low: str) -> Iterator[Own]:
     for match in patterns.maker.finditer(low):
         yield match.span(match.lastindex or 0), "maker", _letters_of(match[match.lastindex or 0])
         yield from _names_in(low, match.start(), match.start(match.lastindex or 0))
-    for match in patterns.unknown.finditer(low):  # a noun with a number is an alias, not a name
+    for match in patterns.unknown.finditer(low):  # skips aliases, which consist of a noun and a number
         yield match.span(1), "family", match[1]
         if match[2] is not None:
             yield match.span(2), "maker", _letters_of(match[2])
@@ -255,7 +255,7 @@ def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
             direct = direct and _BEHIND_TOPIC.match(low, name.end(), end) is not None
         elif kind == "role":
             direct = direct and low[name.end() : name.end() + 2].lstrip()[:1] in (",", "(")
-        # after "as", look only before the name: the words following it do not make "as" an introduction
+        # words after the name cannot turn "as" into an introduction, so search only before the name
         states_maker = (
             _MADE_OTHERWISE.search(low, introduction.end(), name.start() if kind == "role" else end) is not None
         )

@@ -17,7 +17,7 @@ class WriteFailed(Exception):
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Convert OSError to WriteFailed in a block that only writes to stdout or stderr."""
+    """Convert OSError to WriteFailed in a `with` block that only writes to stdout or stderr."""
     try:
         yield
     except BrokenPipeError as error:

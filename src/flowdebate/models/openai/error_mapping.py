@@ -43,7 +43,7 @@ from flowdebate.models.openai.endpoint import address_of
 _MAX_WAIT = 7 * 24 * 3600.0
 
 _OVERLOADED = frozenset({429, 529})  # Anthropic uses 529 for "overloaded"
-# Providers report "credit balance" and the like with any of these; further requests would be futile.
+# Providers report "credit balance" and the like with any of these statuses; further requests would be futile.
 _SPENT = frozenset({400, 402, 403, 429})
 _TRANSIENT = frozenset({408, 409, 425})
 _CODES: Mapping[int, tuple[str, ...]] = {
@@ -56,7 +56,7 @@ _CODES: Mapping[int, tuple[str, ...]] = {
     429: ("insufficient_quota", "rate_limit_exceeded", "rate_limit_error", "too_many_requests", "resource_exhausted"),
     529: ("overloaded_error",),
 }
-# HTTP statuses, keyed by the error codes and types that proxies send inside a 200 or a stream.
+# HTTP statuses, keyed by the error codes and types that proxies send inside a 200 response or a stream.
 _STATUSES = {code: status for status, codes in _CODES.items() for code in codes}
 
 # Wording in refusals that concern the account, the prompt or the model, where no other form of the request would help.
@@ -130,7 +130,7 @@ _TRY_AGAIN = re.compile(rf"\b(?:try again|retry|wait)(?: in| after| for)? ((?:{_
 # Waits of up to this many seconds do not indicate an exhausted quota.
 _SHORT_WAIT = 300.0
 
-# Headers of this task's last response, kept because openai does not pass them on for an error inside a 200.
+# Headers of this task's last response, kept because openai does not pass them on for an error inside a 200 response.
 answered: ContextVar[Mapping[str, str]] = ContextVar("flowdebate_answered", default=MappingProxyType({}))
 
 

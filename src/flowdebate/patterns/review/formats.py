@@ -150,7 +150,10 @@ def findings_sarif(document: Document) -> str:
 
 
 def _location(finding: Finding, raw: ReviewRawOutput) -> dict[str, Any] | None:
-    """Return a result's location; by default, the first line under review in its file or in the first file."""
+    """Return a result's location.
+
+    The default is the first line under review in the finding's file or, failing that, in the first file.
+    """
     place = finding.place
     files = {file.file: file for file in raw.coverage if file.left_out is None}
     first = next(iter(files.values()), None)

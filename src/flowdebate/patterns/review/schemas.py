@@ -370,7 +370,7 @@ class ReviewRawOutput(PatternOutput):
         return f"Places not in the material: {', '.join(unlocated)}" if unlocated else ""
 
     def find_repetitions(self) -> list[str]:
-        """Return no repetitions: identical text from several reviewers means agreement, and is merged."""
+        """Return an empty list: identical text from several reviewers means agreement, not repetition."""
         return []
 
     @property
@@ -490,7 +490,7 @@ _TASKS = {
 
 
 def answer_to(kind: str, *, turned: bool = False) -> type[Any]:
-    """Build the model for a valid answer to a `FindingsRequest` of this kind."""
+    """Build the pydantic model for a valid answer to a `FindingsRequest` of this kind."""
     if kind == "examine":
         return ExaminationTurned if turned else Examination
     return Answers if kind == "defend" else Comparison
@@ -524,7 +524,7 @@ class FindingsRequest:
         return f"{self.text}\n\n{_TASKS[self.kind]}"
 
     def answer_schema(self) -> type[WireModel]:
-        """Build the model for a valid answer."""
+        """Build the pydantic model for a valid answer."""
         return answer_to(self.kind, turned=self.turned)
 
 

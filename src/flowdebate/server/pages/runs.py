@@ -215,7 +215,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce each failure in the document to its kind, including in the line above the answers."""
+    """Reduce each failure in the document to its kind, both in the losses and in the line above the answers."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -357,7 +357,7 @@ async def page(
 ) -> Response:
     """Build the response for the page `name`; `here` is the path of its menu entry.
 
-    A page opened through a link has no menu.
+    A page opened through a public link has no menu.
     """
     writable = not front.read_only
     new = [("New", "/new")] if writable else []
@@ -425,7 +425,8 @@ async def compare(
     run_ids = list(filter(None, (a, b))) or run or []
     if len(run_ids) != 2:  # noqa: PLR2004 - side by side
         raise HTTPException(422, f"Choose exactly two runs to compare (got {len(run_ids)}).")
-    a, b = reversed(run_ids) if run else run_ids  # the list shows the older run below the newer one
+    # the list shows the newer run first, but the comparison begins with the older one
+    a, b = reversed(run_ids) if run else run_ids
     records = [await service.record(run_id) for run_id in (a, b)]
     runs, sheets = [record.details for record in records], [await sheet_of(record) for record in records]
     fork: Literal["one", "other"] | None = "other" if runs[1].parent == a else "one" if runs[0].parent == b else None

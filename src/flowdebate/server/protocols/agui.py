@@ -234,7 +234,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the step of the innermost pattern enclosing `path`; if none, end that of the pattern below `path`."""
+        """End the open step of the innermost pattern that encloses `path` or lies below it, if there is one."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))

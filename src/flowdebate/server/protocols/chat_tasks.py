@@ -149,7 +149,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
     if _is_about_task(rest):
         return False
     if boxed and any(name.lower() in _KEYS for name in _EXAMPLE.findall(rest)):
-        return True  # recognized in any language
+        return True  # works in any language, because field names are not translated
     sentences = [*_sentences(rest)]
     if _CHINESE_FORM.search(rest) and _CHINESE_CHAT.search(rest):
         orders = [sentence for sentence in sentences if _CHINESE.search(sentence)]
@@ -164,7 +164,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Find a sentence at the beginning of a message that requests a title or similar text; return None if none does."""
+    """Return a sentence near the beginning that requests a title or similar text; return None if none does."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence

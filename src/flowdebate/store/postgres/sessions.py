@@ -201,7 +201,8 @@ class PostgresOwner:
             if not selector.select(0):
                 return False
         try:
-            connection.execute("SELECT 1")  # this shows whether the input was a notice or the end of the session
+            # an error means that the session has ended; otherwise, the input was just a notice
+            connection.execute("SELECT 1")
         except Exception:  # noqa: BLE001 - whatever it is, another session is needed
             return True
         return False
