@@ -128,7 +128,7 @@ def text_problem(value: object) -> str:
 def is_deeper(value: object, levels: int) -> bool:
     """Return whether lists and objects are nested more than `levels` deep, without using recursion.
 
-    Relying on the recursion limit would not be safe, because finalizers fail if they run close to it.
+    Recursing up to the recursion limit would not be safe, because finalizers fail if they run close to that limit.
 
     >>> is_deeper({"a": [[]]}, 2), is_deeper({"a": [[]]}, 3)
     (True, False)
@@ -278,7 +278,7 @@ def rephrase_problem(problem: str) -> str:
 
 _MAX_SERVER_TEXT_LENGTH = 500  # maximum length in characters of server text quoted in an error message
 _LOOKED_AT = 20_000  # search only this many characters for keys, because error pages can be megabytes long
-# minimum length of a key to redact; shorter values are placeholders, which also occur in ordinary words
+# minimum length of a key to redact; shorter values are placeholders, and may be parts of ordinary words
 _MIN_SECRET_LENGTH = 6
 _REDACTED = "[redacted]"
 # API keys, even those whose middle the server has masked.
@@ -349,7 +349,7 @@ def counted(number: int, one: str) -> str:
 def clean_text(text: str) -> str:
     r"""Convert `text` to valid Unicode without NUL.
 
-    Lone surrogates become U+FFFD, and the halves of a split pair become one character again.
+    Each surrogate pair is joined into one character, and lone surrogates become U+FFFD.
 
     >>> clean_text("a\ud800b\x00c")
     'a\ufffdbc'
@@ -380,7 +380,7 @@ class Trimmed(str):
 
 
 def is_blank(text: str) -> bool:
-    r"""Return whether `text` is empty or consists only of whitespace and characters invisible by themselves.
+    r"""Return whether `text` is empty or consists only of whitespace and characters invisible on their own.
 
     >>> is_blank(" \u200b\u3164\n"), is_blank("\x08"), is_blank("."), is_blank("")
     (True, True, False, True)
@@ -391,7 +391,7 @@ def is_blank(text: str) -> bool:
 
 
 def is_unseen(char: str) -> bool:
-    """Return whether `char` is invisible by itself: a control, format or filler character, or a variation selector."""
+    """Return whether `char` is invisible on its own: a control, format or filler character, or a variation selector."""
     return category(char) in {"Cf", "Cc"} or char == "\u2800" or _UNSEEN.match(char) is not None
 
 
@@ -463,7 +463,7 @@ _LIBPQ = ("host", "hostaddr", "port", "dbname", "user", "password", "passfile", 
 
 MAX_ARGUMENT_LENGTH = 1_000_000  # maximum length in characters; every later prompt includes every earlier argument
 
-# Letters and marks that are invisible by themselves.
+# Letters and marks that are invisible on their own.
 _UNSEEN = re.compile(
     "[\u034f\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )

@@ -90,7 +90,7 @@ def text_of(message: Message) -> str:
         isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
     ):
         return "\n".join(part["text"] for part in content)
-    raise ConfigurationError("messages", "content", content, "must be text, the only content that this model accepts")
+    raise ConfigurationError("messages", "content", content, "must be text, because this model accepts nothing else")
 
 
 def system_of(request: ModelRequest) -> str:

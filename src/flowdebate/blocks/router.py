@@ -76,7 +76,9 @@ def router(
             )
         routes_by_name = {route.name: route for route in routes}
         if len(routes_by_name) != len(routes):
-            raise ConfigurationError(location, "routes", [route.name for route in routes], "must have different names")
+            raise ConfigurationError(
+                location, "routes", [route.name for route in routes], "must be blocks with unique names"
+            )
         routes = routes_by_name
     if not routes or not all(isinstance(key, str) for key in routes):
         raise ConfigurationError(location, "routes", routes, "must not be empty, and its keys must be strings")

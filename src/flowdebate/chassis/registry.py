@@ -58,7 +58,7 @@ class PatternInfo:
         return load(self.page)
 
 
-# import paths are strings, so that looking up a name imports neither a pattern nor a page from a higher layer
+# import paths are strings, so that looking up a name does not import any pattern, or any page from a higher layer
 PATTERNS: dict[str, PatternInfo] = {}
 """All patterns, keyed by name, in the order shown to users."""
 

@@ -156,7 +156,7 @@ class Ending:
 # Progress
 
 _EVERY = 5.0
-"""Seconds between progress lines outside a terminal; long enough to keep the log of an hour readable."""
+"""Seconds between progress lines when not writing to a terminal; long enough that an hour's log stays readable."""
 _MAX_LENGTH = 80
 """Maximum length, in characters, of a question on a progress line."""
 
@@ -276,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe the counts, the most important first, because a narrow terminal truncates the line."""
+    """Describe the counts, with the most important first, because a narrow terminal truncates the line."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

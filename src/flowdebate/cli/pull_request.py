@@ -208,7 +208,7 @@ class PullRequestReview:
     # Finishing without a review
 
     def finish_unread(self, gate: str | None) -> int:
-        """Report the outcome if nothing in the pull request needs to be read, and return the exit code."""
+        """Post and print the outcome of a run that has nothing to read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]
@@ -248,7 +248,7 @@ class PullRequestReview:
         return self._post(body, state, raw, drafts)
 
     def _with_quote(self, finding: Finding) -> FindingDraft:
-        """Return a finding for the next run with its lines quoted, because line numbers may change."""
+        """Return a finding with its lines quoted for the next run, because line numbers may change."""
         draft, place = finding.draft, finding.place
         if draft.quote or not place.found or place.line is None:
             return draft
@@ -305,7 +305,7 @@ class PullRequestReview:
             else:
                 self._github.update_review(self._number, self._comment.id, body)
             for note in notes:
-                # A rejected note is added to the comment instead.
+                # If GitHub rejects a note, its text is added to the comment instead.
                 self._github.create_note(self._number, self.changes.head, note)
         except BadFile as error:
             print_message(f"Error: the review was not posted: {error}")
@@ -353,7 +353,7 @@ class PullRequestReview:
         return notes
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
-        """Return the lines of a finding for its note, or None if they are not part of the diff."""
+        """Return the lines to attach a finding's note to, or None if they are not part of the diff."""
         lines = self.changes.lines.get(place.file or "", set())
         if not place.found or place.line not in lines:
             return None

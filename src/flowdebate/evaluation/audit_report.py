@@ -80,8 +80,8 @@ class Places(WireModel):
     item are not.
     """
     leaning: int
-    """Number of items on which the first and the last place won unequally often. With two places, the test uses only
-    these items.
+    """Number of items on which the first and the last place differ in wins. With two places, the test uses only these
+    items.
     """
     first: int
     """Number of `leaning` items on which the first place won more often."""
@@ -190,7 +190,7 @@ class JudgeFigures(WireModel):
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """Places with a meaningful p-value; with two sides, the test of turns also covers the last word."""
+        """Slots, labels, turns and last word with a meaningful p-value; for two sides, turns cover the last word."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -210,11 +210,11 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     rho: Figure | None = None
     """Mean pairwise correlation between models over items; None for a single model or for too few items."""
     rho_of: Literal["errors", "scores"] | None = None
-    """Basis of `rho`: errors if the truth is known, otherwise scores. If one side is simply better, scores correlate
-    anyway.
+    """Basis of `rho`: errors if the truth is known, otherwise scores. If one side is simply better, even independent
+    judges have correlated scores.
     """
     effective_n: float | None = None
-    """Number of independent judges providing the same amount of information: n / (1 + (n - 1) rho)."""
+    """Number of independent judges that would be as informative: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
     """Bounds of the 95% confidence interval for `effective_n`, computed from the interval for `rho`."""
@@ -307,7 +307,9 @@ class VoteCounts:
     debates: int = 0
     """Number of debates with reader votes."""
     decided: int = 0
-    """Number of debates with a side favored by the judge and a side favored by the readers."""
+    """Number of debates in which the judge favored a side and so did the readers, whether or not it was the
+    same side.
+    """
     agreeing: int = 0
     """Number of debates in which the judge and the readers favored the same side."""
     votes: int = 0
@@ -315,7 +317,7 @@ class VoteCounts:
     """Number of reader votes in agreement with the judge."""
 
     def add(self, winner: str | None, votes: Sequence[str | None]) -> None:
-        """Add the votes on a debate, and its winner; do nothing if there are no votes."""
+        """Add a debate's winner and its reader votes; do nothing if there are no votes."""
         if not votes:
             return
         counts = Counter(votes)
@@ -351,7 +353,7 @@ class RunAudit(InNotebooks):
     judge: JudgeAudit
     """Figures computed from the judge's ballots; a custom judge casts no ballots."""
     leaks: LeakReport | None = None
-    """Report on names in arguments replaced with aliases; None if no name was replaced."""
+    """Report on the names replaced with aliases in arguments; None if no name was replaced."""
     same_family: tuple[tuple[str, str], ...] = ()
     """Pairs of a judge model and a debater model from the same model family."""
 
@@ -413,7 +415,7 @@ def _about_places(places: Places, tests: int) -> Iterator[str]:
         if not small:
             yield f"{_name(places, favored)} won {numbers}; not tested for chance"
     elif p <= ALPHA:
-        # This preference was found even with few items; they may only be too few to find a weaker one.
+        # Few items were enough to find this preference, but a weaker one might have been missed.
         yield f"favors {_name(places, favored)}: {numbers}" + (
             f"; too few for a weaker one: {size}, {enough}" if small else ""
         )

@@ -105,7 +105,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield whether first answers, last answers, the outcome, and any answer at all match the truth, if it is known."""
+    """For a known truth, yield whether the first answers, last answers, outcome, and any answer at all are correct."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

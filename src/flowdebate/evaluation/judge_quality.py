@@ -109,8 +109,8 @@ class JudgeQuality(InNotebooks, WireModel):
     alpha: Figure | None
     """Krippendorff's alpha between the judge and humans; None unless both are known."""
     brier: Figure
-    """Mean squared error of the shares: 0 for a judge who is always certain and right, .25 for one always giving two
-    sides even shares.
+    """Mean squared error of the shares: 0 for a judge who is always certain and right, .25 for one who always gives two
+    sides equal shares.
     """
     ece: Figure
     """Expected calibration error, the mean difference between the judge's confidence and accuracy.
@@ -120,14 +120,14 @@ class JudgeQuality(InNotebooks, WireModel):
     """
     ece_calibrated: Figure
     """Calibration error expected from a perfectly calibrated judge with the same shares: its mean, and the bounds of
-    its central 95% (or another `confidence`).
+    its central 95% range (or of another `confidence`).
     """
     ece_p: float
     """P-value: the probability that a perfectly calibrated judge's calibration error would be at least this large."""
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
-    """Findings on the judge, in sentences."""
+    """Findings about the judge, in sentences."""
 
 
 def judged_items(
@@ -154,9 +154,10 @@ def judge_quality(
     """Measure a judge on `items` with known answers; a path refers to a ballot file. Needs scipy.
 
     Accuracy has Wilson's interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
-    drawn with `seed`. The calibration error divides the scale into `bins` equal parts. It is compared with the error of
-    a perfectly calibrated judge with the same shares, over 1,000 simulated outcomes, with a single draw per cluster.
-    Raise ConfigurationError if there are no items, or if a truth is not among its item's sides.
+    drawn with `seed`. For the calibration error, the range of confidence is divided into `bins` equal parts. The error
+    is compared with that of a perfectly calibrated judge with the same shares, over 1,000 simulated outcomes, with a
+    single draw per cluster. Raise ConfigurationError if there are no items, or if a truth is not among its item's
+    sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -281,7 +282,8 @@ def _calibrated_errors(
 ) -> list[float]:
     """Simulate outcomes with the judge's shares as probabilities, and return sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    # The side with the largest share comes first, so a draw is lucky or unlucky for a cluster as a whole.
+    # Each item's side with the largest share comes first, so that a low draw makes the judge right on a whole cluster,
+    # and a high draw makes it wrong.
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
     ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
     placed = [_placed(item, bins) for item in items]
@@ -334,7 +336,7 @@ def _behind(shares: dict[str, float]) -> dict[str, float]:
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss at a given slope; each item holds the log share of its truth and those of all sides."""
+    """Compute the mean log-loss at a given slope; an item is a pair of the true side's log share and all log shares."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 

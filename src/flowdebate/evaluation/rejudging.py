@@ -98,7 +98,7 @@ def create_rejudge(
 
 
 class JudgeChanges(TypedDict, total=False):
-    """Options of `JudgeOptions` available for changing when rejudging."""
+    """Options from `JudgeOptions` that can be changed when rejudging."""
 
     answer_form: Answer
     schedule: ScheduleLike

@@ -146,7 +146,7 @@ class StudyReport(InNotebooks, WireModel):
     """Differences from the registration, as sentences."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """Accuracy of the first design's judge, by its confidence; empty if there are no ballots."""
+    """Accuracy of the first design's judge at each level of its confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
     """Changes in answers from a single call to each design's debate, and from the judge's first ballot to its last."""
     first_read: dict[str, Figure] = Field(default_factory=new_dict)

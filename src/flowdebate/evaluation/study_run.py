@@ -185,10 +185,10 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     Each answer is written immediately, as numbers without any text; the file is the only record of the progress. With a
     `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
     further debate starts after `seconds`, or once `until(…)` returns true for the progress so far. The noise control
-    for a question runs after the debate on the next question, or on a later one if that failed. The study's `control`
-    comes first, after one debate to learn the judge's options (not needed if the study has a `judge`); if the control
-    fails, nothing else is asked. Failed answers are retried by the next call. `limits` apply to each debate;
-    `progress(…)` is called after each answer. Errors that would affect every question are raised.
+    for a question runs after the debate on the next question, or on a later one if that debate failed. The study's
+    `control` comes first; unless the study has a `judge`, it is preceded by one debate, to learn the judge's options.
+    If the control fails, nothing else is asked. Failed answers are retried by the next call. `limits` apply to each
+    debate; `progress(…)` is called after each answer. Errors that would affect every question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")
@@ -306,7 +306,8 @@ class _Asking:
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._similar_questions(case)
-            # Whichever of two neighboring cases is answered last finds both answers.
+            # A noise answer needs the debates on two neighboring cases, so check both neighbors once this debate is
+            # over.
             pairs = [(other_cases[-1], case), (case, other_cases[0])] if other_cases else []
             pairs_left = [one for one, after in pairs if not self.is_open(one.key) and not self.is_open(after.key)]
             for one in pairs_left:
@@ -410,8 +411,8 @@ class _Asking:
     async def noise(self, case: Case) -> Case:
         """Add the noise answer, using the arguments on the next successfully debated question.
 
-        This waits for the debate on it, so the choice does not depend on timing. If the arguments are lost, no answer
-        is added.
+        Nothing is added until that debate is over, so the choice of question does not depend on timing, or if its
+        arguments are no longer available.
         """
         for other in self._similar_questions(case):
             if other.key not in self._file.answers:

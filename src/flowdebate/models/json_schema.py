@@ -124,7 +124,7 @@ def bounded(kind: type[Validator]) -> type[Validator]:
 
 def _counted(keyword: Callable[..., Iterator[ValidationError] | None]) -> Callable[..., Iterator[ValidationError]]:
     def check(validator: Validator, value: object, instance: object, schema: object) -> Iterator[ValidationError]:
-        # a keyword iterates over its value, such as a schema's properties: each item counts as a step
+        # each item counts as a step, because a keyword such as `properties` iterates over its value
         _spend(_STEPS_A_KEYWORD + (len(value) if isinstance(value, (dict, list)) else 0))
         yield from keyword(validator, value, instance, schema) or ()
 

@@ -148,7 +148,7 @@ class ModelResolver:
 
 
 def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
-    """Return the model for `intent` in `choice`; None if it has none."""
+    """Return the model for `intent` in `choice`, or None if `choice` has none."""
     if not isinstance(choice, Mapping):
         return choice
     _check_mapping(choice)
@@ -471,7 +471,7 @@ def _recommend_sdk() -> None:
 
 
 _ALLOWED = 'must be "local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model"'
-# Makers whose models cannot run locally, so that no local server has to be queried.
+# Makers whose models cannot run locally; for their models, no local server has to be queried.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),

@@ -110,7 +110,9 @@ class Wrapper:
 def inner_model(spec: Model | str, *, location: str) -> Model:
     """Resolve a wrapper's inner model; raise ConfigurationError for an intent or an invalid value."""
     if spec is None or (isinstance(spec, str) and spec.startswith("intent/")):
-        raise ConfigurationError(location, "model", spec, "must be a Model or a model name: only runs resolve intents")
+        raise ConfigurationError(
+            location, "model", spec, "must be a Model or a model name, because only runs resolve intents"
+        )
     return resolve_model(spec)
 
 
@@ -188,7 +190,7 @@ class Fallback(Wrapper):
         if not models:
             raise ConfigurationError("Fallback", "models", models, "must contain at least one model")
         if on is not None and not callable(on):
-            raise ConfigurationError("Fallback", "on", on, "must be a function of the error")
+            raise ConfigurationError("Fallback", "on", on, "must be a function that takes the error")
         super().__init__(models[0])
         self._models = (self.inner, *(inner_model(model, location="Fallback") for model in models[1:]))
         self._on = on
@@ -274,7 +276,7 @@ class Timeout(PerRequestWrapper):
         def restart_timer(piece: str) -> None:
             nonlocal allowed
             allowed = self._between
-            with suppress(RuntimeError):  # the timer has expired, or the answer has arrived
+            with suppress(RuntimeError):  # raised if the timer has expired or the answer has arrived
                 silence.reschedule(None if allowed is None else clock() + allowed)
             if listener is not None:
                 listener(piece)

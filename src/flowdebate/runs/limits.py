@@ -143,7 +143,7 @@ class Reserved(NamedTuple):
 
 
 class Budget:
-    """`Meter` counting a run's requests against its `Limits`."""
+    """`Meter` that counts a run's requests against its `Limits`."""
 
     __slots__ = (
         "_calls",
@@ -287,7 +287,7 @@ class Budget:
 
 
 OWNER = "owner"
-"""Label whose value names the owner of a run."""
+"""Key of the label that names the owner of a run."""
 _COLLECTION = "budgets"
 """Document collection with the account for all runs; owners' accounts are in collections below it."""
 _DAY = 86_400
@@ -364,7 +364,7 @@ class Account:
         self._check(await self.used(), Used())
 
     def add_pending(self, used: Used, instead: Used | None = None) -> None:
-        """Add `used` to the usage to be written next, replacing the reservation `instead`.
+        """Add `used` to the usage to be written next, and remove the reservation `instead` that it replaces.
 
         Raises BudgetReached if this would exceed the budget.
         """
@@ -445,7 +445,7 @@ class _Meter:
 
 
 class Charge:
-    """Meter counting a call's requests against the run's budget and the service's accounts."""
+    """Meter that counts a call's requests against the run's budget and the service's accounts."""
 
     def __init__(self, accounts: Sequence[Account], budget: Budget | None) -> None:
         self._meters = [_Meter(account) for account in accounts]
@@ -469,7 +469,8 @@ class Charge:
         """Replace the call's reserved usage with its actual usage."""
         for meter in self._meters:
             meter.account.add_pending(meter.used, instead=meter.reserved)
-            with suppress(StoreError):  # the answer has arrived, and the next write will count its usage
+            # do not lose the answer because of a failed write; the next write will include its usage
+            with suppress(StoreError):
                 await meter.account.count()
 
     def reserve(self, model: str, request: ModelRequest) -> tuple[ModelRequest, object]:

@@ -77,19 +77,19 @@ class RunObserver:
     """Observer of one run: its agents' answers, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        """Return a context around all model and tool calls that contribute to one answer of a generator."""
+        """Return a context manager for all model and tool calls that contribute to one answer of a generator."""
         del block, path
         return _NOTHING
 
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context around a model call, including all attempts; it yields a callback for the response."""
+        """Return a context manager for a model call, including all attempts; it yields a callback for the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context around a tool's execution; it yields a callback for the result."""
+        """Return a context manager for a tool's execution; it yields a callback for the result."""
         del call, path
         return _NOTHING
 
@@ -100,11 +100,11 @@ class RunObserver:
 _UNOBSERVED = RunObserver()
 
 Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
-"""Factory for a context around a run; the context yields the run's `RunObserver` and may add labels to the run."""
+"""Factory for a context manager around a run; it yields the run's `RunObserver` and may add labels to the run."""
 
 
 class _Observed:
-    """Context for observing a run's execution; it may add labels to a new run before the run is stored.
+    """Context manager for observing a run's execution; it may add labels to a new run before the run is stored.
 
     A generator would not work here: `contextlib` sets tracebacks, and an application's exception may be frozen.
     """
@@ -240,7 +240,7 @@ class Run:
         RUN_LOGGER.info("run %s of %s: %s, %s in %.1f s", self.run_id, block, ended, calls, self.seconds, extra=extra)
 
     def observed(self) -> AbstractContextManager[object]:
-        """Return a context around the execution, with the run's observer."""
+        """Return a context manager for the execution that yields the run's observer."""
         return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
@@ -249,7 +249,7 @@ class Run:
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register `build` to produce the raw output of the pattern at `path` if the run ends during the pattern."""
+        """Register `build` to produce the raw output of the pattern at `path` if the run ends before the pattern."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:

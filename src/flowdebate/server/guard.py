@@ -133,9 +133,9 @@ class Guard:
     """ASGI middleware that rejects invalid requests to `app` and adds security headers to all responses.
 
     It rejects requests, in this order, for a wrong host (421), a page of a different origin (403), a wrong or missing
-    token (401), or a body that is not JSON (415) or is too large (413, even without a declared length). The responses
-    are problems (RFC 9457). A correct `?token=` in a URL is exchanged for a cookie by redirecting to the URL without
-    it, below `browser_root`.
+    token (401), or a body that is not JSON (415) or is too large (413, even without a declared length). Rejections are
+    sent as problem details (RFC 9457). A correct `?token=` in a URL is exchanged for a cookie by redirecting to the URL
+    without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -212,7 +212,7 @@ class Guard:
             return None
         token_given = request.query_params[_TOKEN]
         rest = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != _TOKEN]
-        scope["query_string"] = urlencode(rest).encode()  # this is how it appears in the server's access log
+        scope["query_string"] = urlencode(rest).encode()  # so that the token does not appear in the server's access log
         if not are_secrets_equal(token_given, token):
             raise _unauthorized("The token in this URL is invalid or no longer valid.")
         root = f"{shared_root_of(request)}{browser_root(token)}"

@@ -25,7 +25,9 @@ from flowdebate.service.state import PendingInput
 from flowdebate.store.base import StoredRun
 
 MAX_VOTES = 1_000
-"""Maximum number of votes cast through one public link; without a limit, the link's holder could invent readers."""
+"""Maximum number of votes cast through one public link; without a limit, the link's holder could invent any number of
+readers.
+"""
 
 router: APIRouter = APIRouter(tags=["links"])
 

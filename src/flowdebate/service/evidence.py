@@ -72,8 +72,8 @@ class Evidence:
     async def check(self, *, same_version: bool) -> Finding:
         """Check whether the transcript, ballots and verdict follow from the recorded answers.
 
-        Other versions of flowdebate may word prompts differently, so differing prompts prove nothing unless
-        `same_version` is set, because the export is known to be from this version.
+        Other versions of flowdebate may word prompts differently, so differing prompts are a problem only if
+        `same_version` is set, which means that the export is known to be from this version.
         """
         header = self.run.header
         answers = sum(step.kind in ("call", "human") and step.body is not None for step in self.steps)

@@ -208,7 +208,7 @@ class Recipes:
 
         `plan` replaces the stored plan. Raises ConfigurationError if this service lacks the run's pattern.
         """
-        # Runs that are imported or merely displayed replay their reads and leave the archive unchanged.
+        # Runs that are imported or merely displayed use their recorded reads of the archive, and leave it unchanged.
         labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
             return self._of_plan(plan, limits, labels, recording=False)
@@ -326,7 +326,8 @@ class Recipes:
         If `labels` name an owner, the run uses the owner's archive, unless the plan excludes the archive.
         """
         needs_archive = getattr(plan.options, "archive", False)
-        if needs_archive is None:  # a recording is replayed even if the archive has grown since
+        # recorded and replayed runs do without an archive, because a recording must stay valid when the archive grows
+        if needs_archive is None:
             needs_archive = plan.options.record is None and plan.options.replay is None
         if needs_archive and labels is not None:
             plan = replace(plan, archive=archive_of(self._store, labels))

@@ -150,7 +150,7 @@ class Service(Readership):
         if opened is None and store is None:  # None means "no store" in other options
             opened = open_store(default_store_path())
         if opened is None:
-            raise ConfigurationError("Service", "store", store, "is required: a service stores its runs")
+            raise ConfigurationError("Service", "store", store, "is required because a service must store its runs")
         self._opened = None if opened is store else opened
         """The store, if it was opened here and must therefore be closed here; otherwise None."""
         # `close` lets calls in flight finish: they are already paid for, and recorded answers need not be requested

@@ -250,7 +250,7 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """Return a commit's id, or the empty tree's id if the repository is empty or the commit is a root's parent."""
+        """Return a commit's id, or the empty tree's id for an empty repository or for the parent of a root commit."""
         identifier = self._id_of(revision)
         if identifier is not None:
             return identifier

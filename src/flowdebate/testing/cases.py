@@ -1,4 +1,4 @@
-"""Debate cases: whole debates as values, and hostile blocks and values, all with a `repr` made for failure messages."""
+"""Debate cases: complete debates represented as values, and hostile blocks and values; each has a readable `repr`."""
 
 from __future__ import annotations
 

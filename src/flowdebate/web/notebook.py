@@ -41,7 +41,7 @@ from flowdebate.web.templates import render, style_of
 
 _LOG = logging.getLogger(__name__)
 _MAX_EVENTS = 20_000
-"""Maximum number of events for which a run's task board is shown."""
+"""Maximum number of events; if a run has more, its task board is not shown."""
 _MAX_SIZE = 3_000_000
 """Maximum length of a report in a notebook, in characters; for a longer report, only a summary is shown."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000

@@ -44,11 +44,11 @@ class Part:
     hint: re.Pattern[str]
     """Pattern matching the wording of rejections that call for omitting this part first."""
     drop: Callable[[Parameters], Parameters]
-    """Function removing or rewriting the part; a request without the part is returned unchanged."""
+    """Function that removes or rewrites the part; a request without the part is returned unchanged."""
     flag: Flag | None = None
     """Flag for an answer produced without one of the user's settings; None for parts added by the library."""
     vague: bool = False
-    """True if the hint may also occur in rejections with other reasons."""
+    """True if the hint may also occur in rejections for other reasons."""
     only_hinted: bool = False
     """True to omit the part only if the hint matches."""
 
@@ -127,7 +127,7 @@ _PLAIN_CALL = ("id", "type", "function")
 
 
 def _leave_out_history(parameters: Parameters) -> Parameters:
-    """Remove fields added by other servers from messages with tool calls."""
+    """Remove fields that other servers have added to messages with tool calls."""
     messages = list(map(_without_additions, parameters["messages"]))
     return parameters if messages == parameters["messages"] else {**parameters, "messages": messages}
 
@@ -142,7 +142,7 @@ def _without_additions(message: Message) -> Message:
 
 @lru_cache
 def effort_part(name: str) -> Part:
-    """Create the part for an effort sent in the field `name`, for example "effort" or the nested "reasoning.effort"."""
+    """Create the part for an effort setting in field `name`, for example "effort" or the nested "reasoning.effort"."""
     outer, _, inner = name.partition(".")
 
     def drop(parameters: Parameters) -> Parameters:
@@ -191,7 +191,9 @@ PARTS: tuple[Part, ...] = (
     LIMIT,
     TOOLS,
 )
-"""Optional parts, in order of removal if a rejection hints at none of them; parts set by the user come last."""
+"""Optional parts, in the order in which they are removed if a rejection hints at none of them; parts set by the user
+come last.
+"""
 
 _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
@@ -238,7 +240,7 @@ class Learned:
     """
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """Sort `modes` for `request`: modes not yet tried come first, and skipped modes last, most recent first."""
+        """Sort `modes` for `request`: first those that have not failed, then those that have, and skipped ones last."""
         if request.skipped_modes == 0:  # later retries rely on the order set at the start of the call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:

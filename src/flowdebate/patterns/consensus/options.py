@@ -76,7 +76,7 @@ class ConvergenceOptions:
     does not end the rounds.
     """
     diverging: float | None = field(default=None, kw_only=True)
-    """Similarity below which proposals diverge; by default, 0.40 or, if lower, `convergence`."""
+    """Similarity below which proposals diverge; by default, 0.40 or `convergence`, whichever is lower."""
     similarity: Similarity | None = field(default=None, kw_only=True)
     """Similarity measure; by default, the best one installed."""
 

@@ -33,7 +33,9 @@ from .schemas import (
 )
 
 MAX_PAIRS = 40
-"""Maximum number of pairs of findings per prompt: the merger is called only twice, however many findings there are."""
+"""Maximum number of pairs of findings per prompt; limited because the merger is called only twice, regardless of the
+number of findings.
+"""
 _NEAR = 5
 """Maximum distance in lines between two reports of one fault: one reviewer may cite the cause, another the effect."""
 
@@ -90,7 +92,8 @@ def locate(
 def carry_over(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
     """Report a finding from an earlier review again, at its current location.
 
-    Lines move, so only the quote counts. If the file is not in the material, the location remains unknown.
+    The location is found by its quote alone, because line numbers may have changed. If the file is not in the material,
+    the location remains unknown.
     """
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     claimed = draft.model_dump(include={"file", "line", "end_line", "quote"})
@@ -177,7 +180,7 @@ def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> lis
     The quote must match word for word, ignoring whitespace, with or without the marks added by prompts and Markdown. If
     there is no such match, the quote is looked up in the same way as quotes in arguments.
     """
-    # Line numbers after a path, as written by humans and models, including words such as "line".
+    # called only once, because hashing the sources takes time
     index = _index(sources)
     for form, numbers in copied_forms(quote):
         for text in dict.fromkeys((form, unescaped(form))):
@@ -261,7 +264,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review in the prompts, keyed by source; a part that is None stands for all lines."""
+    """Count the lines under review in the prompts, keyed by source; if a part is None, count all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]

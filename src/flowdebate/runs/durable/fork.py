@@ -123,8 +123,8 @@ class _Parent:
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time at which the fork diverges from its parent, measured on the parent's clock, as is the parent's start,
-    `began_at`.
+    """Time at which the fork diverges from its parent. Like the parent's start, `began_at`, it is measured on the
+    parent's clock.
     """
     reused_key: str | None = None
     """Substring of the keys of steps that are reused even if their requests have changed; None if there are no such
@@ -179,11 +179,12 @@ class ForkJournal(Journal):
         if self._parent.reused_key is not None and self._parent.reused_key in key:
             return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
-            # Any of the models called will do, including fallbacks; an answer edited in the parent has no model.
+            # The model must be one of those called in the parent, including fallbacks; an edited answer matches any
+            # model.
             same = row.request == request and (model is None or model in (called_models(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
-        # Decisions are not reused: forking is a cheap way to let a run continue longer, or stop earlier, than its
-        # parent.
+        # Decisions are not reused, because a fork is a cheap way to let a run continue longer, or stop earlier, than
+        # its parent.
         return None if self._differs or key.endswith(DECISION) else row
 
     def read(self, row: StepRow, reader: Callable[[str], T]) -> T:

@@ -49,7 +49,9 @@ _CONDITIONS = {
 }
 """SQL conditions for listing runs, keyed by parameter; each has an index sorted in listing order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
-"""Minimum length of a search string using the index, and maximum length of the part looked up there, in bytes."""
+"""Minimum length of a search string for the index to be used, and maximum length of the part looked up in
+it, in bytes.
+"""
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
 INSERT INTO runs (run_id, block, folded, labels, status, created_at, updated_at, steps, recoveries, owner, claim,
@@ -148,7 +150,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
         parameters |= {"at": float(before[0]), "id": before[1]}
     values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
-    # Refer to the index that is read in order, so that no sorting is needed.
+    # Use the column of the index being read, so that the rows need no sorting.
     created = "run_labels.created_at" if labels else "created_at"
     location = location.replace("{created}", created)
     statement = f"{source} WHERE {location} ORDER BY {created} DESC, run_id LIMIT %(limit)s"

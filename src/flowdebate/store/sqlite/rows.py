@@ -104,7 +104,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs; use the index if the search text is rare, and otherwise scan the runs from the newest on."""
+    """List runs; use the index if the search text is rare, and otherwise scan the runs, newest first."""
     folded, parts = (filters.get("text") or "").casefold(), None
     # almost always true; otherwise, the connection would alter the trigrams by encoding them
     if encode_text(folded) == folded:
