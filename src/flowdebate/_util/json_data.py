@@ -23,8 +23,8 @@ _MAX_DEPTH = 50
 _MAX_LENGTH = 5_000_000  # maximum length in characters, counting `_ONE` for each value
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
-# Maximum size of an integer in bits; most languages cannot represent larger ones, and Python refuses to format
-# thousands of digits.
+# Maximum size of an integer in bits; JSON parsers in most languages cannot represent larger ones, and Python refuses to
+# format thousands of digits.
 _MAX_INT_BITS = 1024
 
 

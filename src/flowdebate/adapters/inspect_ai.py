@@ -175,7 +175,7 @@ def _response(output: ModelOutput, request: ModelRequest) -> ModelResponse:
         for call in (output.message.tool_calls or () if request.tools else ())
     )
     finish = read_finish(output.stop_reason, calls=bool(calls))
-    # Inspect counts cached tokens separately, but here they are included in the prompt tokens, as with OpenAI
+    # Inspect counts cached tokens separately, but flowdebate includes them in the prompt tokens, as OpenAI does
     used = output.usage
     cached = None if used is None else used.input_tokens_cache_read
     prompt = None if used is None else used.input_tokens + (cached or 0) + (used.input_tokens_cache_write or 0)

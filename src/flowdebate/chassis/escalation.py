@@ -385,7 +385,7 @@ def _cost(ctx: Context, begin: int) -> dict[str, Any]:
 
 
 def _answer_in(output: object) -> str | None:
-    """Return the answer in a step's output as text; None if it contains none."""
+    """Return the answer in a step's output as text; None if the output contains no answer."""
     if isinstance(output, Mapping):
         answer = output.get("answer", output)
     else:

@@ -41,7 +41,7 @@ typical context size of a hosted model.
 """
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
 _MAX_NAMED = 50
-"""Maximum number of sources listed by name in prompts that show passages; each passage names its own source anyway."""
+"""Maximum number of sources listed by name in prompts with passages, which are shown under their sources' names."""
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Heading above the passages shown in a turn."""
 _LAST_WORDS = 3_000
@@ -152,7 +152,7 @@ class Material:
                 title = f"Part {number + 1} of {len(parts)} of the sources:"
                 return f"{render_passages(parts[number], sources, numbers=self.numbered, title=title)}\n\n{text}"
             sources = tuple(source for source in sources if source.image is None)
-            before, _gap, task = text.rpartition("\n\n")  # an application's own prompts may lack an empty line
+            before, _gap, task = text.rpartition("\n\n")  # an application's own prompt may not contain an empty line
             queries = pattern_state(ctx).question, before[-_LAST_WORDS:]
 
             async def search() -> list[Passage]:

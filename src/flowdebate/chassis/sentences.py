@@ -27,7 +27,7 @@ _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))
 
 
 def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bool = False) -> str:
-    """Return the first `maximum` sentences of `text`, as `Trimmed` if it has more.
+    """Return the first `maximum` sentences of `text`, as a `Trimmed` string if there are more.
 
     If the text is `unfinished`, its incomplete last sentence is dropped, provided that a full sentence remains after
     `begins`; otherwise, the result is a `CutOff`.

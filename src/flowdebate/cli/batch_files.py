@@ -321,7 +321,7 @@ class JsonOut(Out):
 
     def _resume(self) -> None:
         """Keep the lines of finished rows, and drop truncated lines and the lines of rows to be resumed."""
-        if not self._path.is_file():  # a device or pipe has nothing to continue from
+        if not self._path.is_file():  # a device or pipe contains no earlier results to continue from
             return
         # an incomplete line may end in the middle of a character
         content = self._path.read_bytes().decode("utf-8", "replace")

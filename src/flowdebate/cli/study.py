@@ -361,7 +361,7 @@ def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
 
             plan = planned(name, row, positions)
             pattern = plan.pattern()
-            # A design with its own models already contains them.
+            # If a design has its own models, its pattern already contains them.
             return pattern if plan.models == shared else sequencer(name=pattern.name, model=plan.models).then(pattern)
 
         return build

@@ -43,7 +43,7 @@ class DecidedStep(WireModel):
     decided: Figure
     """Share of all questions that the step decided."""
     right: Figure | None
-    """Share of the step's questions that it answered correctly; None if it decided none."""
+    """Share of the questions decided by this step that were answered correctly; None if the step decided none."""
     always_right: float | None
     """Share of the same questions that the alternative answered correctly."""
 

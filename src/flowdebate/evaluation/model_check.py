@@ -459,7 +459,7 @@ class ModelCheck:
         dropped = self._learned.dropped
         for part in _PARTS:
             if part.key == "stream_options" and "stream" in dropped:
-                continue  # the row for streaming reports this
+                continue  # the row for streaming already reports that streaming was rejected
             refused = [refuses for body, refuses in sent if part.is_in(body)]
             if part.key in dropped or (refused and all(refused)):
                 detail = self._refusal_of(part.is_in)

@@ -305,7 +305,7 @@ def _measure(measure: Similarity, texts: Sequence[str]) -> Matrix:
 
 
 def _matrix(texts: Sequence[str], scores: Callable[[list[str]], Sequence[Sequence[float]]]) -> Matrix:
-    """Apply `scores` to the distinct texts in sorted order to make the guarantees of `Similarity` exact."""
+    """Apply `scores` to the distinct texts in sorted order, so that the guarantees of `Similarity` hold exactly."""
     distinct = sorted(set(texts))
     scored = scores(distinct) if len(distinct) > 1 else [[1.0]]
     place = {text: index for index, text in enumerate(distinct)}

@@ -158,7 +158,7 @@ class CliModel:
             return ModelResponse(finish="stop")
         if request.tools:
             raise ConfigurationError(
-                request.block, "tools", None, f"are not supported by {self._name}, which has its own"
+                request.block, "tools", None, f"are not supported by {self._name}, which has its own tools"
             )
         command, prompt = self._command(request), await _prompt(request)
         # a slash at the beginning of the prompt would start one of the program's commands

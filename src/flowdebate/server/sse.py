@@ -169,7 +169,7 @@ class Readers:
     def stream(
         self, service: Service | OwnedService, marks: Mapping[str, str | None], *, texts: bool, several: bool = False
     ) -> EventStream:
-        """Stream updates from several runs, each from its mark on; raise 429 if a run has too many readers."""
+        """Stream updates from several runs, each starting from its mark; raise 429 if a run has too many readers."""
         leave = self._count(marks.keys())
         frames = _Frames(marks, texts=texts, several=several)
         return EventStream(self._chunks(service, frames), ended=leave)

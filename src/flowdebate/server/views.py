@@ -71,7 +71,7 @@ async def events(
 ) -> Response:
     """Follow a run live, or replay it from the beginning if it is over."""
     await stored_run(service, run_id)
-    # All readers share one follower, and access to the run was checked above.
+    # readers of the page share one follower, so access to the run is checked above rather than by the follower
     if page:
         return front.readers.page(front.service, run_id, root=root_of(request))
     return front.readers.stream(service, {run_id: last_event_id or after}, texts=texts)

@@ -42,7 +42,8 @@ class Draining(Store):
         if self.stopping:
             # Never return: an error would mark the run as failed, although it is only about to be interrupted.
             await asyncio.Event().wait()
-        if kind != "human":  # an answer may take days, so the run is suspended instead, with nothing in flight
+        # a human's answer may take days, so a run that waits for one is suspended, with nothing in flight
+        if kind != "human":
             self._open.add((run_id, key))
             self._quiet.clear()
         try:
@@ -69,7 +70,8 @@ class Draining(Store):
         try:
             await self._store.finish(run_id, status, outcome)
         finally:
-            for open_run, key in tuple(self._open):  # a cancelled call is neither committed nor recorded as failed
+            # steps still open here were cancelled: they are neither committed nor recorded as failed
+            for open_run, key in tuple(self._open):
                 if open_run == run_id:
                     self._close_step(run_id, key)
 

@@ -98,8 +98,8 @@ def stances() -> SearchStrategy[str]:
 def arguments() -> SearchStrategy[str]:
     """Draw arguments, many of which imitate other parts of a prompt."""
     texts = _texts("Yes.", "No.", *_FORGERIES, max_size=80)
-    # hypothesis also draws strings from the program, such as "<|eot|>", and an answer that is just a control token is
-    # empty.
+    # hypothesis also draws strings found in the program, such as "<|eot|>", and an answer consisting only of such a
+    # control token counts as empty.
     return texts.filter(lambda text: not is_blank(separate_thinking(text).text))
 
 

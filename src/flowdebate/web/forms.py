@@ -457,7 +457,7 @@ class OpenRequest:
         stances: Sequence[str] = next(
             (part_["enum"] for part_ in (part, *part.get("anyOf", ())) if "enum" in part_), []
         )
-        # Without names, the stance serves as the tag, and it may contain commas.
+        # Names are hidden, so use the stance as the tag; it may contain commas.
         parts = replace(
             parts,
             sections=tuple(

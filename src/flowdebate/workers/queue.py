@@ -131,14 +131,14 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow used here
 _TURNS = 2**24
-"""Number of DBOS priorities, out of 2**31, that each priority here reserves for turns. That is enough, because turns
-are numbered anew once the queue is empty.
+"""Number of DBOS priorities, out of 2**31, that each priority here reserves for turns. That is enough, because turn
+numbers start over whenever the queue becomes empty.
 """
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
 
 Delivery: TypeAlias = Literal["waiting", "taken", "done", "failed", "cancelled"]
 """Status of a run's latest delivery: waiting, taken by a worker, completed, failed, or cancelled."""
-# number of worker deaths after which a run is executed alone; until then, other runs may have caused them
+# number of worker deaths after which a run is executed alone; until then, other runs may have caused the deaths
 _DEATHS_TOGETHER = 2
 
 # DBOS statuses, mapped to the names used here.

@@ -42,7 +42,7 @@ def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> d
         limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         timeout=timeout,
         follow_redirects=False,
-        # do not send requests to this machine through a proxy
+        # bypass proxies for requests to this machine
         trust_env=not is_loopback(endpoint.base_url),
         verify=context,
         event_hooks={"response": [partial(_bound_body, names=names, secrets=endpoint.secrets)]},
@@ -72,7 +72,7 @@ class _NoCookies(CookieJar):
 
 
 async def _bound_body(response: httpx2.Response, *, names: bool, secrets: tuple[str, ...]) -> None:
-    """Record the headers of `response` and limit its body; if the announced length is too large, reject it at once."""
+    """Record the headers of `response` and limit its body; reject the response if its Content-Length is too large."""
     answered.set(response.headers)
     note_exchange(response.request.content, response.status_code, response.headers, secrets=secrets)
     try:

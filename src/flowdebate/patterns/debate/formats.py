@@ -250,6 +250,6 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format named in a plan; raise ConfigurationError with the location if it does not exist."""
+    """Return the format named in a plan; raise ConfigurationError with the option's location for an unknown name."""
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

@@ -184,7 +184,7 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""Prompt text for small models; numbering the lines makes these models least likely to forget the last one."""
+"""Prompt text for small models; its lines are numbered, because these models otherwise tend to forget the last one."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )

@@ -222,7 +222,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
         block, other = loop.speakers(member, answer=lambda: Findings, **fields)
         speakers = [[speaker.in_role("reviewer")] for speaker in (block, other) if speaker is not None]
     else:
-        options.pop("length", None)  # this length applies only to findings
+        options.pop("length", None)  # `length` applies only to findings
         times = [False, True] if phase == "examine" else [False]
 
         def make(model: Model | str | None) -> list[Block[Any, Any]]:
@@ -241,7 +241,7 @@ def _turn(loop: Loop[ReviewOptions], member: Persona, phase: str, hide: Hide, fo
 
         if block_options is None:
             block = loop.custom_speaker(member).in_role("reviewer")
-            # humans see only one order: unlike models, they are not swayed by the order of two words
+            # humans examine findings in one order only: unlike models, they are not swayed by the order of the options
             speakers = [[block] * (1 if hasattr(member.block, "with_answer_schema") else len(times))]
         else:
             speakers = [make(None)]

@@ -266,7 +266,7 @@ def _context_of_part(ctx: Context, turned: int, part: int = 0) -> Context:
 
 
 def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
-    """Index the parts by file and line, and by file; if several parts match, the first one counts.
+    """Index the parts by file and line, and by file alone; if several parts match, the first one is used.
 
     The index is empty if there is only one part.
     """

@@ -250,8 +250,8 @@ class JudgeOptions:
         """True if the form of the answers depends on the model's profile."""
         values = (self.answer_form, self.decided_by, self.template, self.tools, self.criteria)
         several = bool(self.panel) or self.has_labels or self.on_flip != "average" or self.curtail
-        # shown a single order, models with a concise profile follow the slot rather than the arguments; shown several,
-        # they judge best by letter
+        # models with a concise profile favor a slot when shown only one order, but judge best by letter when shown
+        # several
         ordered = self.schedule is None or self.plan.kind != "single"
         return values == (None,) * len(values) and ordered and not several
 
