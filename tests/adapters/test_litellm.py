@@ -163,7 +163,7 @@ def test_real_models_can_be_forbidden() -> None:
 
 @pytest.mark.parametrize("option", ["messages", "stream", "tools"])
 def test_request_settings_cannot_be_options(option: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set: each request sets it")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set because each request sets it")):
         LiteLLM("gpt-5-mini", retry=None, **{option: 1})
 
 

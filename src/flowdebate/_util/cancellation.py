@@ -9,10 +9,10 @@ from typing import Any
 async def wait_uncancelled(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     """Wait until `task` is done even if the caller is cancelled; return the cancellation for the caller to raise.
 
-    Use this for calls that decide who owns a run: a caller that stopped waiting would not know which run to release.
+    Use this for calls that decide who owns a run; otherwise, a cancelled caller would not know whether to release it.
     """
     cancelled: asyncio.CancelledError | None = None
-    while not task.done():  # `asyncio.shield` survives only one cancellation, and a timeout causes a second
+    while not task.done():  # `asyncio.shield` protects against only one cancellation, and a timeout causes a second
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:

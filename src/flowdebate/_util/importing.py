@@ -13,7 +13,7 @@ from flowdebate.errors import ConfigurationError
 
 T = TypeVar("T")
 
-# Held while importing a library with import cycles; otherwise, a second thread could see it half-imported.
+# Held while importing a library with import cycles; otherwise, another thread could see a half-imported module.
 IMPORTING = threading.Lock()
 
 
@@ -49,15 +49,15 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 
 
 class InNotebooks:
-    """Base class for results, handles, documents and evaluation reports, which notebooks show as a page.
+    """Base class for objects that notebooks show as a page: results, handles, documents and evaluation reports.
 
-    When IPython requests HTML or Markdown, the package that renders it, which depends on this one, is imported by name.
+    The package that renders HTML and Markdown depends on this one, so it is imported by name when IPython needs it.
     """
 
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; return None if there is no page or rendering fails, so that the repr is shown."""
+        """Render the page as HTML; if there is none or rendering fails, return None so that the repr is shown."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 

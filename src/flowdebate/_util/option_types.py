@@ -45,13 +45,13 @@ def explained(problem: str | Callable[[object], str]) -> WrapValidator:
 
 
 def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_problem`
-    """Replace pydantic's messages for invalid numbers with the type's limits."""
+    """Replace pydantic's messages for invalid numbers with a description of the type's limits."""
     return explained(partial(number_problem, **limits))
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Resource that a string in a plan gives access to, such as a file or a server; declared by the string's type."""
+    """Kind of resource that a string in a plan refers to, such as a file or a server; attached to the string's type."""
 
     of: Literal["nothing", "file", "server", "model"]
 
@@ -85,8 +85,8 @@ def _at_most_all_rounds(value: int) -> int:
 
 
 MAX_ROUNDS = 10_000
-"""Maximum number of rounds or turns; every prompt contains the transcript, so any context window is full long before
-that.
+"""Maximum number of rounds or turns; since every prompt contains the transcript, context windows fill up
+much sooner.
 """
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -103,7 +103,7 @@ Flag = Annotated[bool, explained("must be true or false")]
 Whole = Annotated[int, number(whole=True)]
 Count = Annotated[int, Field(ge=1), number(whole=True, minimum=1)]
 Quorum = Count
-"""Number of panel members, or of sides in a debate, that must answer for there to be a result; the others may fail."""
+"""Minimum number of panel members or debate sides that must answer to produce a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, number(above=0)]
 Money = Annotated[_Positive, number(above=0)]

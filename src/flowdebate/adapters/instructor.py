@@ -65,7 +65,7 @@ class InstructorModel(AdaptedModel):
         )
         name = model or client.kwargs.get("model") or client.default_model or default
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(location, "model", model, "is required: the client has no default model")
+            raise ConfigurationError(location, "model", model, "is required because the client has no default model")
         check_count(location, minimum=0, max_retries=max_retries)
         super().__init__(location, f"{client.provider.value}/{name.rpartition('/')[2]}", retry)
         self._client = client
@@ -75,7 +75,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request; as long as the answer is invalid, send it again together with the validation error."""
+        """Send the request; as long as the answer is invalid, repeat the request with the validation error added."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -195,7 +195,7 @@ class _Asking:
         return hooks
 
     def policy(self, max_retries: int, *, sync: bool) -> Any:  # noqa: ANN401 - tenacity's Retrying
-        """Return a retry policy for instructor that retries invalid answers and counts requests in advance."""
+        """Return a retry policy for instructor that retries invalid answers, counting each request in advance."""
         from instructor.core.exceptions import AsyncValidationError, ResponseParsingError
         from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 

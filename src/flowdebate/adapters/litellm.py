@@ -42,7 +42,7 @@ class LiteLLM(AdaptedModel):
         if not isinstance(model, str) or not model.strip():
             raise ConfigurationError(location, "model", model, "must be a model name")
         for name in sorted(_OURS & set(options)):
-            raise ConfigurationError(location, name, None, "cannot be set: each request sets it")
+            raise ConfigurationError(location, name, None, "cannot be set because each request sets it")
         super().__init__(location, f"litellm/{model}", retry)
         self._model = model
         self._options = options

@@ -113,7 +113,7 @@ class Generator(Block[Any, OutT]):
             if self.output is None:
                 if self._reading is not None:
                     text = self._reading.read(response.text, messages, ctx)
-                    # text shortened on purpose counts as complete
+                    # deliberately shortened text counts as complete
                     finish = "stop" if isinstance(text, Trimmed) else response.finish
                     response = response if text is response.text else replace(response, text=text, finish=finish)
                 output = CutOff(response.text) if response.finish == "length" else response.text
@@ -230,7 +230,8 @@ class Generator(Block[Any, OutT]):
             for number, call in enumerate(response.tool_calls, start=1):
                 if call.name == self.answer_tool:
                     return response, call
-                if turn < self._max_tool_rounds:  # nobody would read the results of the last round
+                # skip the last round's tools, because no request would use their results
+                if turn < self._max_tool_rounds:
                     messages.append(await self._tool_message(call, ctx, f"[{turn + 1}.{number}]"))
         raise ToolLoopExceeded(self._max_tool_rounds, block=self.name)
 

@@ -260,7 +260,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
     try:
         return await within(seconds, call, latest=latest)
     except ModelTimeout as error:
-        error.block = error.block or block  # a timeout from the model already names the block
+        error.block = error.block or block  # the model's own timeout may already identify the block
         raise
 
 
@@ -570,7 +570,8 @@ def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started another task for the same debater
         turns = [task for task in turns if task.id in audit.reserved]
-    if not turns:  # only if an application's own pattern uses `create_record_argument` without the library's turns
+    # happens only if an application's own pattern uses `create_record_argument` without the library's turns
+    if not turns:
         number = round_of(ctx)
         turns = [audit.start_task(f"Speak in round {number}", by=agent_name, metadata={"round": number})]
     for task in turns:

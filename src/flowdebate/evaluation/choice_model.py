@@ -1,4 +1,4 @@
-"""Conditional logit model of choices, with a test for separation and with intervals valid for few clusters."""
+"""Conditional logit model of choices, with a test for separation and with intervals suited to few clusters."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def fit_choices(
 
 
 def _identified(columns: Floats) -> bool:
-    """Return whether the coefficients are identified: a change in any direction affects some choice."""
+    """Return whether the coefficients are identified: whether a change in any direction affects some choice."""
     import numpy as np
 
     centered = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])
@@ -181,7 +181,7 @@ def _errors(
     variance = np.einsum("pc,pq,qc->c", contrasts, meat, contrasts)
     unseen = np.einsum("pc,pq,qc->c", contrasts, alone, contrasts)
     parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(number @ parts, 1e-300)
-    # equivalent number of clusters of equal size
+    # number of equal-sized clusters with the same entropy
     freedom = np.exp(-number @ (parts_of_whole * np.log(parts_of_whole))) - 1
     errors = [
         None

@@ -52,7 +52,7 @@ FIGURES = (
     "slot_log_odds",
 )
 MAX_ARRANGEMENTS = 1_000
-"""Number of arrangements at which counting stops; the tests only need two."""
+"""Maximum number of arrangements to count; the tests only need to know whether there are two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -99,7 +99,7 @@ class ItemCounts:
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
     """Wins per turn, keyed by the tuple of all turns in the speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Sum and number of terms, keyed by the figures in FIGURES."""
+    """Sum and number of terms for each figure in FIGURES."""
 
     @property
     def key(self) -> Hashable:

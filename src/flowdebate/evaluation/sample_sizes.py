@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from flowdebate.evaluation.statistics import Floats, Integers
 
 POWER = 0.8  # share of biased judges that a test should detect
-SOUGHT = 0.7  # win rate that an audit should detect, for one of two slots
-_TWO = 2  # number of sides with an exact test
+SOUGHT = 0.7  # win rate of one of two slots that an audit should detect
+_TWO = 2  # number of sides for which the test is exact
 # Precomputed `smallest_n(sought(sides), sides=sides)`, so "too few to tell" can be reported without scipy.
 NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate an audit should be able to detect: a place favored by 7 to 3 over each other place.
+    """Return the win rate an audit should be able to detect: that of a place favored 7 to 3 over each other place.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -52,10 +52,10 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the smallest sample size from which on a win rate of `rate` is detected with at least this `power`.
+    """Find the smallest sample size at and above which a win rate of `rate` is detected with at least this `power`.
 
-    The power of the exact test follows a sawtooth: some smaller samples also reach it (49 items for .70), but larger
-    ones (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
+    The power of the exact test follows a sawtooth: some smaller samples also reach it (49 items for .70), but slightly
+    larger ones (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
 
     >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)
     (210, 54, 23)
@@ -65,7 +65,8 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
     if sides == _TWO:
         import numpy as np
 
-        # double until all numbers in the second half suffice; the result is one more than the last number that does not
+        # double the range until all sizes in its upper half suffice; the result is one more than the last size that
+        # does not
         while True:
             short = _powers_of_two(np.arange(1, enough + 1), rate, alpha) < power
             if not short[enough // 2 :].any():
@@ -160,7 +161,7 @@ def _powers_of_two(n: int | Integers, rate: float, alpha: float) -> Floats:
 def _check(location: str, sides: int, rate: float | None = None, **shares: float) -> None:
     """Raise ConfigurationError if an option is out of range, or if scipy is missing."""
     check_count(location, minimum=2, sides=sides)
-    even = 1 / sides  # a rate only .01 above this already requires about 20,000 items
+    even = 1 / sides  # a rate only .01 above an even one already requires about 20,000 items
     check_number(location, minimum=round(even + 0.0099, 2), maximum=1, optional=True, rate=rate)
     check_share(location, ends=False, **shares)
     check_scipy(location)

@@ -48,7 +48,7 @@ def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple
     half = z * math.sqrt(max(share * (1 - share), 0.0) / n + (z / (2 * n)) ** 2)
     denominator = 1 + z * z / n
     low, high = (middle - half) / denominator, (middle + half) / denominator
-    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # at the ends, rounding might exclude the share itself
+    return max(min(low, share), 0.0), min(max(high, share), 1.0)  # near 0 or 1, rounding might exclude the share itself
 
 
 def newcombe(
@@ -186,7 +186,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
 
 
 def _clip(chance: float) -> float:
-    """Remove rounding errors, including those from Fourier transforms, from probabilities of 0 or 1."""
+    """Clip a probability to the range 0 to 1; a value just below 1 is due to rounding and becomes 1."""
     return 1.0 if chance > 1 - _ROUNDED else max(chance, 0.0)
 
 
@@ -330,13 +330,14 @@ class Resampling:
 
         source, items = np.random.default_rng(self.seed), len(rows)
         even = np.full(items, 1 / items)
-        # A sample is a row that says how often each item was drawn. Holding all samples in memory could take gigabytes.
+        # Each sample is a row of counts: how often each item was drawn. Holding all samples in memory could take
+        # gigabytes.
         batch = max(1, 500_000 // items)
         sizes = [min(batch, self.resamples - start) for start in range(0, self.resamples, batch)]
         return np.concatenate([source.multinomial(items, even, size=size) @ rows for size in sizes])
 
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
-        """Compute the share of draws in which places are at least as uneven as observed.
+        """Compute the share of draws in which wins are distributed at least as unevenly as observed.
 
         A draw rotates each item's wins by a random number of places; a mirrored item's wins are either reversed or
         kept.

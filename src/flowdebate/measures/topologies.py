@@ -68,7 +68,7 @@ def edges(
         {target for _, target in edges_chosen},
         sorted(names),
     )
-    # Assign a critic to each proposal that has none: the least busy agent, or the next one by name.
+    # Assign a critic to each proposal that has none: the least busy agent or, among equals, the next one by name.
     for at, target in enumerate(ordered):
         candidates = [name for name in (*ordered[at + 1 :], *ordered[:at]) if name in able]
         if candidates and target in live and target not in reviewed:

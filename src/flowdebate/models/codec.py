@@ -60,7 +60,7 @@ def _is_same(one: object, other: object) -> bool:
 _LONG = 16_384
 """Minimum length, in characters, for a string to be hashed separately."""
 _BEGINNINGS = 8
-"""Number of prefixes to keep: debaters, moderator and judges see different versions of the growing transcript."""
+"""Number of prefixes to keep; debaters, moderator and judges each see their own version of the growing transcript."""
 
 
 class TextHasher:
@@ -154,9 +154,9 @@ AttemptRow: TypeAlias = (
 
 
 class Recorded(BaseModel):
-    """Base class for records, which are parsed strictly.
+    """Base class for records.
 
-    People edit cassettes and import other people's runs.
+    Records are parsed strictly, because people edit cassettes and import other people's runs.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)

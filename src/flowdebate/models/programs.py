@@ -67,7 +67,7 @@ class Program:
     model: str | None = None
     """Option that selects the model."""
     effort: Sequence[str] | None = None
-    """Options for the amount of thinking, containing `{effort}`; None if there are none."""
+    """Options for setting the amount of thinking, containing `{effort}`; None if the program has none."""
     folder: Sequence[str] | None = None
     """Additional options that let the program read the working folder; None if the program cannot be confined to a
     folder.
@@ -89,11 +89,9 @@ class Program:
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
-    """Options that check, without a call, whether somebody is signed in; empty if there are none."""
+    """Options that check, without calling a model, whether the user is signed in; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
-    """Function taking the program's environment and model, and returning whether files or variables contain
-    a sign-in.
-    """
+    """Function that checks files and variables for a sign-in, given the program's environment and model."""
     environment: Mapping[str, str] | None = None
     """Environment variables that turn features off."""
     keeps: tuple[str, ...] = ()

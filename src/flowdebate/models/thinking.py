@@ -1,8 +1,8 @@
 """Recognition and removal of thinking and template tokens in an answer's text.
 
 Servers without a reasoning parser send a model's thinking as part of its text: in tags (`<think>…</think>`), before a
-closing tag whose opening tag is in the prompt template, or in Harmony channels. The call boundary removes it from
-complete answers with `without_thinking`, and from streamed answers with an `AnswerStream`.
+closing tag whose opening tag is in the prompt template, or in Harmony channels. `without_thinking` removes it from
+complete answers, and an `AnswerStream` from streamed ones.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SIGNS = "<[\u25c1"
 # A tag may have a prefix: `<seed:think>`.
 _PREFIXED = re.compile(r"</?\w{1,12}(?::\w{0,16})?\Z")
 
-# Code marks and tags. Code is skipped, because a tag in it is mentioned, not used.
+# Code delimiters and tags. Code is skipped, because tags in code are only mentioned, not used.
 _MARK = re.compile(
     r"^[ \t]*```(?![^\n]*```)|`[^`\n]+`"
     rf"|<(?P<slash>/?)(?P<name>(?:\w{{1,12}}:)?(?:{'|'.join(_NAMES)}))[ \t]{{0,3}}>"

@@ -54,7 +54,7 @@ class Rating(WireModel):
 
     elo: float = 1500.0
     calibration: float | None = None
-    """Agreement between confidence and accuracy, from 0 to 1; None if it has to be learned from outcomes."""
+    """Agreement between confidence and accuracy, from 0 to 1; None to compute it from recorded outcomes."""
     debates: int = 0
 
 
@@ -96,7 +96,7 @@ class Forecast(NamedTuple):
     right: bool
 
 
-# The parts of the archive. Each value is written once per debate, so resuming a debate has no further effect.
+# The parts of the archive. Each value is written once per debate, so a resumed debate does not write it again.
 
 
 class PastDebates(Protocol):

@@ -211,7 +211,8 @@ class TaskCollection(Protectable):
         self._where = f"task collection {collection_id!r}"
         self._now = now
         self._tasks: dict[str, Task] = {}  # in creation order
-        # IDs in creation order, so that neither claims nor a pattern's look-up of its open task scan all finished tasks
+        # IDs in creation order, so that claims and a pattern's look-up of its open task do not have to scan finished
+        # tasks
         self._unfinished: dict[str, None] = {}
         self._counts: Counter[TaskStatus] = Counter()
         self._on_change = on_change

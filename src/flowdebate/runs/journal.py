@@ -123,7 +123,7 @@ class Journal:
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
-        """Find the recorded step at `key`; raise JournalMismatch if the key was used before or the request has changed.
+        """Find the recorded step at `key`; raise JournalMismatch if the key occurs twice or the request has changed.
 
         Some journals accept changed requests. A recorded answer is valid regardless of the current `model`.
         """
@@ -278,7 +278,7 @@ class Journal:
         return None if row is None else self.read(row, failure_of)
 
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
-        """Return the key of a role's failure and the failure itself, which is None unless the role failed.
+        """Return the key for recording a role's failure, and the failure already recorded there, or None.
 
         The key is `key` followed by a number. If the journal `reopens` the run, the role may answer after all, and the
         new request is recorded.

@@ -40,7 +40,7 @@ class Records:
     runs.
     """
     held_events: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """Events held back below each path; each entry states whether to record the event, and where it occurred."""
+    """Events held back, keyed by the path they are below; each entry is (whether to record the event, event, path)."""
     closed: bool = False
     """True once the run is over."""
 
@@ -105,7 +105,7 @@ class Records:
 
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
-        # Use the innermost holder, because a debater may itself be a mirrored debate.
+        # The innermost path that holds events back applies, because a debater may itself be a mirrored debate.
         around = max((holder for holder in self.held_events if is_within(path, holder)), key=len, default=None)
         if around is not None:
             self.held_events[around].append((recorded, event, path))

@@ -45,7 +45,7 @@ class HumanRequest:
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short sources in full, long ones as name and length."""
+        """Render `shown` and the sources as plain text: short sources in full, long ones only by name and length."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property

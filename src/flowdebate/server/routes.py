@@ -402,7 +402,7 @@ def _completed(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
-    """Return the default speakers of a run that names none; return an empty list if a model has to propose them."""
+    """Return the default speakers of a run; return an empty list if a model has to propose them."""
     info = find_pattern(body["pattern"])
     if info is None or not isinstance(body.get("question"), str):
         return []

@@ -222,7 +222,7 @@ _SHORT = 4_000
 
 
 def listed(sources: Sequence[Source]) -> str:
-    """List sources as plain text: short ones in full, long ones as name and length.
+    """List sources as plain text: short ones in full, long ones only by name and length.
 
     >>> print(listed([Source.of("report", "Rents rose."), Source.of("book", "x" * 5_000)]))
     Sources:

@@ -363,7 +363,7 @@ class _RunTrace(_Current, Observer):
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
         """Add the cost of `attempts`, where known, to the cost metric."""
         for attempt in attempts:
-            # the price function belongs to the application, and its errors are raised by the run itself
+            # the application's price function may fail; the run itself raises its errors
             with suppress(Exception):
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:

@@ -317,7 +317,7 @@ class _Check:
             return run
 
         elsewhere = replace(example, question=_OTHER_QUESTION, seed=example.seed + 1, faults={})
-        # Asking a different question reveals an answer that was stored without its question.
+        # Asking a different question reveals answers that were cached without regard to the question.
         other = await play(elsewhere)
         first = await play(example)
         yield OF_A_RUN, first
@@ -365,7 +365,7 @@ class _Check:
         def cancel() -> None:
             if handles and not handles[-1].done():
                 handles[-1].cancel()
-            elif remaining == 0:  # a run resumed by a human's answer has started but has not been returned yet
+            elif remaining == 0:  # a human's answer has resumed the run, but its new handle has not been returned yet
                 asyncio.get_running_loop().call_soon(cancel)
 
         def notice(waits: Wait | None) -> None:
@@ -420,7 +420,7 @@ class _Check:
         return Played(example=example, view=view, output=output, error=error, model=model, stances=stances, hangs=hangs)
 
     async def _hang(self, handle: RunHandle[Any]) -> str | None:
-        """Cancel a run if it exceeds its time limit, and describe where it was waiting; return None if it does not."""
+        """Cancel a run if it exceeds its time limit, and describe where it was waiting; otherwise, return None."""
         await handle.wait(self.clock.seconds_left)
         if handle.done():
             return None

@@ -640,7 +640,7 @@ class PlanOptions(BaseModel):
         """
         reaching: dict[str, list[str]] = {}
         for name, field in type(self).model_fields.items():
-            if self.from_file(name):  # the user typed the other values and may refer to any file
+            if self.from_file(name):  # the other values were typed by the user, who may refer to any file
                 texts = _texts(field.annotation, getattr(self, name), _reach(field.metadata))
                 reaching[name] = [text for text, reach in texts if reach is None or reach.of in kinds]
         return {name: texts for name, texts in reaching.items() if texts}
@@ -652,7 +652,7 @@ class PlanOptions(BaseModel):
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
     def is_of_file(self, names: Iterable[str]) -> bool:
-        """Return whether the plan file has one of these paths, relative to any of the folders above it."""
+        """Return whether one of `names` is the plan file's path relative to any of the folders above it."""
         spellings = {path.as_posix() for path in (Path(self._file).absolute(), Path(self._file).resolve())}
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
@@ -674,7 +674,7 @@ class PlanOptions(BaseModel):
 
     @contextmanager
     def placing(self, names: Mapping[str, str] | None = None) -> Iterator[None]:
-        """In errors raised within the `with` block, replace option names with flags or plan file keys.
+        """Replace option names with flags or plan file keys in errors raised within the `with` block.
 
         `names` maps the pattern's argument names to option names where they differ.
         """
@@ -712,7 +712,7 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer, as there is by default."""
+        """Return whether there is a synthesizer; by default, there is."""
         return self.synthesizer is not False
 
 

@@ -26,8 +26,8 @@ class Opened:
     """The start of an utterance."""
 
     id: str
-    """Id of the utterance, unique within the run: the block's path, `~`, and the number of utterances the block made
-    before.
+    """Id of the utterance, unique within the run: the block's path, `~`, and the number of the block's earlier
+    utterances.
     """
     block: str
     path: str
@@ -193,7 +193,7 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn; first emit its recorded text if that was not streamed, as for text returned by a function."""
+        """End the turn; if its recorded text was not streamed, emit it first, as when a function returned the text."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded

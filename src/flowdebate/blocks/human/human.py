@@ -31,7 +31,7 @@ Ask = Callable[[HumanRequest], Any]
 
 @dataclass(frozen=True, slots=True)
 class StoreRequirement:
-    """Resource that rejects a run without a store before it starts, because the human answers later."""
+    """Resource that requires the run to have a store, because the human answers after the run has been suspended."""
 
     key: str = "flowdebate.human"
     needs_store: bool = True

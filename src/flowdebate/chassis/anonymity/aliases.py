@@ -41,7 +41,7 @@ class Leak:
     start: int
     end: int
     meant: str
-    """The debater's name or the model, as spelled in the roster, or the model family or maker."""
+    """Debater, model, model family or maker that the name refers to, spelled as in the roster if it is listed there."""
     alias: str
 
 
@@ -87,7 +87,7 @@ class Aliases:
     def _hide(self, text: str) -> Hidden:
         leaks = self._find_leaks(text)
         hidden, again = text, leaks
-        # repeat, because only one of several overlapping names is replaced at a time; each pass leaves fewer words
+        # repeat, because a pass replaces only one of several overlapping names, leaving fewer to find in the next
         while again:
             pieces, done = [], 0
             for leak in again:
@@ -129,7 +129,7 @@ def make_aliases(
     return Aliases(pattern, lambda: _draw_aliases(people, machines, avoid, random))
 
 
-@lru_cache(maxsize=64)  # cached: every run of a debate needs the same patterns
+@lru_cache(maxsize=64)  # cached, because every run of a debate needs the same patterns
 def _compile(
     people: tuple[str, ...], machines: tuple[str, ...], question: str, stances: tuple[str, ...]
 ) -> tuple[Names, frozenset[str]]:
@@ -141,7 +141,7 @@ def _compile(
 
 
 def _split_words(text: str) -> set[str]:
-    """Split `text` into words as readers see them; superscript digits count both separately and as part of words."""
+    """Split `text` into words as readers see them; superscript digits are both part of words and separate words."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}
@@ -270,7 +270,7 @@ class LeakAt(WireModel):
     whose: Literal["own", "other", "model"]
     """Owner of the name: the author ("own"), another debater ("other"), or a model or its maker ("model")."""
     meant: str
-    """The debater's name or the model, as spelled in the roster, or the model family or maker."""
+    """Debater, model, model family or maker that the name refers to, spelled as in the roster if it is listed there."""
     text: str
     """The name as the author wrote it."""
     start: Annotated[int, Field(ge=0)]

@@ -289,7 +289,7 @@ def fork(  # noqa: PLR0913 - the options of the command
 
     check_target(markdown)
     if say is not None and at is None:
-        raise misuse("--say", say, "--say requires --at PLACE, to say which answer to replace.")
+        raise misuse("--say", say, "--say requires --at PLACE to select the answer to replace.")
     opt.check_named("--fork-id", fork_id, resume=resume)
     values |= {"model": model, "max_rounds": max_rounds}
     with opened(store) as place:

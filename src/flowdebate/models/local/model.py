@@ -131,7 +131,7 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
             request.on_text(piece)
 
     messages = [*request.messages, {"role": "assistant", "content": begins}]
-    # always streamed: an answer sent all at once would begin with the opening words
+    # always streamed, because an answer sent all at once would repeat the opening words
     rest = await chat.answer(replace(request, messages=messages, on_text=listen))
     return rest if is_blank(rest.text) else replace(rest, text=_join(begins, rest.text))
 

@@ -200,7 +200,7 @@ def address_of(address: str) -> str:
     parts = _parts(address)
     if parts is not None:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return hide_credentials(address)  # other addresses cannot be split
+    return hide_credentials(address)  # an invalid address cannot be split
 
 
 def check_headers(location: str, headers: object) -> Headers:

@@ -80,7 +80,7 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """The referee's report as recorded: with the number of the round, and limited to debaters who spoke in it."""
+    """A referee's report as recorded, with the round number; invalid assessments are omitted (see `dropped`)."""
 
     round: Annotated[int, Field(ge=1)]
     """Number of the audited round."""

@@ -91,7 +91,7 @@ async def help_page(name: str, request: Request, front: FrontOf) -> Response:
 
 
 def _models_of_run(info: PatternInfo, front: Front) -> str | None:
-    """Describe the models used by a run that names none; return None unless there are several."""
+    """Describe the default models of a run; return None unless there are several."""
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
@@ -120,7 +120,7 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show the page behind a link: a question for the person, or a notice that it is too early or the run is over.
+    """Show the page behind a link: a person's question, or a notice that there is none yet or that the run is over.
 
     Responds with 204 if the page has not changed since `seen`.
     """

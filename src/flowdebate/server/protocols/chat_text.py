@@ -131,14 +131,14 @@ def _sections(event: object) -> Iterable[Section]:
     match event:
         case RoundStarted():
             return (round_heading(event.round, event.max_rounds),)
-        case RoleFailed():  # also for truncated text, which the chat does not mark otherwise
+        case RoleFailed():  # also reports truncated text, which is not marked in any other way
             return (role_failed(event.role, event.name, event.message, event.instead),)
         case _:
             return sections_of(event)
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the run's result. Text output is left unchanged, because a chat client requested it."""
+    """Render the run's result. Text output keeps its Markdown, for the chat client to render."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]

@@ -41,9 +41,9 @@ class PostgresStore(Store):
 
     Writes are as durable as the server makes them; while it is unreachable, they are retried for `patience` seconds.
     The store opens up to `connections` sessions, plus one to show that its process is alive, so a connection pooler
-    must preserve whole sessions. The tables are in `schema`, created on first use. `timeout` is the time limit per
-    statement, and `grace` is the time for which an owner must be gone before its runs can be taken, both in seconds.
-    Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
+    must be in session mode. The tables are in `schema`, created on first use. `timeout` is the time limit per
+    statement, and `grace` is the time for which an owner must be gone before its runs can be taken over, both in
+    seconds. Raises ConfigurationError if psycopg, part of `flowdebate[postgres]`, is missing.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> StoredRun:
             row = self._row(session, run_id)
-            if taken_runs and row[-1] == claim:  # an earlier attempt took the run, as in `create`
+            if taken_runs and row[-1] == claim:  # as in `create`, an earlier attempt has already taken the run
                 return taken_runs[-1]
             before = rows.stored_of(row, self.name)
             if before.owned:
@@ -228,7 +228,7 @@ class PostgresStore(Store):
         count = "SELECT cardinality(failures) FROM steps WHERE run_id = %(run)s AND key = %(key)s"
 
         def work(session: Session) -> None:
-            if "before" not in values:  # counted only once, so that repeating the request does not add a second failure
+            if "before" not in values:  # read only once, so that a retry does not record a second failure
                 row = session.execute(count, values).fetchone()
                 values["before"] = 0 if row is None else row[0]
             if not session.execute(rows.FAIL, values).rowcount:
@@ -353,9 +353,7 @@ class PostgresStore(Store):
 
 
 _CHECKED = 30.0
-"""Number of seconds after a check during which the schema is not checked again, though another process may
-migrate it.
-"""
+"""Time in seconds after which the schema is checked again, because another process may have migrated it."""
 _MAX_SECONDS = 1_000_000
 """Maximum timeout in seconds, slightly below the server's maximum."""
 

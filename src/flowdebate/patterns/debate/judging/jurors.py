@@ -241,7 +241,7 @@ class JurorSetup:
     has_sources: bool
     template: JudgeTemplate
     fit: LetterFit | None
-    """Fit for letter ballots, or None for the answering model's built-in fit."""
+    """Fit applied to letter ballots; None selects the built-in fit for the answering model, if there is one."""
     criteria: Mapping[str, float] | None
     """Rubric criteria and their weights."""
     transcript: Transcript
