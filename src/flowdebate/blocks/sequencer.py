@@ -52,8 +52,8 @@ class SequencerSetup:
 class Sequencer(Block[InT, OutT, RawT]):
     """Steps that run one after another, each on the output of the previous step.
 
-    Without steps, the input is the output. Every builder method returns a new sequencer and leaves this one unchanged.
-    Wherever a block is expected, a function of `(input)` or `(input, ctx)` is accepted.
+    If there are no steps, the output is the input. Every builder method returns a new sequencer and leaves this one
+    unchanged. Wherever a block is expected, a function of `(input)` or `(input, ctx)` is accepted.
     """
 
     def __init__(self, name: str, setup: SequencerSetup, steps: tuple[Step, ...] = ()) -> None:
@@ -63,7 +63,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         super().__init__(name, resources=shared, hidden=hidden)
         self.steps = steps
         self._setup = setup
-        self._loops: list[LoopBack | None] = [None] * len(steps)  # for each step, the loop containing it
+        self._loops: list[LoopBack | None] = [None] * len(steps)  # the loop that contains each step, or None
         for index, step in enumerate(steps):
             if isinstance(step, LoopBack):
                 self._loops[step.target : index] = [step] * (index - step.target)

@@ -467,7 +467,7 @@ class Loop(Generic[OptionsT]):
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
-        """Return the default `block` for `member`, reducing each answer to the member's own words."""
+        """Return the default `block` for `member`, which then keeps only the member's own words from each answer."""
         if isinstance(block, Generator) and block.output is None:
             return block.with_reading(LabelParser.of(member, self.roster))
         return block

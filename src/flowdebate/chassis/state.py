@@ -133,7 +133,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields that describe the task of a turn in its transcript entry."""
+        """Fields describing the turn's task, to be included in its transcript entry."""
         return {}
 
     @classmethod
@@ -217,7 +217,7 @@ class Contribution(WireModel):
 
     @property
     def speaker(self) -> str:
-        """The speaker's name, regardless of the name of its field in the pattern's entries."""
+        """The speaker's name, whatever the field is called in the pattern's entries."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 

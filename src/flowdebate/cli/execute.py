@@ -209,7 +209,7 @@ async def follow_run(
             await view.follow(updates)
 
     def stop() -> None:
-        view.show_cursor()  # restored here, because a second signal ends the process immediately
+        view.show_cursor()  # restore the cursor now, because a second signal would end the process immediately
         # thread-safe, because the signal handler has to wake the sleeping event loop
         loop.call_soon_threadsafe((handle or reading).cancel)
 

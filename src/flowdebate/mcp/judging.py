@@ -73,7 +73,7 @@ class TextVerdict(BaseModel):
 
 
 def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
-    """Register `compare`; its pattern must already be registered with the service."""
+    """Register the `compare` tool; its pattern must already be registered with the service."""
 
     async def compare(
         ctx: ToolContext[Any, Any],
@@ -146,5 +146,5 @@ def _verdict_of(run: RunDetails) -> TextVerdict:
 
 
 def judge_texts() -> "Sequencer[Any, DebateRawOutput]":
-    """Create the block behind `compare`; it judges the texts in as many orders as there are texts."""
+    """Create the block that the `compare` tool runs; it judges the texts in as many orders as there are texts."""
     return create_comparison(name=NAME, orders="cyclic", quotes=True)

@@ -61,7 +61,7 @@ def elo_changes(
 
 
 def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
-    """Rate confidences against outcomes on a scale from 0 to 1, given pairs `(confidence, right)`.
+    """Score how well confidences match outcomes, from 0 to 1, given pairs `(confidence, right)`.
 
     Return None if there are no pairs.
 

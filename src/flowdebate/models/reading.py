@@ -224,7 +224,7 @@ def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
             yield ("text around the JSON",), part
 
 
-# Maximum length, in characters, of broken text: repairing it can take quadratic time.
+# Maximum length, in characters, of broken text to repair, because a repair can take quadratic time.
 _MAX_LENGTH = 50_000
 _STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _COMMENT = re.compile(r"(\"(?:\\.|[^\"\\])*\")|(?<![^\s,{}\[\]])(?://[^\n]*|/\*.{0,500}?\*/|#[^\n]*)", re.DOTALL)

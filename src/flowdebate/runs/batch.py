@@ -657,7 +657,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._fail(asyncio.CancelledError())
 
     def _fail(self, failure: BaseException) -> None:
-        """Record the first failure and end all jobs because of it."""
+        """Record the first failure, and end all jobs."""
         if not self._ended and self._task is not None:
             self._ended = True
             self._failure = failure

@@ -52,7 +52,7 @@ def attach_journal(
     limits: Limits | None,
     store: StoreChoice | StoreOptions,
 ) -> None:
-    """Make the unstarted `run` durable; raise ConfigurationError for input that cannot be stored."""
+    """Make `run` durable before it starts; raise ConfigurationError for input that cannot be stored."""
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)
     opened = open_store(options.store)
     if opened is None:

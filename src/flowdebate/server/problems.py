@@ -130,7 +130,7 @@ def status_of(error: FlowDebateError) -> HTTPStatus:
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Make the application respond with a problem to errors, unknown paths and unsupported methods."""
+    """Make the application respond to errors, unknown paths and unsupported methods with a problem document."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return refusal(request, error)

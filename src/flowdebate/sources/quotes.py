@@ -386,7 +386,8 @@ def verify_quotes(
       Case, accents, spacing, line breaks, hyphens, punctuation, ligatures and invisible characters are ignored; letters
       and their order, numbers (1.5 is not 15), their signs, percent signs and currencies are significant. An ellipsis
       matches any words, but a single source must contain the passages around it in order.
-    - "too_short": it, or a passage between ellipses, has fewer than `min_words` words or `min_characters` characters.
+    - "too_short": the quotation, or a passage between ellipses, has fewer than `min_words` words or `min_characters`
+      characters.
     - "unverified": no source contains it.
 
     >>> report = {"report": "Rents rose by 15% in May, and fell by 2% in June."}

@@ -81,7 +81,7 @@ def runs(  # noqa: PLR0913 - the options of the command
 async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
-    """Return the first `limit` rows below run `before` (None for the top); `fold` combines each batch into one row."""
+    """Return the first `limit` rows after run `before` (None for the top); `fold` combines each batch into one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 
@@ -378,7 +378,7 @@ def render(
     *,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Show a saved JSON document as its command showed it. No model is called."""
+    """Show a saved JSON document as the original command showed it. No model is called."""
     from flowdebate.cli.terminal.page import render as render_page
     from flowdebate.ui.document import read_document
 

@@ -301,7 +301,7 @@ class PooledModel:
 
     @property
     def timeout(self) -> float | None:
-        """The model's own deadline in seconds, covering all attempts at a call; None for the request's deadline."""
+        """The model's own time limit in seconds, covering all attempts at a call; None for the request's deadline."""
         return timeout_of(self._settings)
 
     @property

@@ -160,7 +160,8 @@ def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.Clien
     """Open a session with at most `limit` connections; it reuses only clean connections."""
     return aiohttp.ClientSession(
         connector=_CleanConnector(limit=limit, context=context),
-        cookie_jar=aiohttp.DummyCookieJar(),  # one malformed cookie would break every later call
+        # stores no cookies, because one malformed cookie would break every later call
+        cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         max_line_size=_HEADER,
         max_field_size=_HEADER,
@@ -168,7 +169,7 @@ def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.Clien
 
 
 class _AbortingHandler(ResponseHandler):
-    """Response handler for dropping unsent data on closing instead of waiting for the other side to read it."""
+    """Response handler that drops unsent data when it is closed, instead of waiting for the other side to read it."""
 
     def close(self) -> None:
         transport = self.transport

@@ -78,7 +78,7 @@ def parse_report(text: str) -> ModeratorReport:
     r"""Parse the report in any `text`, without ever raising an error.
 
     Sections begin with SUMMARY, STATUS or DECISION at the start of a line, in any order and case, possibly with
-    markdown, bullets or numbers around the keyword, and extend to the next section. Quoted lines (`>`, `|`, indented by
+    Markdown, bullets or numbers around the keyword, and extend to the next section. Quoted lines (`>`, `|`, indented by
     four spaces, in a code fence or in quotation marks) never begin a section. A missing, unclear, hedged or
     contradicted status becomes CONTINUE. Without a SUMMARY section, the summary is the text before the first section,
     or the whole text if there are no sections.

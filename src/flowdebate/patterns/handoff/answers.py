@@ -217,9 +217,9 @@ class HandoffDecision:
 def read_answer(value: object, agent_name: str, names: Sequence[str], ctx: Context) -> HandoffAnswer:
     """Parse a block's output as the answer of the speaker `agent_name`.
 
-    A dict or an object has a `response` or a `text`, and optionally a `next_agent_name`, in either key style. Any other
-    output is converted to text by `speech_text`. If the name is not given separately, `read_transition` looks for it in
-    the text.
+    The output may be a dict or an object with a `response` or a `text`, and optionally a `next_agent_name`, in either
+    key style. Any other output is converted to text by `speech_text`. If the name is not given separately,
+    `read_transition` looks for it in the text.
     """
     raw_text = _first_value(value, _TEXTS)
     text = speech_text(raw_text if isinstance(raw_text, str) else value, agent_name, ctx)

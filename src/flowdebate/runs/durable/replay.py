@@ -410,7 +410,7 @@ class _NoModels(ModelResolver):
 
 
 def _models_of(store: Store, header: RunHeader, profile: Profile) -> ModelResolver:
-    """Return the models that the run was started with; of model objects, only the names are known."""
+    """Return the models that the run was started with; for model objects, only the names are known."""
     names = header.fingerprint.get("model", DEFAULT_MODEL)
     if header.model is not None or names == DEFAULT_MODEL:
         return models_of(store, header)
