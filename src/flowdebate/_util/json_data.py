@@ -20,7 +20,7 @@ from flowdebate._text import clean_text, short_repr
 
 # maximum nesting depth of lists and objects; parsers in many languages give up at about a hundred levels
 _MAX_DEPTH = 50
-_MAX_LENGTH = 5_000_000  # maximum length in characters, counting `_ONE` for each value
+_MAX_LENGTH = 5_000_000  # maximum total length in characters, where each value counts as `_ONE` additional characters
 _ONE = 10
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 # Maximum size of an integer in bits; JSON parsers in most languages cannot represent larger ones, and Python refuses to

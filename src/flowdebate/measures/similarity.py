@@ -196,7 +196,7 @@ NOT_COPIED = Copy(0.0, "")
 def measure_copy(text: str, earlier: str) -> Copy:
     """Measure how much of `text` is copied from `earlier`; in short texts, only the longest run of words counts.
 
-    Short texts may have word pairs in common by chance.
+    Word pairs are ignored in short texts, because they may match by chance.
 
     >>> measure_copy("Trams are quiet.", "They are loud.").excess < 1
     True

@@ -100,7 +100,7 @@ async def _follow(
                 except Exception:  # noqa: BLE001 - what a block of the application has left behind may not be shown
                     html = None
                 update(_bundle(handle, html, None))
-                # not measured for the first drawing, which includes loading the templates
+                # the first drawing is not measured, because it includes loading the templates
                 drawing = 0 if is_first else time.perf_counter() - started
                 pause, is_first = max(every, min(_SHARE * drawing, _MAX_PAUSE)), False
             await handle.wait(pause)

@@ -171,7 +171,7 @@ class Reader:
 
     def completion(self, completion: Json) -> ModelResponse:
         """Parse a complete chat completion."""
-        if isinstance(completion, str):  # openai passes on any body that is not JSON
+        if isinstance(completion, str):  # openai returns a body that is not JSON as a string
             if not completion.strip():
                 raise MalformedResponse("the response is empty")
             begin = one_line(completion[:200], secrets=self.secrets)
@@ -320,7 +320,7 @@ class Reader:
         return without_thinking(response)  # remove the thinking before searching the text for JSON and tool calls
 
     def _raise_empty(self, content: _Content, reason: object) -> None:
-        """Raise EmptyResponse, stating the field that contains the text instead, or the finish reason, if known."""
+        """Raise EmptyResponse, naming another field that contains the text or, failing that, the finish reason."""
         if content.elsewhere:
             field = max(content.elsewhere, key=lambda name: content.elsewhere[name])
             raise EmptyResponse(

@@ -307,7 +307,8 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
             status = "limit" if state.tally is None else "no_verdict"
         output = cast("ConsensusOutput", self._loop.make_output(ctx, status))
         if output.tally is not None:
-            problems = list(state.problems)  # for example, a failure to read the ratings
+            # the run may have recorded problems already, for example a failure to read the ratings
+            problems = list(state.problems)
             try:
                 output = output.model_copy(update={"analytics": analyze(output, time.perf_counter() - start_time)})
             except Exception as error:  # noqa: BLE001 - the answer is there already

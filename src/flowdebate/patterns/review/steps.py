@@ -184,7 +184,7 @@ class ReviewerTurn(Block[Any, None]):
         findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """Parse the answers for all parts and look up the locations cited; raise OutputError for an invalid answer."""
+        """Parse the answers for all parts and look up the cited locations; raise OutputError for an invalid answer."""
         return [
             entry
             for answers, findings in zip(groups, findings_by_part, strict=True)

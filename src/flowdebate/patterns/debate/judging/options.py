@@ -43,7 +43,7 @@ class JudgeOptions:
     answer_form: Answer | None = None
     """Form of the judge's answers: "winner", "scores", "letter" or "letter_after_reasons".
 
-    A winner is named by a single judge, who reads one order or both. With letters, the log-probabilities form the
+    Only a single judge reading one or both orders can name just a winner. With letters, the log-probabilities form the
     ballot.
 
     By default, the judge answers with a letter if decided_by="log_odds", and also if its model has a concise profile,

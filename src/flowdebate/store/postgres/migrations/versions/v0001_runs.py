@@ -33,8 +33,9 @@ _TABLES = (
     "COMMENT ON COLUMN runs.owner IS 'the advisory lock that whoever carries the run out holds'",
     "COMMENT ON COLUMN runs.claim IS 'the last change of owner, so that it can be asked for twice'",
     "COMMENT ON COLUMN runs.brief IS 'the outcome without its outputs, which lists do not show'",
-    # In list order: with an index on `runs.labels`, finding the newest run would mean reading every run with the label.
-    # An entry contains only the beginning of a long label; `runs.labels` is authoritative.
+    # One row per run and label, indexed in list order: with an index on `runs.labels` instead, finding the newest run
+    # would mean reading every run with the label. A row contains only the beginning of a long label; `runs.labels` is
+    # authoritative.
     """
     CREATE TABLE run_labels (
         label text COLLATE "C" NOT NULL,
