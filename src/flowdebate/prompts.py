@@ -58,7 +58,7 @@ _CONTROL = (
     "|\\](?=~!?b[\\[\\]])"  # ]~b]
 )
 _CAPITALS = "\\[(?=/?[A-Z_]{2,}\\])"  # [INST], [/INST]
-# Characters with no special meaning.
+# ASCII characters that never need escaping.
 _HARMLESS = bytes(set(range(0x20, 0x7F)) - set(b"<[]")) + b"\t\n"
 ESCAPE = "⟦U\\+(10[0-9A-F]{4}|[0-9A-F]{4,5})⟧"
 """Pattern matching an escaped character; its group is the code point."""

@@ -1,4 +1,4 @@
-"""Private files: whatever the umask, only the owner can read files written for a debate."""
+"""Private files: files written for a debate are readable only by their owner, regardless of the umask."""
 
 from __future__ import annotations
 

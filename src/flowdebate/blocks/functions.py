@@ -37,7 +37,7 @@ Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 def invocation(function: Function, *, location: str, field: str) -> Invocation:
     """Adapt `function` to `(value, ctx)`; raise ConfigurationError unless it takes `(value, ctx)` or `(value)`.
 
-    Blocks are rejected: called as functions, they would have no path in the run and no resources.
+    Blocks are rejected, because a block called as a function would have neither a path in the run nor resources.
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(location, field, function, "must be a function of (input) or (input, ctx)")

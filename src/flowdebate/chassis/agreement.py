@@ -1,4 +1,4 @@
-"""Agreement between two answers to the same question, as decided by their wording, a judge, or a function."""
+"""Agreement between two answers to the same question, determined by their wording, a judge, or a function."""
 
 from __future__ import annotations
 

@@ -431,7 +431,7 @@ FLAGGED: dict[str, Flag] = {
     "(cut off: the speaker ran out of room)": "cut_off",
     "(the speaker said nothing)": "empty",
 }
-"""Flags of contributions, keyed by the lines that show them in prompts."""
+"""Contribution flags, keyed by the lines that represent them in prompts."""
 
 
 def render_flag(flag: Flag | None) -> str:
@@ -496,7 +496,7 @@ def fill_for_all(
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Description of a persona for its prompts, the same in all of its turns."""
+    """Description of a persona for its prompts, identical in all of its turns."""
 
     name: str
     role: str | None = None

@@ -89,7 +89,7 @@ class RoundCondition:
             return True
         reason: str | None = self.stop_reason(state)
         if reason is None and self._condition_block is not None:
-            # use a separate path for each round, so that a resumed run finds the answer
+            # use a separate path for each round, so that a resumed run finds the answer recorded for that round
             inside = ctx.child(self._condition_block.name, f"{ctx.path}/{self._condition_block.place}[{state.round}]")
             answer = await inside.decide(partial(self._condition_block, None, inside))
             reason = "predicate" if answer is True else answer or None
@@ -195,7 +195,7 @@ class RoundOfTurns(Block[Any, None]):
     """The turns of a round, in `turn_order`.
 
     Simultaneous speakers see the transcript as it was at the beginning of the round. A failure is raised only after all
-    of them have finished, because the other answers have been paid for, and a stored run records them.
+    of them have finished, so that a stored run also records the other answers, which have been paid for.
     """
 
     def __init__(

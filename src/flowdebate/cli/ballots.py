@@ -202,10 +202,7 @@ def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality
 
 
 class Rejudging:
-    """Setup for rejudging stored debates with the options of `audit`.
-
-    Raises ConfigurationError for an invalid option.
-    """
+    """Configuration for rejudging stored debates, built from the options of `audit`."""
 
     def __init__(
         self,

@@ -293,7 +293,7 @@ def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Comma
             return self.loaded.params
 
         @params.setter
-        def params(self, _: object) -> None: ...  # the placeholder's parameters
+        def params(self, _: object) -> None: ...  # ignores the placeholder's parameters
 
         def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
             self.loaded.format_help_text(ctx, formatter)
@@ -372,7 +372,7 @@ def _write_forms(forms: Sequence[str], formatter: HelpFormatter) -> None:
 
 
 def _write_options(parameters: Iterable[ClickParameter], ctx: Context, formatter: HelpFormatter) -> None:
-    """Write the parameters in their panels."""
+    """Write the parameters, grouped in panels."""
     from flowdebate.ui.options import Panel
 
     panels: dict[str, list[tuple[str, str]]] = {}

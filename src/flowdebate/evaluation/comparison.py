@@ -1,4 +1,4 @@
-"""Blind comparison of texts by a debate judge, in every order, with every ballot stored."""
+"""Blind comparison of texts: a debate judge reads them in every order, and every ballot is stored."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _judge_options(
 def _judge_by_letter(models: Iterable[Model]) -> bool:
     """Return whether all models are small and support logprobs.
 
-    Small models may give reasons that contradict the winner they name.
+    Otherwise, small models may give reasons that contradict the winner they name.
     """
     return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 

@@ -368,7 +368,7 @@ def _findings(table: ComparisonTable) -> list[str]:
     findings = []
     if table.failed:
         findings.append(f"excluded because their judging failed: {counted(len(table.failed), 'row')}")
-    if len(table.systems) == _PAIR:  # with more systems, the ranking shows the differences
+    if len(table.systems) == _PAIR:  # for more systems, the ranking reports the differences instead
         best = table.systems[0]
         p = 1.0 if table.p is None else table.p
         is_better = "is better" if p <= _ALPHA else "is not clearly better"

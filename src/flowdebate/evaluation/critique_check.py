@@ -46,8 +46,8 @@ class CheckedAnswer(WireModel):
     rejected: bool
     """True if the critique rejected the answer, because the judge upheld at least one of the critic's claims."""
     judged_wrong: bool
-    """True if the judge, without a critic, considered the answer wrong; unlike a critic's claim, this needs
-    no quote.
+    """True if the judge, without a critic, considered the answer wrong; unlike a critic's claim, this decision does not
+    require a quote.
     """
     claims: int
     """Number of the critic's claims about the answer."""
@@ -72,9 +72,9 @@ class CritiqueCheck(InNotebooks):
     alone: MethodRates
     """Accuracy of the judge without a critic."""
     comparison: Paired
-    """Gain in accuracy from the critique over the judge alone, on the same answers."""
+    """Accuracy of the critique minus that of the judge alone, on the same answers."""
     found: Paired | None
-    """Gain in accuracy from the critique over the judge alone, on wrong answers only."""
+    """Accuracy of the critique minus that of the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
     """Number of answers without a decision, because a call failed or a limit was reached."""

@@ -83,7 +83,7 @@ class GameTable(NamedTuple):
 
 
 class GameCollector:
-    """Collector of games, each of which takes up sixteen bytes."""
+    """Collector of games, which stores each game in sixteen bytes."""
 
     def __init__(self) -> None:
         self._matchups: dict[Matchup, int] = {}

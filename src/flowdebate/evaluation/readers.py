@@ -281,7 +281,7 @@ class Readership:
             )
         store, collection, body = self.store, documents_of(run_id), json.dumps(note) if note.strip() else GONE
         while not await store.put(collection, _NOTE, body, expected=(await store.documents(collection)).get(_NOTE)):
-            pass  # another writer came first; the last write wins
+            pass  # another writer came first, so try again: the last write wins
 
     async def share(self, run_id: str, shows: Shown, *, seconds: float = 86_400) -> Share:
         """Create a public, read-only link, either to all of a run's content ("run") or to a blind vote ("vote").

@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive for runs with these labels: their owner's archive, or the shared one if they name no owner."""
+    """Return the archive for runs with these labels: that of the owner or, if there is none, the shared one."""
     if OWNER not in labels:
         return stored_archive(store)
     # Names in a store must be short and printable, but user names may be neither.
@@ -160,7 +160,7 @@ class OpenStore:
 
     store: Store
     is_explicit: bool
-    """True if the user named the store."""
+    """True if the user specified the store explicitly."""
     option: str = ""
     """Command-line option with which other commands select this store: "", or " --store WHERE"."""
 

@@ -135,7 +135,7 @@ def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[P
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):
         x, y = _on(_X, across(point.x)), _on(_Y, point.y)
-        # Put the letter to the right of its marker, or else to the left, above or below: the first free place.
+        # Put the letter in the first free place: to the right of its marker, or else to the left, above or below.
         places = [(x + 10, y + 4), (x - 10, y + 4), *((x + 10, y + 4 + step * _APART) for step in (-1, 1, -2, 2))]
         free = (
             candidate

@@ -54,7 +54,7 @@ WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Model families, makers, and terms such as "language model", excluding names that contain another name.
+"""Model families, makers, and terms such as "language model", excluding names that contain a shorter one.
 
 Any text in which a model introduces itself contains at least one of these. Most arguments contain none, and a plain
 substring search for all of them is five times as fast as matching the patterns.
@@ -118,7 +118,7 @@ def _patterns() -> _Patterns:
     mark = r"[*_\"'(]{0,3}"
     i_am = r"\b(?:i am|i'm|my name is|call me|i,|speaking as|this is|i go by|known as) "
     words = r"(?:(?!that\b|which\b|who\b)[\w'-]+ ){0,7}?"
-    # with or without a preceding name: "I am Claude, an assistant that was", "I'm a model, made by"
+    # words between "I am" and "made by", with or without a name: "I am Claude, an assistant that was made by …"
     parts = r"(?:(?!that\b|which\b|who\b)[\w'-]+,? ){0,9}?"
     of = r"(?:by|at|from|of) (?:the )?(?:(?:team|people|researchers|engineers|company|lab|folks|makers) (?:at |of )?)?"
     of_family = (

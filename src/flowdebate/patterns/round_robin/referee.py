@@ -164,9 +164,9 @@ _MAX_LENGTH = 1_000  # maximum length of an issue, or of the notes, in character
 def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the schema for the referee's answer.
 
-    Issues come before the score, and the notes last, because models commit to their first words. For models that follow
-    schemas reliably, the roster is an enum, and every debater is required. Other models are not called again if they
-    break either rule, and assessments of unknown names are dropped.
+    Issues come before the score, and the notes last, because models stick to whatever they write first. For models that
+    follow schemas reliably, the roster is an enum, and every debater is required. Other models are not called again if
+    they break either rule, and assessments of unknown names are dropped.
     """
 
     def short(text: str) -> str:
