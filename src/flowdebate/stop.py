@@ -39,7 +39,7 @@ PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
-"""Reserved names: stop reasons used by the patterns themselves, which no condition may have as its name."""
+"""Reserved names: stop reasons used by the patterns themselves, and therefore not allowed as names of conditions."""
 _MAX_NAME_LENGTH = 100
 _MAX_TEXT_LENGTH = 1_000
 
@@ -66,7 +66,7 @@ class Condition(ABC):
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """Application functions called by the condition, in order; a custom class contributes its `reason`."""
+        """Application functions called by the condition, in order; for a custom class, this is its `reason` method."""
         return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:

@@ -254,7 +254,7 @@ RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "a time beyond all": (("run", "updated_at"), 10**400, "`run.updated_at` must be a number of seconds"),
     "an outcome of another type": (("run", "outcome"), [], "`run.outcome` must be an object or null"),
     "another number of steps": (("run", "steps"), 1, "`run.steps` is 1, but the run has 2 finished steps"),
-    "fewer rows than follow": (("rows",), 2, "there are too many steps: all 2 steps of run r1 are above"),
+    "fewer rows than follow": (("rows",), 2, "step 3 does not exist: run r1 has only 2 steps, all listed above"),
     "more rows than follow": (("rows",), 4, "run r1 has 4 steps, but only 3 of them follow"),
     "another format": (
         ("format",),
@@ -286,7 +286,11 @@ STEP_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
         "round[1]/pro#0",
         "two steps of the run have the same `row.key`: round\\[1\\]/pro#0",
     ),
-    "a step of another run": (("run_id",), "r9", "`run_id` must be r1, whose steps follow here \\(got r9\\)"),
+    "a step of another run": (
+        ("run_id",),
+        "r9",
+        "`run_id` must be r1, because the steps of that run are not complete yet \\(got r9\\)",
+    ),
 }
 
 
@@ -325,7 +329,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
     "a number without end": (lambda line: line.replace("152.0", "1e999"), "line 3: the number 1e999 is too large"),
     "very many digits": (
         lambda line: line.replace("152.0", "1" * 5000),
-        "line 3: a number of 5,000 digits is too large",
+        "line 3: a number with 5,000 digits is too large",
     ),
     "a key twice": (
         lambda line: line.replace('"seq"', '"key": "x", "seq"'),

@@ -15,8 +15,8 @@ from flowdebate.errors import ConfigurationError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MAX_WEIGHT = 1_000_000  # maximum weight of a vote; the sum of larger weights could overflow
-# Replacements for option names used by other libraries, and for options that belong to a group.
+_MAX_WEIGHT = 1_000_000  # maximum weight of a vote; sums of larger weights could overflow
+# What to use instead of option names from other libraries, and instead of options that belong to a group.
 _MEANT = {
     "agents": "debaters",
     "api_key": "model",
@@ -149,12 +149,15 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
 
 def is_number(value: object, *, maximum: float = float_info.max) -> bool:
-    """Return whether `value` is a number above 0 and at most `maximum`, excluding integers too large for a float."""
+    """Return whether `value` is a number above 0 and at most `maximum`, and not an integer too large for a float."""
     return not number_problem(value, above=0, maximum=maximum)
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """Raise ConfigurationError unless an option is a number from 0 to 1, including 0 and 1 if `ends` is set."""
+    """Check that each option is a number between 0 and 1; otherwise raise ConfigurationError.
+
+    The values 0 and 1 themselves are valid only if `ends` is set.
+    """
     if ends:
         check_number(location, options, minimum=0, maximum=1)
     else:

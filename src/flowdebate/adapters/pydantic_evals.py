@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, Any, Any]:
-    """Create an evaluator that has judges `compare()` each output with the expected output, blind and in all orders.
+    """Create an evaluator whose judges compare each output with the expected output, blind and in all orders.
 
     It returns a score, `share`, which is the output's share of the judges' scores (.5 means that the output is as good
-    as the expected one), with the verdict as the reason. It also returns the assertions `not_worse` and
+    as the expected one), and gives the verdict as the reason. It also returns the assertions `not_worse` and
     `same_in_all_orders`. An expected output is required, and neither output may be blank. `options` are passed to
     `compare()`: `judges`, `criteria`, `orders` and `store`.
     """
@@ -33,6 +33,6 @@ def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, An
                 "same_in_all_orders": comparison.flips == 0,
             }
 
-    # pydantic-evals reads the annotations by name
+    # pydantic-evals needs the types themselves, not their names
     ComparisonEvaluator.evaluate.__annotations__ = {"ctx": EvaluatorContext, "return": dict}
     return ComparisonEvaluator()

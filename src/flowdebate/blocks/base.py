@@ -52,7 +52,7 @@ class Outline:
     """Line of an outline, with the lines nested below it."""
 
     text: str
-    """Text of the line: a block's name, or a verb and its object."""
+    """Text of the line: a block's name, or a verb and its object, such as "map abs"."""
     kind: str = "block"
     """Kind of step: "handler", "generator", "router", "sequencer", or the name of a builder method, for
     example "then".
@@ -166,8 +166,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """
 
     keeps: str | None = None
-    """Substring that identifies step keys: a fork reuses every step whose key contains it, even if the step's request
-    differs.
+    """Substring of step keys; a fork reuses the recorded answer of every step whose key contains it, even if the
+    request has changed.
     """
     with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
     """Function that adapts a pattern to continue a finished run; None if the pattern does not support this."""
@@ -209,7 +209,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Return the block's outline."""
 
     def seats(self, around: tuple[ModelChoice, ...] = ()) -> list[Seat]:
-        """List the places in this block where a model is called, except in blocks called internally by functions."""
+        """List all model-calling blocks within this block, except those called only from inside functions."""
         inner_seats: list[Seat] = []
         values: list[Any] = [*vars(self).values()]
         for log in values:  # this list grows while the loop runs
@@ -227,11 +227,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         try:
             return await self.act(value, ctx)
         except Exception as error:
-            if isinstance(error, ReadOnly):  # the resource that raised the error may not know which block called it
+            if isinstance(error, ReadOnly):  # the resource that raised the error may not know which block used it
                 error.block = error.block or self.name
             notes = getattr(error, "__notes__", None)
             if not isinstance(notes, list) or not any(str(note).startswith("in block ") for note in notes):
-                # blocks further out do not add a second note
+                # enclosing blocks do not add a second note
                 add_note(error, f"in block {self.name!r} (at {ctx.path})")
             raise
 
@@ -317,7 +317,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def run_sync(
         self, value: InT_contra, *, if_exists: IfExists = "raise", **options: Unpack[RunOptions]
     ) -> RunResult[OutT_co, RawT_co]:
-        """Run the block synchronously, as `run` does, for scripts and notebooks."""
+        """Call `run` synchronously, for example in scripts and notebooks."""
         return run_sync(lambda: self.run(value, if_exists=if_exists, **options))
 
     async def resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
@@ -341,7 +341,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return start_block(self, value, run)
 
     def resume_sync(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Resume a run synchronously, as `resume` does, for scripts and notebooks."""
+        """Call `resume` synchronously, for example in scripts and notebooks."""
         return run_sync(lambda: self.resume(run_id, **options))
 
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
@@ -369,7 +369,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return start_block(self, value, run)
 
     def fork_sync(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
-        """Fork a run synchronously, as `fork` does, for scripts and notebooks."""
+        """Call `fork` synchronously, for example in scripts and notebooks."""
         return run_sync(lambda: self.fork(run_id, **options))
 
     async def continue_run(
@@ -394,7 +394,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def batch(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
     ) -> Batch[OutT_co, RawT_co]:
-        """Run the block for each of `questions`: `async for item in …`, or `await ….all()`.
+        """Run the block for each of `questions`; use `async for item in …`, or `await ….all()` for all results.
 
         At most `max_concurrency` runs are in progress at once, and questions are read as slots become free, so the
         iterable may be endless; `question(row)` extracts the question from a row. `limits` apply to each run; each
@@ -412,7 +412,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     def batch_sync(
         self, questions: Iterable[Any] | AsyncIterable[Any], **options: Unpack[BatchOptions]
     ) -> BatchResult[OutT_co, RawT_co]:
-        """Run a batch synchronously, as `batch` does, for scripts and notebooks; return all results."""
+        """Run a batch synchronously and return all results, for example in scripts and notebooks."""
         return run_sync(lambda: self.batch(questions, **options).all())
 
     async def _load(self, run_id: str, **options: Unpack[ResumeOptions]) -> tuple[Run, Any]:
@@ -430,7 +430,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
 
 class Wrapped(Block[Any, Any]):
-    """Base class for blocks that wrap `inner` and have the same name, resources and outline."""
+    """Base class for blocks that wrap `inner` and share its name, resources and outline."""
 
     def __init__(self, inner: Block[Any, Any]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -442,14 +442,14 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """Wrapper that assigns `role` to `inner` without copying it, because custom blocks may keep state."""
+    """Wrapper that assigns `role` to `inner` instead of copying it, because a custom block may keep state."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)
         self.role: str | None = role
 
     async def act(self, value: object, ctx: Context, /) -> object:
-        # calling `self._inner` would set its own role: a judge used as a debater must act as a debater
+        # `self._inner(…)` would set the block's own role again, but a judge used as a debater must act as a debater
         return await self._inner.act(value, ctx)
 
 
@@ -461,7 +461,7 @@ def merge_resources(
     owned: Collection[Resource] = (),
     closed: Collection[Block[Any, Any]] = (),
 ) -> tuple[dict[str, Resource], dict[str, Resource]]:
-    """Collect the shared and the private resources of `blocks`, by key.
+    """Collect the shared and the private resources of `blocks`, each keyed by resource key.
 
     Raises ResourceConflict if two blocks share different objects under the same key, or if one shares an object under a
     key that is private to another block. Two private objects under the same key do not conflict. Resources in `owned`

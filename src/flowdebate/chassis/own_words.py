@@ -46,7 +46,7 @@ class LabelParser:
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> LabelParser:
-        """Create the parser for the answers of a `member` of the `roster`."""
+        """Create a parser for answers by one `member` of the `roster`."""
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),
@@ -57,9 +57,10 @@ class LabelParser:
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
         """Return the speaker's own words in `text`.
 
-        If the text continues into another speaker's turn, return them as a `Trimmed` and record the cut.
+        If another speaker's turn follows in the text, it is cut off: the cut is recorded, and the result is a
+        `Trimmed`.
         """
-        if "[" not in text and ":" not in text:  # cannot contain a speaker label
+        if "[" not in text and ":" not in text:  # text without either character cannot contain a speaker label
             return text
         system = str(messages[0]["content"]) if messages and messages[0]["role"] == "system" else ""
         return self.keep(text, ctx, instructions=system.partition(INSTRUCTIONS)[2])
@@ -132,7 +133,7 @@ class LabelParser:
         )
 
     def _find_other_speaker(self, text: str) -> tuple[int, str] | None:
-        """Find the first line of another speaker's turn, which must follow some of the speaker's own words."""
+        """Find the first line of another speaker's turn, provided that some of the speaker's own words precede it."""
         other_line = min(
             (line for line in map(partial(_first_turn, text), self._other_patterns) if line is not None), default=None
         )
@@ -141,7 +142,7 @@ class LabelParser:
             or not text[: other_line[0]].strip()
             or self._label.fullmatch(text[: other_line[0]].rstrip())
         ):
-            return None  # if the speaker has said nothing before this line, the line is about the other speakers
+            return None  # a line not preceded by any of the speaker's own words is about another speaker, not by one
         return other_line
 
 
@@ -205,7 +206,7 @@ def _turn_of(name: str, stance: str | None) -> str:
 
 
 def _tag(name: str, stance: str | None) -> str:
-    """Build the pattern for a speaker's tag in a transcript; models sometimes write "Debater for" before the tag."""
+    """Build the pattern for a speaker's tag in a transcript; models sometimes write "Debater for" in front of it."""
     inside = [name] if stance is None else [name, stance]
     stance_pattern = "" if stance is None else rf"|{re.escape(name)},[ \t]*{re.escape(stance)}"
     return rf"(?:(?:the )?debater for )?\[(?:{'|'.join(map(re.escape, inside))}{stance_pattern})\]"

@@ -88,8 +88,8 @@ class Persona:
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
-"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model, whose name also becomes the
-member's.
+"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model (the member is then named after
+the model).
 """
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
@@ -101,7 +101,7 @@ _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
 searched for names.
 """
 MANY_MEMBERS = 10
-"""Number of members of a roster above which a warning is issued."""
+"""Roster size above which a warning is issued."""
 
 MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
@@ -129,7 +129,7 @@ def check_roster(
 ) -> tuple[MemberT, ...]:
     """Return `members` in declared order as instances of `kind`; raise ConfigurationError for an invalid entry.
 
-    The warning about too many members points to the caller of the pattern's function, `stacklevel` frames up.
+    The warning about a large roster refers to the code that called the pattern's function, `stacklevel` frames up.
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(location, field, members, f"must be a list of {kind.__name__} objects or dicts")
@@ -297,9 +297,9 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """Block for a role that still lacks facts about its pattern, such as the debaters' names.
+    """Incomplete block for a role, lacking facts about its pattern such as the debaters' names.
 
-    The pattern turns it into a complete block. Any other use raises a ConfigurationError listing the missing facts.
+    The pattern replaces it with a complete block. Any other use raises a ConfigurationError listing the missing facts.
     """
 
     def __init__(self, maker: Bindable[..., Any], options: Mapping[str, object], missing: tuple[str, ...]) -> None:
@@ -374,12 +374,12 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Create a decorator for functions that create a `role`'s block in `pattern`; callers may omit `needs`."""
+    """Create a decorator for functions that create a `role`'s block in `pattern`; `needs` are optional for callers."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
 def role_options(value: object) -> Mapping[str, object] | None:
-    """Return the options set for a role, overriding the pattern's; None for a custom block or function."""
+    """Return a role's own options, which override the pattern's; return None for a custom block or function."""
     if value is None or isinstance(value, bool):
         return {}  # use the default block with the pattern's options
     if isinstance(value, RoleOptions):
@@ -393,7 +393,7 @@ def is_custom(value: RoleChoice) -> TypeGuard[BlockLike]:
 
 
 def is_custom_code(value: object) -> bool:
-    """Return whether a role is filled by application code; answers from models and people are always recorded."""
+    """Return whether a role is filled by application code, rather than by a model or a person."""
     coded = (Handler, Router, Sequencer)
     return isinstance(value, coded) or (callable(value) and not isinstance(value, Block))
 
@@ -414,7 +414,7 @@ def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[st
 
 
 def speaker_options(*layers: BlockOptions | SpeakerOptions | RoleOptions | None) -> SpeakerOptions:
-    """Merge the options for a default block as `merge_options` does, but without facts known only to its pattern."""
+    """Merge layers of a speaker's options as `merge_options` does; the result contains no facts about the pattern."""
     return cast("SpeakerOptions", merge_options(*layers))  # the merged options have the same keys as the layers
 
 
@@ -435,7 +435,7 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, role_options(value))
     template = merged.get("template")
-    # otherwise, the parts missing from another role's template would go unnoticed until the run
+    # otherwise, a template for another role would pass, and its missing parts would cause an error only during the run
     if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(location, f"template of {field}", template, f"must be a {maker.template.__name__}")
     return maker.create(**merged)
@@ -451,7 +451,7 @@ _ABSENT = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """A role as declared by its pattern: its default blocks, their visibility, and how its failures are handled."""
+    """A role as declared by its pattern: its default blocks, their visibility, and the handling of its failures."""
 
     name: str
     """Name of the pattern's option for the role. The role's block is named `{pattern}-{name}`."""

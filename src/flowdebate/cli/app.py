@@ -171,7 +171,7 @@ def flowdebate(
     """Hold debates between language models."""
     environment = {"NO_COLOR": "1" if no_color else None, "COLUMNS": None if width is None else str(width)}
     before = {name: os.environ.get(name) for name, value in environment.items() if value is not None}
-    # typer and rich read these variables when they lay out pages
+    # typer and rich read these variables when they format pages
     os.environ.update({name: value for name, value in environment.items() if value is not None})
 
     def restore() -> None:  # restored because the process may continue, as it does in tests

@@ -181,7 +181,7 @@ class _Outcome:
     without_verdict: Mapping[str, int]
     """Number of questions without a verdict, keyed by run status."""
     left_out: Mapping[str, int]
-    """Number of questions omitted for other reasons, keyed by run status."""
+    """Number of questions omitted for reasons other than a missing verdict, keyed by run status."""
     failed: int
     """Number of failed baseline answers."""
 
@@ -312,7 +312,7 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
     if isinstance(value, bool):
         value = "true" if value else "false"
     text = str(value).strip().casefold()
-    # Later entries win: a position named "b" or "1" refers to itself, not to the second position.
+    # Later entries win: if a position's own text is "b" or "1", that value selects it rather than the second position.
     stances_by_key = {str(index): stance for index, stance in enumerate(stances)}
     stances_by_key |= dict(zip(_LETTERS, stances, strict=False))
     if list(names) == ["pro", "con"]:
@@ -326,8 +326,8 @@ class EvaluationPlans(Plans):
     """Plans for debates on the questions of a data set, and for baselines; `rows` are the rows as read.
 
     The positions come from the specified debaters or, if there are none, from the row's choices. Choices are shuffled
-    among the debaters because data sets often list the correct one first. If `baselines` is None, every baseline is
-    used, except any that cannot differ from the others. Raises BadFile for a row whose correct answer is not among its
+    among the debaters because data sets often list the correct one first. If `baselines` is None, all baselines are
+    used, except for a vote between only two drafts. Raises BadFile for a row whose correct answer is not among its
     positions.
     """
 
@@ -345,7 +345,8 @@ class EvaluationPlans(Plans):
     ) -> None:
         super().__init__("debate", options, file, first=rows[0].question)
         if "output_schema" not in self.stored["options"]:
-            self.stored["options"].setdefault("synthesizer", False)  # only the verdicts are compared
+            # no synthesis is needed, because only the verdicts are compared
+            self.stored["options"].setdefault("synthesizer", False)
         self._baselines = baselines
         self._equal = {} if equal is None else {"equal": equal}
         self.questions: list[LabeledQuestion] = [
@@ -356,13 +357,13 @@ class EvaluationPlans(Plans):
             self.of(question)  # rejects invalid options before any model is called
 
     def name(self, rows: Sequence[Row]) -> str:
-        """Default name of the batch for these rows, baselines and positions."""
+        """Default name of the batch, derived from its rows, baselines and positions."""
         positions = [list(map(dict, question.sides)) for question in self.questions]
         identity = [super().name(rows), self._baselines and list(self._baselines), positions]
         return hash_name("evaluation", [*identity, *self._equal.values()])
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return the options for one question: its sides and its baselines."""
+        """Return the options for one question, including its sides and its baselines."""
         from flowdebate.evaluation.benefit import DRAFTS
 
         question = row if isinstance(row, LabeledQuestion) else self.questions[0]

@@ -180,7 +180,7 @@ def check(fits: object, option: str, problem: str, got: object = None) -> None:
 
 
 def check_named(option: str, name: str | None, *, resume: bool) -> None:
-    """Raise ConfigurationError for an invalid run ID, or for --resume without a run ID."""
+    """Raise ConfigurationError if the run ID is invalid, or if --resume is used without a run ID."""
     check_option(Text, option, name, location=COMMAND)
     if resume and name is None:
         raise misuse("--resume", resume, f"--resume requires {option} ID, to say which run to continue.")

@@ -309,7 +309,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
 
 
 def _check_token(token_file: str | None, *, new: bool) -> None:
-    """Raise ConfigurationError if a new token is requested although the user specified a token file."""
+    """Raise ConfigurationError if the user requests a new token but has specified a token file."""
     if new and token_file is not None:
         raise misuse(
             "--new-token", new, "--new-token cannot be combined with --token-file: it would overwrite your file."
@@ -334,7 +334,7 @@ def _stdout_protected() -> Iterator[None]:
 
 
 def _check_app(app: str | None, values: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for options that are determined by the application's own service."""
+    """Raise ConfigurationError if --app is combined with options that the application's own service defines."""
     unusable = [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, [])]
     if app is not None and unusable:
         problem = f"{', '.join(unusable)} cannot be combined with --app: the Service defines them."
@@ -470,7 +470,7 @@ def queue(  # noqa: PLR0913 - the options of the command
         raise misuse("ACTION", action, "Filters select runs to resume or cancel: add resume or cancel as the ACTION.")
     if (action == "submit") != (question is not None) or (action != "submit" and (run_id is not None or priority)):
         raise misuse("QUESTION", question, "submit requires a QUESTION; --run-id and --priority are only for submit.")
-    check_count(COMMAND, {"--priority": priority}, minimum=0, maximum=100)  # the maximum is `LOWEST`
+    check_count(COMMAND, {"--priority": priority}, minimum=0, maximum=100)  # 100 is `LOWEST`, the lowest priority
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     from flowdebate.workers.deployment import Workers
 

@@ -13,7 +13,7 @@ from flowdebate.evaluation.statistics import two_sided_z
 
 
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
-    """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 the level expected by chance.
+    """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 is no better than chance.
 
     Return None if there are no items, or if both raters give the same rating to every item, because chance alone would
     explain such agreement.
@@ -74,7 +74,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
             "krippendorff_alpha()", "ratings", sorted(lengths), "must have the same number of entries for each rater"
         )
     items = [Counter(label for label in item if label is not None) for item in zip(*ratings, strict=True)]
-    items = [item for item in items if sum(item.values()) > 1]  # a single rating has nothing to be compared with
+    items = [item for item in items if sum(item.values()) > 1]  # an item with a single rating offers nothing to compare
     totals = sum(items, Counter[object]())
     n = sum(totals.values())
     if len(totals) < 2:  # noqa: PLR2004 - one name only

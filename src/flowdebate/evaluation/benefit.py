@@ -24,7 +24,7 @@ _WHERE = "benefit_report()"
 DRAFTS = 3  # minimum number of first drafts for a vote that can differ from a single answer
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
-"""Outcome of a comparison: the debate did better than the baseline, worse, without a gain of `min_gain`, or
+"""Outcome of a comparison: the debate did better, did worse, gained less than `min_gain`, or the data is
 inconclusive.
 """
 Missing = Literal["wrong", "left out"]
@@ -44,10 +44,10 @@ class MethodResult(WireModel):
     high: float
     """Bounds of Wilson's interval for the accuracy."""
     undecided: int
-    """Number of answers that name several positions, or none."""
+    """Number of answers naming either several positions or none."""
     calls: float
     tokens: float | None
-    """Mean usage per question; token counts are None unless known for every question."""
+    """Mean usage per question; a token count is None unless it is known for every question."""
     completion_tokens: float | None = None
     cost: float | None = None
 
@@ -55,7 +55,7 @@ class MethodResult(WireModel):
 class PairedComparison(WireModel):
     """Comparison of the debate with one baseline.
 
-    It covers all questions answered by both, and those whose debate failed.
+    It covers all questions answered by both the debate and the baseline, and all questions whose debate failed.
     """
 
     baseline: BaselineName
@@ -100,11 +100,11 @@ class BenefitReport(InNotebooks, WireModel):
     """Report on the benefit of debates over their baselines."""
 
     n: int
-    """Number of questions counted, all with a known answer."""
+    """Number of questions included in the report; each has a known answer."""
     attempted: int
     """Total number of questions with a known answer."""
     failed: int = 0
-    """Number of questions counted whose debate ended without a verdict."""
+    """Number of included questions whose debate ended without a verdict."""
     missing: Missing = "wrong"
     """Rule for counting failed debates."""
     without_truth: int = 0
@@ -116,8 +116,8 @@ class BenefitReport(InNotebooks, WireModel):
     """Results for the debate, followed by the baselines."""
     comparisons: list[PairedComparison]
     finding: Finding
-    """Overall finding: "helped" if the debate beat every baseline, "harmed" or "none_worth_it" if any comparison found
-    so, otherwise "too_few".
+    """Overall finding: "helped" if the debate beat every baseline; "harmed" or "none_worth_it" if that is the finding
+    for any baseline; otherwise "too_few".
     """
     summary: str
     """The report's conclusion in one or two sentences."""
@@ -132,10 +132,10 @@ def benefit_report(
 ) -> BenefitReport:
     """Compare debates with their baselines on all `items` with a known truth. Needs scipy.
 
-    An answer is right or wrong. A tie, or a debate without a winner, counts as the probability of picking the right one
-    at random from the open positions. If counting such answers as wrong would change a finding, the summary says so. A
-    debate that `failed` counts as wrong; its baselines did not run and are assumed to be as accurate as on the other
-    questions. With missing="left out", such questions are not counted. Questions in the same `cluster` are not
+    An answer is right or wrong. A tie, or a debate without a winner, counts as the probability of picking the correct
+    position at random from those still open. If counting such answers as wrong would change a finding, the summary says
+    so. A debate that `failed` counts as wrong; its baselines did not run and are assumed to be as accurate as on the
+    other questions. With missing="left out", such questions are not counted. Questions in the same `cluster` are not
     independent: intervals widen accordingly, and tests flip the signs of whole clusters.
 
     The debate is compared with each baseline by the exact sign-flip test (McNemar's test if questions are independent),
@@ -147,8 +147,8 @@ def benefit_report(
     - "too_few": none of the above.
 
     `report.finding` is "helped" if the debate helped against every baseline, "harmed" or "none_worth_it" if that is the
-    finding against any baseline, and otherwise "too_few". The first drafts' vote is compared only if at least three
-    drafts took part. Raise ConfigurationError if no item can be compared.
+    finding against any baseline, and otherwise "too_few". The vote among first drafts is compared only if there were at
+    least three drafts. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     labeled = [item for item in items if item.truth is not None]
@@ -271,7 +271,7 @@ def _compare(
         finding: Finding = "none_worth_it" if p_adjusted < min_gain else "too_few"
         if p < 1 - confidence and comparison.difference:
             finding = "helped" if comparison.difference > 0 else "harmed"
-        # stays above 0 even if no pair differs
+        # smoothed, so that the estimate stays above 0 even if no pair differs
         differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)
         n = required_n(min_gain, differing=round(differing, 2), tests=len(names), alpha=round(1 - confidence, 9))
         full = comparison.model_copy(update={"p_holm": p, "finding": finding, "required_n": n})
@@ -363,7 +363,7 @@ def _summarize(
     attempted: int,
     missing: Missing,
 ) -> str:
-    """Summarize all comparisons in a few sentences, focusing on the most accurate of the decisive baselines."""
+    """Summarize all comparisons in a few sentences, focusing on the most accurate baseline with the overall finding."""
     deciding = [comparison for comparison in comparisons if comparison.finding == finding]
     best = max(deciding, key=lambda item: item.baseline_right / item.n)
     lead = _lead(finding, min_gain)
@@ -415,7 +415,7 @@ def _cost(compared: PairedComparison) -> str:
 
 
 def _right(compared: PairedComparison) -> str:
-    def count(right: float) -> str:  # a tie may count as one half
+    def count(right: float) -> str:  # the number need not be whole, because a tie may count as one half
         return f"{round(right):,}" if abs(right - round(right)) < 0.05 else f"{right:,.1f}"  # noqa: PLR2004 - one decimal
 
     who = "it" if compared.finding in ("helped", "harmed") else "the debate"

@@ -91,7 +91,7 @@ class Progress:
         return True
 
     def total_for(self, value: float) -> int | None:
-        """Return the expected number of calls, or None once `value` exceeds it: no progress bar should pass 100%."""
+        """Return the expected number of calls, or None once `value` exceeds it, so that no progress bar passes 100%."""
         return self.usual if self.usual is not None and value <= self.usual else None
 
     @property
@@ -111,7 +111,7 @@ class Progress:
 
 
 def _usual_calls(document: Document | None) -> int | None:
-    """Estimate the number of calls: one per speaker in each round, plus those for the result."""
+    """Estimate a run's number of calls: one per speaker in each round, plus those for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
     last = document.last_calls

@@ -153,7 +153,7 @@ NAME = "io.github.flowdebate/flowdebate"
 
 
 def _server_card(url: str) -> dict[str, Any]:
-    """Build the server card for clients about to connect: name, address, and whether a token is needed."""
+    """Build the server card, which tells clients the server's name and address, and whether it needs a token."""
     from flowdebate import __version__
 
     description = "Bearer, a space, and the token of this server, if it has one"
@@ -277,8 +277,8 @@ async def serve_http(
 ) -> None:
     """Serve `service` at `http://127.0.0.1:{port}/mcp` until a signal arrives, then close it.
 
-    Port 0 selects a free port; `started` is called with the address. Requests need `token`; None gives access to every
-    user of this machine. In-flight calls have `patience` seconds to finish.
+    Port 0 selects a free port; `started` is called with the address. Requests need `token`; if it is None, every user
+    of this machine has access. In-flight calls have `patience` seconds to finish.
     """
     import uvicorn
 
@@ -388,7 +388,7 @@ class Subscriptions:
 
 
 _MAX_RUNS = 20
-"""Maximum number of runs per stream, the same as over HTTP; following a run takes a task."""
+"""Maximum number of runs per stream, the same as over HTTP; limited because each followed run needs its own task."""
 
 
 def _subscribed(params: Mapping[str, Any] | None) -> dict[str, set[str]]:

@@ -39,7 +39,7 @@ def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
 
 
 def same_or_missing(same: Callable[[str, str], bool]) -> SameAnswer:
-    """Extend `same` to missing answers, which are equal only to one another."""
+    """Extend the comparison `same` to missing answers, which are equal only to one another."""
 
     def are_same(one: str | None, other: str | None) -> bool:
         return one is other if one is None or other is None else one == other or same(one, other)

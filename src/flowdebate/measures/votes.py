@@ -21,8 +21,8 @@ _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
 """Strength of agreement, from unanimity down to one vote per choice; "split" and "contested" have no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
-"""Requirement of a vote: more than half of the voters, at least two thirds, all voters, or more than half of the
-weight.
+"""Support needed for a consensus: more than half of the voters, at least two thirds, all voters, or more than half of
+the weight.
 """
 
 _STRONG = Fraction(4, 5)
@@ -45,7 +45,7 @@ class Ballot(WireModel):
     voter: str
     """Name of the voter."""
     choice: str | None
-    """Author of the chosen proposal; None or any other name spoils the ballot."""
+    """Author of the chosen proposal; the ballot is spoiled if this is None or not one of the choices."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     """The voter's confidence, from 0 to 1."""
     reasoning: str = ""
@@ -60,7 +60,7 @@ class Tally(WireModel):
     eligible: int
     """Number of eligible voters, including abstainers."""
     valid: int
-    """Number of votes for any of the choices."""
+    """Number of ballots cast for one of the choices."""
     spoiled: int
     """Number of ballots cast for none of the choices."""
     failed: int
@@ -90,9 +90,9 @@ class Tally(WireModel):
 
 
 def exact(number: float) -> Fraction:
-    """Return the simplest fraction that rounds to the float `number`, or else the float's decimal representation.
+    """Return the simple fraction that rounds to the float `number`; if there is none, its decimal value.
 
-    No float is exactly 1/3 or 0.1. With this reading, three thirds are 1, and 0.1 + 0.2 is 0.3.
+    No float is exactly 1/3 or 0.1. Read in this way, three times one third is 1, and 0.1 + 0.2 is 0.3.
 
     >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
     (Fraction(1, 1), Fraction(3, 10))
@@ -137,7 +137,7 @@ def leaders(totals: Mapping[_K, Fraction] | Mapping[_K, float]) -> list[_K]:
 
 
 def margin(totals: Mapping[str, Fraction]) -> Fraction:
-    """Compute how far the highest value in `totals` exceeds the second highest.
+    """Compute the difference between the highest and the second-highest value in `totals`.
 
     >>> margin({"a": Fraction(1), "b": Fraction(3)})
     Fraction(2, 1)
@@ -270,7 +270,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is the required number of valid votes if missed, otherwise None."""
+    """Describe the reason for the outcome; `quorum` is None unless too few valid votes were cast to reach it."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:

@@ -292,7 +292,7 @@ class MessagesClient:
     def completion(self, message: object) -> object:
         """Convert an answer to a chat completion.
 
-        A string is returned unchanged, and anything else is reduced to its `error`.
+        An answer without content blocks is returned unchanged if it is a string, and otherwise reduced to its `error`.
         """
         content = getattr(message, "content", None)
         if not isinstance(content, list):
@@ -433,7 +433,7 @@ def _usage(*reported: object) -> object:
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
     """Configure thinking and output, with enough tokens for both; remove the output settings from `extra`.
 
-    Models without an effort setting think within a token budget; with `by_budget`, all models do.
+    Models without an effort setting get a token budget for thinking; with `by_budget`, all models do.
     """
     config = dict(extra.pop("output_config", ()))
     effort = config.get("effort")

@@ -146,13 +146,13 @@ def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[M
     return error.answer is not None and find_object(error.answer) is None
 
 
-_IGNORED = 2  # minimum number of invalid answers, because a single one may be a fluke
+_IGNORED = 2  # number of invalid answers before a model is assumed to ignore its mode; a single one may be a fluke
 
 
 def _amend(request: ModelRequest, error: ModelError, *, lower: bool) -> ModelRequest:
     """Build the request for a retry, adding the reason for the rejection or raising the token limit.
 
-    If `lower` is set, a rejected structured answer is requested in the next structured mode.
+    If `lower` is set, a rejected structured answer is requested again in the next structured mode.
     """
     if isinstance(error, SchemaViolation) and request.output is not None:
         answer = (error.answer or "")[:_MAX_QUOTE_LENGTH]
@@ -180,7 +180,7 @@ REASK = "Your answer could not be used: {problems}. Answer again with the correc
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 # Failures to retry only once: after two blank or truncated answers, more are likely, and each one is billed.
 _ONCE = (EmptyResponse, OutputTruncated)
-# Lowest limit assumed for a truncated answer if the request sets none; the retry doubles it.
+# Minimum token limit assumed when an answer is truncated and the request sets no limit; the retry doubles it.
 _ROOM = 4_096
 # Maximum length, in characters, of the rejected answer quoted in a retry; a longer one could exceed the context.
 _MAX_QUOTE_LENGTH = 20_000
@@ -249,7 +249,7 @@ class _Deadline:
             self._ends += now - self._since
         self._queues, self._since = self._queues + change, now
         if self.timer is not None:
-            with suppress(RuntimeError):  # the timer has expired, or its call or the loop has ended
+            with suppress(RuntimeError):  # raised if the timer has expired, or if the call or the event loop has ended
                 self.timer.reschedule(self.end)
 
 
@@ -259,7 +259,7 @@ _deadlines: ContextVar[tuple[_Deadline, ...]] = ContextVar("flowdebate_deadlines
 
 @contextmanager
 def in_queue(request: ModelRequest) -> Iterator[None]:
-    """Exclude time spent waiting for a model to start or become free from all but the deadlines of rounds and runs."""
+    """Pause all deadlines, except those of rounds and runs, while waiting for a model to start or become free."""
     outer_deadline, time = _deadlines.get(), asyncio.get_running_loop().time
     since = time()
     for deadline in outer_deadline:
@@ -279,7 +279,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation of a call that ignored the first one at its deadline."""
+    """Second cancellation of a call, sent if the call ignored the first one at its deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -478,7 +478,7 @@ def _is_cut(request: ModelRequest, usage: Usage) -> bool:
     return sent > _LONG_PROMPT and counted < sent / 2
 
 
-_LONG_PROMPT = 1_500  # minimum number of tokens, because estimates for shorter prompts are too rough
+_LONG_PROMPT = 1_500  # prompts with fewer tokens are not checked, because estimates of their length are too rough
 
 
 @lru_cache(maxsize=1_000)

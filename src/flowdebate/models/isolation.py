@@ -204,7 +204,7 @@ def has_gemini_sign_in(environment: Mapping[str, str], model: str | None) -> boo
     way = _gemini_auth().get("selectedType")
     if way == "oauth-personal" and not environment.get("GEMINI_FORCE_ENCRYPTED_FILE_STORAGE"):
         return (gemini_folder() / "oauth_creds.json").is_file()
-    return way is not None  # the key may be in the system's keyring
+    return way is not None  # no further check is possible, because the key may be in the system's keyring
 
 
 _GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA")

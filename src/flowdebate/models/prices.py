@@ -25,15 +25,15 @@ def are_prices_known() -> bool:
 def prices_source() -> str | None:
     """Describe the source of known prices: currency, price list, version and date; None if there is none.
 
-    The list itself is undated, so the start date of its newest price indicates its age. A list downloaded while the
-    program runs is dated by the time of its download.
+    The price list is undated, so the date given is the start date of its newest price or, if the list was downloaded
+    while the program was running, the time of the download.
     """
     if not are_prices_known():
         return None
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot, today = get_snapshot(), datetime.now(UTC).date()
-    # a single price always applies, whereas the prices in a list may have dates
+    # only prices in a list may have dates; a single price always applies
     lists = (model.prices for source in snapshot.providers for model in source.models if isinstance(model.prices, list))
     dates = (getattr(price.constraint, "start_date", None) for prices in lists for price in prices)
     days = [day for day in dates if day is not None and day <= today]

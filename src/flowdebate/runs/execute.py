@@ -253,7 +253,7 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait for an event loop turn in which no other run starts, because preparing a first prompt takes time."""
+    """Wait for an event loop turn in which no other run starts, because preparing a run's first prompt takes time."""
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:
@@ -268,7 +268,7 @@ async def _start_in_turn() -> None:
 
 
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
-    """Check the model at each seat, because an error halfway through a new run would waste paid calls.
+    """Check the model at each seat first, because an error halfway through a new run would waste paid calls.
 
     A seat is unusable if its model lacks a key, a program or a login, or cannot read the images sent to it. Forks and
     runs with recorded answers are not checked, because they may no longer need these models.
@@ -397,7 +397,8 @@ def _run_in_thread(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     async def main() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         cancels.append(lambda: loop.call_soon_threadsafe(lambda: task and task.cancel()))
-        if stopped.is_set():  # checked after the append, so that an interrupt in between is caught either way
+        # checked after the append: an earlier interrupt only sets this flag, and a later one cancels the task
+        if stopped.is_set():
             raise asyncio.CancelledError
         return await make()
 

@@ -15,7 +15,7 @@ LOWEST = 100
 
 
 def priority_of(header: RunHeader) -> int:
-    """Return the priority of a submitted run; return 0 for an imported run with an invalid priority."""
+    """Return the priority of a submitted run; for an imported run with an invalid priority, return 0."""
     priority = (header.plan or {}).get("priority")
     return priority if isinstance(priority, int) and 0 <= priority <= LOWEST else 0
 
@@ -43,7 +43,7 @@ class DeliveredRun(WireModel):
     when the run's provider has an outage.
     """
     seconds: float
-    """Time in seconds that the run waited after it was put on the queue, or after its delay ended."""
+    """Time in seconds for which the run waited, measured from when it was queued or when its delay ended."""
     resumed: bool = False
     """True if a worker had already executed part of the run."""
 

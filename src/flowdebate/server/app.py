@@ -249,7 +249,7 @@ own limit.
 
 
 class _Connection(H11Protocol):
-    """Connection that counts only while a request on it is being answered, and is closed if its client is too slow.
+    """Connection that counts toward the limit only during a request, and is closed if its client is too slow.
 
     Uvicorn would wait forever for the rest of a request and count the connection meanwhile, so a few thousand silent
     connections, which need no token, would lock everyone else out.
@@ -282,7 +282,7 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # uvicorn's timeout for idle connections applies until the client sends more.
+        # while the client sends nothing more, uvicorn's own timeout for idle connections applies
         if self.conn.their_state is h11.IDLE:
             self._expect(None)
             self._add_waiting()

@@ -168,7 +168,7 @@ class Converter:
 
     @contextmanager
     def _slot(self, path: str, places: BoundedSemaphore) -> Iterator[None]:
-        """Hold a slot for a document within the context; raise BadFile if no slot becomes free in time."""
+        """Reserve a slot for a document for the duration of the context; raise BadFile if none becomes free in time."""
         if not places.acquire(blocking=False):
             with self._lock:
                 self._waiting += places is self._quick
@@ -185,7 +185,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason for killing it ("turn" only if the document `gives_way`)."""
+        """Return a child's answer, or the reason for killing it (which is "turn" only if the document `gives_way`)."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:

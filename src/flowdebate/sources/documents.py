@@ -55,7 +55,7 @@ class Text:
     unread: list[str] = field(default_factory=list)
     """Descriptions of omitted content, such as "2 pictures"."""
     hidden: int = 0
-    """Number of passages hidden by the document."""
+    """Number of passages that the document hides from its readers."""
     _room: int = MAX_TEXT_MEGABYTES * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
@@ -457,7 +457,8 @@ def _read_xlsx(data: bytes, text: Text) -> None:
             if row:
                 rows.append(row)
         columns = sorted({column for row in rows for column in row})
-        text.take(3 * len(rows) * len(columns))  # bars are text too, so count them before building the table
+        # the table's bars count as text too, and must be counted before the table is built
+        text.take(3 * len(rows) * len(columns))
         table = _table([row.get(column, "") for column in columns] for row in rows)
         text.parts.append((f"sheet {sheet.title}", "\n".join(table)))
     if hidden_sheets:
@@ -548,7 +549,7 @@ def _value(value: object) -> str:
 
 
 _ALL_DIGITS = 1e15
-"""Limit below which spreadsheets store integers without rounding."""
+"""Limit below which spreadsheets store integers exactly."""
 
 
 # HTML, books and notebooks
@@ -712,7 +713,7 @@ OTHERS = {
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported document kinds, mapped to the suffixes of supported kinds to convert them to."""
+"""Suffixes of unsupported document kinds, each mapped to the suffix of a supported kind to convert the document to."""
 
 
 def read_document(data: bytes, kind: str) -> Text:
@@ -788,7 +789,7 @@ def _limit_memory(megabytes: int) -> None:
     with suppress(ImportError, ValueError, OSError):
         import resource
 
-        room = megabytes * _MEGABYTE * 9 // 10  # the rest is for the libraries' code
+        room = megabytes * _MEGABYTE * 9 // 10  # the rest is reserved for the libraries' code
         resource.setrlimit(resource.RLIMIT_DATA, (room, room))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Return whether `text` is a data URL, whose decoding may take a long time."""
+    """Return whether `text` is a data URL, which may take a long time to decode."""
     return _DATA_URL.match(text) is not None
 
 
@@ -82,8 +82,8 @@ _MAX_LISTED = 200
 def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
     """Read files and folders at paths relative to `folder`. "-" is stdin, and "NAME=FILE" sets a name.
 
-    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; the resulting sources state
-    the reason as `left_out`.
+    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; each is returned as a source
+    without text, with the reason as `left_out`.
 
     Raises BadFile, with the path and the reason, if a file is unusable, or if the total exceeds 2 MB of text or 10 MB
     of images.

@@ -121,11 +121,11 @@ class Changes:
     """Changes to review in a pull request."""
 
     head: str
-    """Commit up to which the changes were read."""
+    """Last commit covered by the changes."""
     merge_base: str
     """Commit at which the branch diverged."""
     since: str | None
-    """Commit up to which changes had already been read; None to read all changes."""
+    """Commit after which the changes begin; None if they include all changes of the pull request."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
@@ -238,7 +238,7 @@ class GitHub:
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
         """Return the files changed after `since`, and the names of files whose base version has changed.
 
-        The files are None if the comparison is incomplete.
+        The first value is None if the comparison is incomplete.
         """
         if since is None:
             return None, set()

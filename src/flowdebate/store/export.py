@@ -262,7 +262,7 @@ class _Reading:
     run: StoredRun
     documents: Mapping[str, str]
     steps: int
-    """Number of step lines announced on the run's own line."""
+    """Number of step lines that should follow, according to the run's own line."""
     rows: list[StepRow] = field(default_factory=list)
 
     def is_whole(self) -> bool:
@@ -277,9 +277,11 @@ class _Reading:
         """Add the step in a parsed line; raise ValueError if the run is complete or the step is from another run."""
         run_id = self.run.header.run_id
         if self.is_whole():
-            raise ValueError(f"there are too many steps: all {self.steps} steps of run {run_id} are above")
+            number, known = self.steps + 1, counted(self.steps, "step")
+            raise ValueError(f"step {number} does not exist: run {run_id} has only {known}, all listed above")
         if value["run_id"] != run_id:
-            raise ValueError(f"`run_id` must be {run_id}, whose steps follow here (got {typed(value['run_id'])})")
+            reason = f"because the steps of that run are not complete yet (got {typed(value['run_id'])})"
+            raise ValueError(f"`run_id` must be {run_id}, {reason}")
         row = dict(value["row"])
         if len({row[name] is None for name in ("seq", "at", "body")}) > 1:
             raise ValueError(
@@ -337,7 +339,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Convert a mapping other than a dict to a dict, as the JSON encoder's fallback."""
+    """Convert a mapping other than a dict to a dict; used as the JSON encoder's fallback."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON-serializable")
@@ -501,4 +503,4 @@ def _integer(text: str) -> int:
     try:  # Python refuses to parse numbers with thousands of digits, because that takes quadratic time
         return int(text)
     except ValueError:
-        raise ValueError(f"a number of {len(text):,} digits is too large") from None
+        raise ValueError(f"a number with {len(text):,} digits is too large") from None

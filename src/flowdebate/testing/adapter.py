@@ -105,7 +105,7 @@ class _FrameworkFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Make a test that runs `check` in a new event loop, without a pytest plugin, but is skipped if in `lacks`."""
+    """Create a test that runs `check` in a new event loop without a pytest plugin, and skips it if it is in `lacks`."""
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)
@@ -209,7 +209,7 @@ class AdapterConformance:
 
     @_promise
     async def test_stream(self, make: MakeAdapter) -> None:
-        """Check that a listener receives the text in chunks that add up to the whole text."""
+        """Check that a listener receives the text in chunks that together make up the whole text."""
         heard: list[str] = []
         script = _Answers([FakeAnswer(pieces=("Cars ", "are ", "out."))])
         response = await call.ask(make(script), _request(on_text=heard.append))

@@ -41,7 +41,7 @@ class Played:
     error: Exception | None
     model: ExampleModel
     stances: frozenset[str]
-    """Stances in a debate; empty if they are unknown, or if the pattern is not a debate."""
+    """Stances of the debaters; empty if they are unknown, or if the pattern is not a debate."""
     hangs: str | None = None
     """Description of where a run was waiting when it exceeded its time limit and was cancelled."""
 
@@ -159,7 +159,7 @@ def fails_only_with_known_errors(run: Played) -> Problems:
 
 
 def ends_within_rounds(run: Played) -> Problems:
-    """Check that runs end: rounds count up from 1, at most to the maximum, and the output reports their number."""
+    """Check that runs end: rounds count up from 1 to at most the maximum, and the output reports their number."""
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls were made, but the run did not end"
         return
@@ -501,7 +501,7 @@ OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
 """Made-up names used in the other question, too rare to occur by chance."""
-# Number of examples per speaker after which chance no longer explains why a moderator never calls somebody.
+# Number of examples per speaker after which it can no longer be chance that a moderator never calls a speaker.
 _CHANCES = 5
 
 # Minimum length in characters: a shorter question, such as "Why?", may be in a prompt by chance.
@@ -510,7 +510,7 @@ _TELLING = 12
 _BEFORE = 40
 # Phases whose turns are ballots, which transcripts do not contain.
 _BALLOTS = ("poll", "vote")
-# Losses that are not failures, and are covered by other promises.
+# Losses that are not failures, and are checked by other invariants.
 _FLAGS = ("cut_off", "empty", "unheard", "not_counted")
 # Measured fields, whose values vary between runs.
 _TIMES = frozenset({"seconds", "at"})

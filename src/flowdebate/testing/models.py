@@ -25,7 +25,7 @@ Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A recorded request, unaffected by changes made after the call."""
+    """A recorded request; changes made to the request after the call do not affect it."""
 
     block: str
     """Name of the block that made the call."""

@@ -24,8 +24,8 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     `exchanges=True`. A recorded request gets its recorded response; identical requests get their responses in the order
     of recording. Any other request is rejected with the original server's message if that server always rejected one of
     the request's parts, such as a temperature. Otherwise it gets the response to a request of the same form: streamed,
-    with tools, or with a response format. A request with a never recorded part is also rejected, with a message naming
-    the part.
+    with tools, or with a response format. A request containing a part that was never recorded is also rejected, with a
+    message naming the part.
 
     Raise BadFile for a file that is not such a cassette.
 

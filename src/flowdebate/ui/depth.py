@@ -36,7 +36,8 @@ STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
     """Complete `options` with those implied by the depth.
 
-    For depth "auto", the speakers of all steps are included. Raises ConfigurationError if the pattern cannot end early.
+    For depth "auto", the options include the speakers of all steps. Raises ConfigurationError if the pattern cannot end
+    early.
     """
     if options.depth is None:
         return options

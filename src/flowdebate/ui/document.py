@@ -136,11 +136,11 @@ class Document(InNotebooks, WireModel):
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
     """Stop reasons specific to the pattern, described in words."""
     CHANGING: ClassVar[str | None] = None
-    """Noun for the speakers' answers in the note on how many were changed; None to omit the note."""
+    """Noun for the speakers' answers, used in the note on how many changed; None to omit the note."""
     GOES_ON: ClassVar[bool] = False
     """True if a finished run of this pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output; replaying the run cannot measure them again."""
+    """Paths of durations in the raw output, which cannot be measured again when the run is replayed."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern has no formats."""
@@ -148,7 +148,7 @@ class Document(InNotebooks, WireModel):
     incomplete: str | None = None
     """Line about participants missing from the result; omitted if nobody is missing."""
     error: str | None = None
-    """Error message of a failed run, or description of the limit that ended the run."""
+    """Error message of a failed run, or a description of the limit that ended the run."""
     raw: Any
     models: dict[str, list[str]] | None = None
     """Models used in the run, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
@@ -249,7 +249,7 @@ class Document(InNotebooks, WireModel):
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
         """Return the checked quotes in the contribution at `index` in `raw.entries`, with positions in its text."""
-        # empty if there are no sources, because no quotes were looked up
+        # empty if there are no sources, because quotes are then not looked up
         looked_up = (self.raw.quotes or ())[index : index + 1]
         return tuple(
             Quoted(
@@ -263,7 +263,7 @@ class Document(InNotebooks, WireModel):
         )
 
     def judging(self) -> Iterator[Fact]:
-        """Describe how the result was judged, except for what the page shows anyway."""
+        """Describe how the result was judged, omitting anything the page already shows."""
         yield from ()
 
     @property
@@ -407,7 +407,7 @@ def material_notes(raw: PatternOutput) -> list[str]:
 
 
 def changes_note(raw: PatternOutput, word: str) -> str | None:
-    """Describe how many speakers changed their answers; return None if fewer than two speakers gave any."""
+    """Describe how many speakers changed their answers; return None if fewer than two speakers answered."""
     voices, changed, adopted = count_changes(  # a missing answer does not count as a change
         AnswerCourse(voices={name: [text for text in texts if text is not None] for name, texts in answers.items()})
         for answers, _ in raw.answer_courses()

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum number of characters shown of a tool's arguments, and likewise of its result."""
+"""Maximum number of characters to show of a tool's arguments or of its result."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """Functions that build the sections for pattern-specific events, keyed by event class."""
 
@@ -79,7 +79,7 @@ _UNSEEN = frozenset(
         TurnStarted,
     }
 )
-"""Event classes to skip on a page of complete contributions; they are frequent and do not affect it."""
+"""Event classes to skip on a page of complete contributions: they are frequent, and do not affect such a page."""
 
 
 class Live:
@@ -414,7 +414,7 @@ class OneByOne(Live):
     def trouble(  # type: ignore[override]  # with the end of a text
         self, event: CallRetried | CallFellBack, *, who: str | None = None
     ) -> Iterator[LiveSection]:
-        """Describe a retry or a fallback, after declaring the text shown so far void."""
+        """Describe a retry or a fallback, after stating that the text shown so far does not count."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer does not count")

@@ -119,9 +119,7 @@ class CallDetails(WireModel):
     begins: str
     """Required beginning of the answer, for models that can continue a given text."""
     recorded: bool
-    """True if this is the exact request in the journal; false if another version of the pattern might send a different
-    one.
-    """
+    """True if, according to the journal, exactly this request was sent; false if it may differ from the one sent."""
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
@@ -178,7 +176,7 @@ class Fork(WireModel):
 
     @property
     def counts(self) -> str:
-        """Text that states how many answers were reused, edited and newly requested.
+        """Text stating how many answers were reused, edited and newly requested.
 
         >>> Fork(parent="rents", reused=5, edited=(), asked=2).counts
         '5 answers reused, 2 asked for'

@@ -29,7 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Convert a text answer to valid Unicode; raise OutputError if it is blank, or longer than an argument may be."""
+    """Convert a text answer to valid Unicode; raise OutputError if it is blank or exceeds the maximum length."""
     if not isinstance(answer, str):
         raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))
@@ -41,10 +41,10 @@ def parse_text(answer: object, *, block: str) -> str:
 
 
 def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
-    """Parse `answer` as data for `schema`: text is parsed as JSON, and a bare value as the only required field.
+    """Parse `answer` as data for `schema`; a bare value is assigned to the only required field.
 
-    Keys may be in snake_case or camelCase. Raises OutputError for text that is not JSON, unless only one field is
-    required.
+    Text is parsed as JSON, with keys in snake_case or camelCase. Raises OutputError if the text is not JSON, unless
+    exactly one field is required.
 
     >>> parse_data("ann", {"properties": {"choice": {"type": "string"}}, "required": ["choice"]}, block="vote")
     {'choice': 'ann'}
@@ -59,7 +59,7 @@ def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> obje
 
 
 def only_field(schema: Mapping[str, Any]) -> str | None:
-    """Return the only required field, or None unless there is exactly one."""
+    """Return the required field in `schema` if there is exactly one; otherwise, return None."""
     required = schema.get("required", ())
     return required[0] if len(required) == 1 else None
 
@@ -149,7 +149,8 @@ def _names(part: object) -> Iterator[str]:
 
 # Answers to suspended runs
 
-_TRIES, _PAUSE = 20, 0.05  # number of attempts to acquire a run while others are answering, and seconds between them
+# number of attempts to acquire a run while others are answering, and seconds between two attempts
+_TRIES, _PAUSE = 20, 0.05
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
@@ -165,18 +166,18 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the sources recorded for the pattern enclosing `place`, without their text if the run has a plan."""
+    """Return the sources recorded for the pattern enclosing `place`; in a run with a plan, they have no text."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
-            with suppress(ValidationError):  # raised if the row records some other decision
+            with suppress(ValidationError):  # raised if the row records another kind of decision
                 sources[row.key] = TypeAdapter(list[Source]).validate_json(row.body)
     nearest = max(sources, key=lambda key: (len(commonpath([key, place])), bool(sources[key])))
     return tuple(source for source in sources[nearest] if source.left_out is None)
 
 
 def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[tuple[HumanRequest, Any]]:
-    """List all human requests among a run's steps, each with its answer, or None if the request is still open."""
+    """List all human requests among a run's steps, each paired with its answer (None if it is still open)."""
     return [
         (_request(store, run_id, row), None if row.body is None else read_answer(row.body)[0])
         for row in steps
@@ -206,11 +207,11 @@ async def submit_answer(
 ) -> HumanRequest:
     """Record a human's answer, so that `resume(run_id)` can continue the run; return the answered request.
 
-    `answer` is text or, if the request has a schema, data or its JSON. If the run is waiting for several answers,
-    `block` (a name) or `place` selects the request. Only the first answer to a request counts. `by` is recorded as the
-    answer's author, and is meant for answers that do not come from a person. Raises OutputError, naming each invalid
-    field; NotAwaited if the run is not waiting for such an answer, or already has it; RunNotFound; RunConflict while
-    another process is executing the run.
+    `answer` is text or, if the request has a schema, data as an object or as JSON. If the run is waiting for several
+    answers, `block` (a name) or `place` selects the request. Only the first answer to a request counts. `by` is
+    recorded as the answer's author, and is meant for answers that do not come from a person. Raises OutputError, naming
+    each invalid field; NotAwaited if the run is not waiting for such an answer, or already has it; RunNotFound;
+    RunConflict while another process is executing the run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)  # otherwise, the run would stay locked until this process exits
@@ -225,7 +226,7 @@ async def _record(
     pending = _find_request(store, run_id, await store.steps(run_id), block, place)
     check_submission(pending, answer)  # check the answer before modifying the run
     for _ in range(_TRIES):
-        with suppress(RunConflict):  # other people's answers lock the run only for a moment
+        with suppress(RunConflict):  # another person's answer locks the run only briefly, so try again
             stored = await store.take(run_id)
             break
         await asyncio.sleep(_PAUSE)
@@ -248,7 +249,7 @@ async def _record(
 def submit_answer_sync(
     store: StoreChoice, run_id: str, answer: object, /, *, block: str | None = None, place: str | None = None
 ) -> HumanRequest:
-    """Submit an answer synchronously, as `submit_answer` does, for scripts and notebooks."""
+    """Call `submit_answer` synchronously, for example in scripts and notebooks."""
     return run_sync(lambda: submit_answer(store, run_id, answer, block=block, place=place))
 
 

@@ -87,7 +87,7 @@ class Statement:
 
     name: str
     position: str
-    """Stance or role; empty if the tag has neither."""
+    """The author's stance or role; empty if the tag contains neither."""
     text: str
 
 
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """Return the text that the input itself adds to a request, such as a text to judge; None if it adds nothing."""
+    """Return the text that the input adds to a request, such as a text to judge; None if it adds nothing."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 

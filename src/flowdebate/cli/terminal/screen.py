@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 WIDEST = 100
 """Maximum width of readable lines, in columns."""
 _TICK = 0.1
-"""Seconds between frames of the live line; fast enough for a spinner without keeping the terminal busy."""
+"""Seconds between frames of the live line: short enough for a smooth spinner, long enough not to keep the terminal
+busy.
+"""
 _MINUTE = 60
 _STARTING = "Starting the local model (some seconds, once)"
 
@@ -135,7 +137,7 @@ class Screen:
 
     async def ticking(self) -> None:
         """Animate the live line until cancelled."""
-        with suppress(WriteFailed):  # the next write of text will report the failure
+        with suppress(WriteFailed):  # a failure will be reported by the next write of text
             while True:
                 await asyncio.sleep(_TICK)
                 self.tick()
@@ -263,7 +265,7 @@ class AskOnScreen:
     async def __call__(self, request: HumanRequest) -> object:
         if self.screen is None:
             return await self._ask(request)
-        await asyncio.sleep(_TICK)  # lets the page show earlier contributions first
+        await asyncio.sleep(_TICK)  # let the page show earlier contributions first
         with self.screen.paused():
             return await self._ask(request)
 
@@ -282,11 +284,12 @@ _NARROWEST = 20
 
 
 class TextFlow:
-    """Writer for a single text; the `indent` of every line keeps it distinguishable from the page's other lines.
+    """Writer for a single text, with every line indented to set the text apart from the rest of the page.
 
-    `width` returns the current number of columns; None disables wrapping. `first` replaces `indent` on the first line.
-    A line's width is the sum of its characters' widths: terminals combine characters differently, but never use more
-    columns than that. Consecutive blank lines are collapsed into one.
+    `indent` is the string that begins each line; `first` replaces it on the first line. `width` returns the current
+    number of columns; None disables wrapping. A line's width is computed as the sum of its characters' widths:
+    terminals differ in how they combine characters, but never use more columns. Consecutive blank lines are collapsed
+    into one.
     """
 
     def __init__(
@@ -335,7 +338,7 @@ class TextFlow:
         self._unwritten.append(text)
 
     def _flush(self) -> None:
-        """Write the output of a whole chunk at once instead of word by word."""
+        """Write the output for a chunk in one piece instead of word by word."""
         if self._unwritten:
             self._out("".join(self._unwritten), self._style)
             self._unwritten = []

@@ -58,11 +58,11 @@ class AuthorTemplate(Template):
         "earlier answer. Return the whole revised answer and nothing else.",
         uses("question", lines=["answer", "claims"]),
     )
-    """Task for the revision, if any claims hold."""
+    """Task for the revision, used if any claims are upheld."""
 
 
 AUTHOR = AuthorTemplate()
-"""Prompt text for all models."""
+"""Prompt text for the author, the same for small and large models."""
 AUTHORS = Profiles(full=AUTHOR, concise=AUTHOR)
 
 
@@ -159,7 +159,7 @@ def create_critic(
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """Create the block `{name}-critic-{agent_name}`, which takes a `ClaimsRequest` and returns `Claims`."""
-    del transcript, length  # unused here, although other patterns show these to their speakers
+    del transcript, length  # accepted because other patterns show these to their speakers, but unused here
 
     def system(texts: CriticTemplate, _: object, __: Context) -> str:
         who = None if role is None else filled(texts.persona, speaker=speaker_tag(agent_name, role))
@@ -261,7 +261,7 @@ def render_answer(answer: str) -> str:
 
 
 def render_claims(claims: Sequence[Claim]) -> str:
-    """Render claims under their ids, without the critics' names; upheld claims also show their evidence."""
+    """Render claims under their ids, without the critics' names; claims that were upheld also show their evidence."""
     return "\n".join(_render_claim(claim) for claim in claims)
 
 

@@ -66,7 +66,7 @@ def vote_among(stances: tuple[str, ...]) -> type[BaseModel]:
 class Audience(Block[Any, Any]):
     """Block in which all listeners vote simultaneously.
 
-    The vote before the debate runs as a tap, and the vote after it returns the verdict.
+    The vote before the debate passes its input on unchanged, and the vote after it returns the verdict.
     """
 
     def __init__(

@@ -111,7 +111,7 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
 
 
 class Draft(str):
-    """Position chosen in an answer, along with the reasoning to use in a later revision."""
+    """Position chosen in an answer, along with its reasoning, which is reused in a later revision."""
 
     __slots__ = ("reasoning",)
 
@@ -287,7 +287,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if equal cost is requested but the run's limits lack a price for some model."""
+        """Raise ConfigurationError if the budget is a cost but the run's limits lack a price for some model."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
@@ -422,7 +422,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
 
 
 def _can_continue(error: BaseException) -> bool:
-    """Check whether the debate can continue after `error`, since a failed baseline must not prevent the verdict."""
+    """Check whether the debate can continue after `error`: a failed baseline must not cost the debate its verdict."""
     return isinstance(error, (BadAnswer, LimitReached)) or is_provider_failure(error)
 
 

@@ -331,12 +331,13 @@ class DebatePage(PatternPage):
     def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
         """Have the judge read both orders by default.
 
-        This applies to debates between two sides and to the depth "auto", unless another option rules it out.
+        This is the default for debates between two sides and for the depth "auto", unless another option rules it out.
         """
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
         two = len({side.stance for side in speakers}) == 2  # noqa: PLR2004 - sides
-        balanced = two or options.depth == "auto"  # "auto" stops once all orders agree, so there must be several orders
+        # "auto" stops once the verdicts from all orders agree, so there must be several orders
+        balanced = two or options.depth == "auto"
         return {"schedule": "swap"} if options.schedule is None and is_asked and balanced else {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:
@@ -373,7 +374,7 @@ class DebatePage(PatternPage):
         return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> PlanValues:
-        """Return the proposed sides, so that a resumed run does not have the model propose them again."""
+        """Return the sides proposed by the model, so that a resumed run does not have it propose sides again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
@@ -472,7 +473,7 @@ def _has_single_winner(run: StoredRun) -> bool:
 
 
 def _human(plan: Plan, role: str) -> Human:
-    """Create a human block; it requests an answer right away, or suspends the run until there is one."""
+    """Create a human block; if the person cannot be asked right away, the run is suspended until they answer."""
     from flowdebate.blocks.human.human import human
 
     return human(name=f"{plan.name}-{role}", ask=None if plan.options.suspend else plan.ask)

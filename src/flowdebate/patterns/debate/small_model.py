@@ -119,7 +119,7 @@ class SmallModelSupport:
     """The debate's sources, or None if there are none."""
 
     def is_needed(self, ctx: Context) -> bool:
-        """Check whether the prompt templates call for support; most do not.
+        """Check whether the prompt templates call for small-model support; most do not.
 
         `render_turn` calls this method and stores the result for the methods called later in the turn.
         """
@@ -350,7 +350,7 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
 
 @dataclass(frozen=True, kw_only=True)
 class FactSorter:
-    """Sorter that has a model assign facts to the positions they support."""
+    """Sorter of facts: it asks a model which position each fact supports."""
 
     name: str
     """Name of the block that calls the model."""
@@ -395,7 +395,7 @@ class FactSorter:
         return max(odds, key=lambda side: odds[side] - facts.bias.get(side, 0.0)) if odds else None
 
     async def _ask(self, text: str, question: str, ctx: Context) -> dict[str, float]:
-        """Return each position's mean log-odds over several calls, showing every position once under each letter.
+        """Ask the model once per position, rotating the letters, and return each position's mean log-odds.
 
         The result is empty if the model returns no log-probabilities or its provider fails; the debate then continues
         without facts.

@@ -34,8 +34,8 @@ A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Method by which the next speaker was chosen: named by the previous speaker, named by that speaker on a second call,
-or drawn at random.
+"""Method by which the next speaker was chosen: by the previous speaker, by the same speaker when asked again, or at
+random.
 """
 
 

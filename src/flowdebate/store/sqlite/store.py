@@ -97,7 +97,7 @@ class SqliteStore(Store):
         await self._release_ended(run_id)
         dead_owners: list[
             str
-        ] = []  # dead owners: their logs contain open steps until the commit and are removed only afterwards
+        ] = []  # dead owners, whose logs contain open steps until the commit and may be removed only after it
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)
@@ -348,7 +348,7 @@ class SqliteStore(Store):
         return self._owner
 
     async def _end(self, run_id: str, end: Callable[[sqlite3.Connection], sqlite3.Cursor]) -> None:
-        """Stop tracking the run if `end` changed its row; its open steps are then saved in the database."""
+        """Execute `end`; if it changed the run's row, save the run's open steps and stop tracking the run."""
         attempts = {} if self._owner is None else self._open_steps.attempts(run_id)
 
         def work(connection: sqlite3.Connection) -> None:
@@ -360,7 +360,7 @@ class SqliteStore(Store):
             await self._write(work, single=not attempts, durably=False)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run whose end could not be recorded, before the run is taken or deleted."""
+        """Release a run before it is taken or deleted, if its end could not be recorded earlier."""
         if run_id in self._ending:
             await self.release(run_id)
 
@@ -371,7 +371,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version of the library has changed the schema, so that no job uses it."""
+        """Raise StoreError if another version of the library has changed the schema, since no job could use it."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

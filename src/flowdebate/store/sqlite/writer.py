@@ -132,7 +132,7 @@ class Writer:
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Execute the batch for this event loop iteration: here, or in the thread if that is busy with earlier jobs."""
+        """Execute this event loop iteration's batch here or, if the thread is still busy with jobs, in the thread."""
         jobs = self._batches.pop(loop, [])
         if not jobs:
             return
@@ -150,7 +150,8 @@ class Writer:
         if waiting:
             finish = partial(_finish, waiting)
             self._disk.sync(finish if self._since_checkpoint < _LOG_JOBS else partial(self._checkpoint, finish))
-        settle([job for job in jobs if not job.durably])  # these are done, because the page cache outlives the process
+        # these jobs need no sync, because their writes are in the page cache, which outlives the process
+        settle([job for job in jobs if not job.durably])
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
         """Submit the batches of event loops that were closed before their next iteration."""
@@ -292,6 +293,6 @@ _OPEN: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Write all submitted jobs before the process ends; otherwise, the daemon thread would be stopped midway."""
+    """Write all submitted jobs before the process ends, because it would stop the daemon thread halfway through."""
     for writer in list(_OPEN):
         writer.close()

@@ -111,7 +111,7 @@ class Sheet:
         votes: Votes | None = None,
         sections: Iterable[Section] | None = None,
     ) -> Sheet:
-        """Build the sheet for a document; the run's stored data and replayed events provide the record.
+        """Build the sheet for a document, including what is known from the run's stored data and replayed events.
 
         If given, `sections` replace the document's own.
         """
