@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AgentModel(AdaptedModel):
-    """A pydantic-ai agent usable as a model in any role: counted, limited, retried, recorded and streamed.
+    """A pydantic-ai agent usable as a model in any role; its calls are limited, retried, recorded and streamed.
 
     - `agent`: the agent, with its own instructions, tools and model; a request's system message is added to its
       instructions. It must not validate outputs itself, because roles such as judges have their own schemas.

@@ -316,7 +316,7 @@ class PullRequestReview:
         return True
 
     def _create(self, body: str, notes: list[dict[str, JsonValue]]) -> list[dict[str, JsonValue]]:
-        """Create the comment together with its notes; return the notes that remain to be posted."""
+        """Create the comment with `notes`; if GitHub rejects them, create it without notes and return `notes`."""
         commit = self._changes.head if self._changes is not None else None
         if self._github.create_review(self._number, commit, body, notes):
             return []

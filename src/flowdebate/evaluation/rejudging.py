@@ -64,15 +64,15 @@ def create_rejudge(
     """Create a block whose default judge decides between `stances`, and whose output includes all ballots.
 
     `judge` configures the judge (None means `JudgeOptions(schedule="cyclic")`). Each view is judged `repeat` times.
-    Views are drawn using the run's seed; to repeat them, `seed` is required, so that every repetition draws the same
-    views. `anonymity` lists the speakers to replace with aliases (None for nobody). `options` are passed to the judge's
-    block. Raise ConfigurationError for a judge that omits ballots or asks a person.
+    Views are drawn using the run's seed; if `repeat` is greater than 1, `seed` is required, so that every repetition
+    draws the same views. `anonymity` lists the speakers to replace with aliases (None for nobody). `options` are passed
+    to the judge's block. Raise ConfigurationError for a judge that omits ballots or asks a person.
     """
     how = replace(JudgeOptions(schedule="cyclic") if judge is None else judge, quotes=False)
     check_count(NAME, repeat=repeat)
     if how.curtail or how.on_flip == "human":
         field = "curtail" if how.curtail else "on_flip"
-        raise ConfigurationError(NAME, field, None, "cannot be set: an audit uses all of a model's ballots")
+        raise ConfigurationError(NAME, field, None, "cannot be set, because an audit uses all of a model's ballots")
     if repeat > 1 and seed is None:
         raise ConfigurationError(NAME, "seed", seed, "is required if `repeat` is greater than 1")
     transcript = create_debate_transcript()

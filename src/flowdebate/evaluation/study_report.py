@@ -148,7 +148,9 @@ class StudyReport(InNotebooks, WireModel):
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge at each level of its confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes in answers from a single call to each design's debate, and from the judge's first ballot to its last."""
+    """Changes from a single call's answer to the answer of each design's debate, and from the judge's first ballot to
+    its last.
+    """
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the side read first, in debates with two sides, keyed by design and control.
 
@@ -229,10 +231,10 @@ def study_report(
 
     An undecided answer (a tied vote, or a debate without a winner) counts as a random draw among the open positions; if
     counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong; its baselines did
-    not run and are assumed to be as accurate as on other questions. With missing="left out", neither counts.
-    `registration` is checked against the study and `model`. Answers to cases outside the study, such as those from a
-    design that was removed, are ignored. Raise ConfigurationError if there are no answers, or if the correct position
-    has changed since a question was answered.
+    not run and are assumed to be as accurate as on other questions. With missing="left out", neither a failed debate
+    nor its baselines count. `registration` is checked against the study and `model`. Answers to cases outside the
+    study, such as those from a design that was removed, are ignored. Raise ConfigurationError if there are no answers,
+    or if the correct position has changed since a question was answered.
     """
     answers = study.answered(answers)
     if not answers:
@@ -417,7 +419,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Compute one comparison, still without its finding, and the largest gain not ruled out by `tests` comparisons."""
+    """Compute a comparison without its finding, and the largest gain not ruled out by `tests` comparisons."""
     one, other = credits_[compared.one], credits_[compared.other]
     # Questions that both methods answered come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)

@@ -59,7 +59,7 @@ _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForb
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
-    """Return the reason why there is no verdict; if the judge failed, return the kind of failure."""
+    """Return the kind of failure if the judge failed, and "NoVerdict" otherwise."""
     failure = next((loss for loss in raw.losses if loss.role == "judge"), None)
     return "NoVerdict" if failure is None else failure.error.partition(":")[0]
 

@@ -49,7 +49,7 @@ class Wrapper:
 
     @property
     def name(self) -> str:
-        """Name of the inner model, in errors, events and usage."""
+        """Name of the inner model, used in errors, events and usage."""
         return self.inner.name
 
     @property

@@ -331,7 +331,7 @@ class Account:
         self._store = store
         self._daily = owner is not None
         self._collection, self._key = _COLLECTION, self.name
-        if owner is not None:  # names in a store must be short and printable, but user names may be neither
+        if owner is not None:  # names in a store must be short and printable, but user names may be long or unprintable
             digest = sha256(owner.encode(errors="surrogatepass")).hexdigest()
             self._collection, self._key = f"{_COLLECTION}/{digest}", "day"
         self._day = 0

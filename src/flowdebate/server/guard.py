@@ -70,7 +70,9 @@ class GuardOptions:
     authenticate: Authenticate | None = None
     """Function that identifies the user who sent a request."""
     public: tuple[str, ...] = ()
-    """Prefixes of paths that require neither token nor user, because they check other credentials or reveal nothing."""
+    """Prefixes of paths that do not require a token or a user, because they check other credentials or
+    reveal nothing.
+    """
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
     """Functions to build error responses in other protocols' formats, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None

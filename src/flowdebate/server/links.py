@@ -125,7 +125,10 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not accept votes.")
     if body.reader is None:
         raise ConfigurationError(
-            "POST /links/{code}/votes", "reader", None, "is required: a random ID that identifies the reader"
+            "POST /links/{code}/votes",
+            "reader",
+            None,
+            "is required: pass a random ID to identify the reader",
         )
     run_id = stored.header.run_id
     # otherwise, several simultaneous votes could all pass as the last one allowed

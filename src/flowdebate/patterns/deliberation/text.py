@@ -62,7 +62,7 @@ def render_deliberation(output: DeliberationOutput, *, title: str | None = None)
         lines += ["", *_heading(f"ROUND {number}", "-")]
         for entry in output.history:
             if entry.round == number:
-                # the name is on a line ending in a square bracket, so it must contain neither line breaks nor brackets
+                # the name is on a line ending in a square bracket, so it must not contain line breaks or brackets
                 cells = (" ".join(quoted(part or "").replace(BAR, " ").split()) for part in (entry.name, entry.role))
                 speaker = "  —  ".join(filter(None, cells)).replace("[", "(").replace("]", ")")
                 lines += ["", f"{_INDENT}[{speaker}]", f"{_INDENT}{'.' * _DOTS}", "", *_text(entry.text)]

@@ -35,7 +35,7 @@ ASKED = f"must be a question of at most {MAX_ADDED_QUESTION_LENGTH:,} characters
 
 @dataclass(frozen=True, kw_only=True)
 class Continuation:
-    """Continuation of a finished run."""
+    """Additional rounds, and readers' questions, for a fork of a finished run."""
 
     held: Annotated[int, Field(ge=1, le=_MAX_EARLIER_ROUNDS)]
     """Number of rounds held before the continuation."""

@@ -178,7 +178,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL mode; retry while another process is doing so, because here SQLite does not wait."""
+    """Switch the file to WAL mode; if another process is doing so, retry, because SQLite does not wait for it."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -211,7 +211,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        # Another process may have got there first.
+        # Another process may have created the tables in the meantime.
         is_new = connection.execute("PRAGMA user_version").fetchone()[0] == 0
         for statement in _SCHEMA if is_new else ():
             connection.execute(statement)
