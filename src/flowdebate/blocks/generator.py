@@ -301,8 +301,8 @@ Deferred: TypeAlias = Callable[[Any, Context], Callable[[], str] | None]
 immediately.
 """
 Review: TypeAlias = Callable[[Sequence[Message], ModelResponse, Context], Awaitable[tuple[ModelResponse, bool]]]
-"""Function that reviews the answer to a block's messages. It returns the accepted answer, and True if a second answer
-was requested but the first one was accepted.
+"""Function that reviews the answer to a block's messages. It returns the accepted answer and a flag: True if a second
+answer was requested but the first one was accepted.
 """
 
 

@@ -299,7 +299,7 @@ class WithFallback(Wrapped):
 
 
 class SkipIfSilent(Wrapped):
-    """Block that runs `inner` unless there are no contributions to decide about.
+    """Block that runs `inner` only if there are contributions to decide about.
 
     If `heard` returns false, the role is skipped, and the result is `MISSING`, as after a failure.
     """

@@ -147,11 +147,11 @@ class CountedItems:
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
-        """Distinct counts from items without log-odds, each with its number of items."""
+        """Distinct counts from items without log-odds, each with the number of items that share it."""
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return the sum and the number of terms on each item for one of FIGURES, skipping items without terms."""
+        """Return one figure's sum and number of terms for each item, skipping items without terms."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -440,7 +440,7 @@ def _audit(
 
 
 def audit_counted(judges: CountedJudges, *, seed: int = 0, resamples: int | None = 2_000) -> JudgeAudit:
-    """Audit judges from their counts, with the figures of `full_audit()`, or of `audit()` if `resamples` is None."""
+    """Audit judges from their counts, in the same way as `full_audit()`, or as `audit()` if `resamples` is None."""
     if resamples is None:
         return _audit_counted(judges, None)
     check_scipy("full_audit()")
@@ -611,7 +611,7 @@ def _interval(
 
 
 def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, Any]:
-    """Compute the mean pairwise correlation between models, its basis, and the effective number of models."""
+    """Compute the mean correlation between the models' errors or scores, and the effective number of models."""
     of: Literal["errors", "scores"] = "errors" if judges.is_known else "scores"
     by_pair, centered, count = (judges.errors if of == "errors" else judges.scores), of == "scores", len(judges.models)
     pairs, correlations = list[PairSums](), list[float]()

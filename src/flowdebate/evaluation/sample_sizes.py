@@ -40,7 +40,7 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
     """Compute the probability of detecting a bias in `n` items if a place's win rate is `rate`.
 
     For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
-    of the test against equal wins if all other places win equally often: the place's wins follow a binomial
+    of the test against equal wins, assuming that all other places win equally often: the place's wins follow a binomial
     distribution, and the scatter of the others' wins follows a chi-square distribution. Needs scipy.
 
     >>> round(power(54, 0.7), 3)
@@ -93,8 +93,8 @@ def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float 
 def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = ALPHA) -> int:
     """Compute the number of items needed to detect a `gain` in accuracy with 80% power.
 
-    `differing`, the share of differing pairs, is at least `gain`. The result uses the exact power of McNemar's exact
-    test at `alpha` / `tests`. Needs scipy.
+    `differing` is the share of pairs that differ; it cannot be less than `gain`. The result uses the exact power of
+    McNemar's test at the significance level `alpha` / `tests`. Needs scipy.
 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)
     (249, 61)

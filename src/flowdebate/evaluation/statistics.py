@@ -191,7 +191,7 @@ def _clip(chance: float) -> float:
 
 
 def _power(chances: Floats, times: int) -> Floats:
-    """Return the distribution of the sum of several independent draws."""
+    """Return the distribution of the sum of `times` independent draws."""
     import numpy as np
 
     low, *between, high = 0, *chances.nonzero()[0].tolist()

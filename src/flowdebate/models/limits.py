@@ -327,7 +327,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
     """Raise RateLimited if a wait of `seconds` would last until after the call's deadline."""
     if seconds >= _seconds_to_deadline(request):
         raise RateLimited(
-            f"not sent: the rate limit delays the call by {seconds:.3g} s, past its deadline",
+            f"not sent: the rate limit would delay the call by {seconds:.3g} s, beyond its deadline",
             retry_after=seconds,
             status=None,
             block=request.block,

@@ -362,7 +362,7 @@ def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
     return replace(usage, reasoning_tokens=tokens)
 
 
-# Whether a model has left out the opening tag of its thinking in this process, keyed by address and name.
+# Whether a model has omitted the opening tag of its thinking since the process started, keyed by address and name.
 _unannounced: OrderedDict[tuple[str | None, str], bool] = OrderedDict()
 _REMEMBERED = 1_000
 # Model families whose templates put the opening tag in the prompt.

@@ -162,7 +162,7 @@ class Outcomes(Protocol):
         """Store the outcome of `debate`; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        """Return the votes cast by `names` that are known to be right or wrong, keyed by voter."""
+        """Return the votes cast by `names`, keyed by voter, omitting votes not known to be right or wrong."""
 
 
 class Log(Generic[ValueT]):

@@ -198,7 +198,7 @@ class Journal:
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
-        """Record the request to a human at `key` only once, however often the run reaches it."""
+        """Record the request to a human at `key`, unless the same request is already recorded."""
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:

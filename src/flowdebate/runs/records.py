@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Records:
     """The `ResourceScope` of a run: its stream of events, and the resource states from the session.
 
-    It is separate from `Run` because resources refer to it: a reference from them to the run would create a cycle and
-    delay freeing the run.
+    It is separate from `Run` because resources hold a reference to it. If they referred to the run, the resulting cycle
+    would delay freeing the run.
     """
 
     saved: InitVar[dict[str, Any]]

@@ -314,7 +314,7 @@ class Line(NamedTuple):
     file: str
     """Name of the source; in a diff, the name of the changed file."""
     number: int | None
-    """Line number in the current version of the file; None for a line removed by a diff or a line between its hunks."""
+    """Line number in the current version of the file; None for a removed line or a line outside the hunks of a diff."""
     start: int
     """Offset, in characters, at which the line starts in the source's text."""
     text: str

@@ -203,7 +203,8 @@ class _Delivery(_Current):
         self._first = first
 
     def bound_value(self) -> None:
-        _FIRST.set(self._first)  # set in the worker's task for this run, which ends with the run
+        # never reset, because it is set in the worker's task for this run, which ends with the run
+        _FIRST.set(self._first)
 
 
 class _Agent(AbstractContextManager[None]):

@@ -205,7 +205,7 @@ async def _answer(store: Store, stored: StoredRun, text: str | None, place: str 
         for request in waiting:
             print_message(f"{request.place}\n{request.to_read}\n\n[{request.block}] {request.expects}")
         text = sys.stdin.read(_MAX_LENGTH).removesuffix("\n")
-    if text is not None or not waiting:  # raises if there is no open request
+    if text is not None or not waiting:  # raises an error if there is no open request
         await submit_answer(store, run_id, text, place=place)
     else:
         for request in waiting:

@@ -36,9 +36,9 @@ _TEMPERATURE = 0.5
 # Token limits.
 _TURN = 160  # for text: two to four sentences, beyond which small models ramble
 _SENTENCE = 45  # per sentence, if the number of sentences is limited
-_WORD, _SPARE = 2, 40  # per requested word in most languages, and a margin for finishing the sentence
+_WORD, _SPARE = 2, 40  # tokens per requested word in most languages, and a margin for finishing the sentence
 _ANSWER = 1_200  # for a structured answer, on the first attempt
-_MORE = 3  # factor for the attempt that follows a truncated answer
+_MORE = 3  # factor by which the limit is raised after a truncated answer
 _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead engine
 
 

@@ -109,7 +109,7 @@ class RoundRobinState(PatternState):
 
 
 class RoundRobinOutput(PatternOutput):
-    """Raw output of a round robin: with `synthesizer=False`, the output itself; otherwise, the synthesizer's input."""
+    """Raw output of a round robin: the run's output with `synthesizer=False`, otherwise the synthesizer's input."""
 
     question: str
     rounds: int
