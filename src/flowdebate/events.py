@@ -199,7 +199,7 @@ def wire_of(event: object) -> dict[str, Any]:
 
 
 def _is_registered(kind: type[BaseEvent]) -> bool:
-    # usually found by its name, without loading any other class
+    # the event class is usually found by its name, without loading any other class
     place = f"{kind.__module__}:{kind.__qualname__}"
     entries = PATTERNS.values()
     return any(place in info.events for info in entries) or any(kind in info.load_events() for info in entries)

@@ -423,7 +423,7 @@ def sequencer(
     model: ModelChoice = None,
     protected: bool = False,
 ) -> Sequencer[Any, Any]:
-    """Create an empty sequencer, to be built with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
+    """Create an empty sequencer; add steps with `then`, `tap`, `map`, `parallel`, `for_each`, `loop_back`, and so on.
 
     `state()` is called each time the sequencer runs, and creates the value that its blocks share as
     `ctx.sequencer.state`; without `state`, its blocks see the enclosing sequencer's state. The resources declared by

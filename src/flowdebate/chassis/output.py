@@ -1,4 +1,4 @@
-"""Pattern outputs: the base class for raw outputs, how they are published, and the synthesizer's output."""
+"""Pattern outputs: the base class for raw outputs, their publication, and the synthesizer."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class PatternOutput(WireModel):
     """
 
     cut_answers: list[CutAnswer] | None = Field(default=None, exclude_if=is_none)
-    """The full text of each answer that continues into another speaker's turn; None (and omitted from JSON) if there
-    are none.
+    """The full text of each answer in which a speaker also wrote another speaker's turn; None (and omitted from JSON)
+    if there are none.
     """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
     """The steps of the escalation up to and including the one with this output, in a run with depth "auto"; None (and
@@ -141,7 +141,7 @@ class PatternOutput(WireModel):
 
     @property
     def incomplete(self) -> str | None:
-        """Line shown above every answer if speakers are missing, with names and reasons; None if everyone spoke."""
+        """Line shown above every answer if speakers are missing, saying who and why; None if everyone spoke."""
         return missing_line(self.losses)
 
     @property
@@ -171,7 +171,7 @@ class PatternOutput(WireModel):
         ]
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return how each decision was reached: the answers of every voice, in order, and the outcome.
+        """Return how each decision was reached: each speaker's answers, in order, and the outcome.
 
         The list is empty for a pattern whose speakers give no short answers. `flowdebate.evaluation.dynamics` analyzes
         the result.

@@ -124,7 +124,7 @@ class PatternSpec(Generic[OptionsT]):
     None if the loop ends only at the maximum number of rounds.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns the voice (a stance or name) with which a transcript entry counts toward the quorum.
+    """Function that returns the voice (a stance or name) that a transcript entry adds to the quorum.
 
     None for a pattern without a quorum.
     """
@@ -467,7 +467,7 @@ class Loop(Generic[OptionsT]):
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
-        """Return the default `block` for `member`, which then keeps only the member's own words from each answer."""
+        """Return `member`'s default `block`, changed to keep only the member's own words from each answer."""
         if isinstance(block, Generator) and block.output is None:
             return block.with_reading(LabelParser.of(member, self.roster))
         return block

@@ -112,7 +112,7 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """Answer that continues into another speaker's turn; the transcript contains only the part before that turn."""
+    """Answer in which a speaker also wrote another speaker's turn; the transcript contains only the part before it."""
 
     round: int
     """The round in which the answer was given."""
@@ -185,7 +185,7 @@ class PatternState(WireModel):
     losses: list[ProviderFailure] = Field(default_factory=new_list)
     """Provider failures so far, in order."""
     cut_answers: list[CutAnswer] = Field(default_factory=new_list)
-    """Answers so far that continue into another speaker's turn."""
+    """Answers so far in which a speaker also wrote another speaker's turn."""
     stop_reason: str | None = None
     """Reason why the loop ended; None while it is running."""
     older: Older | None = None

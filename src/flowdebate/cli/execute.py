@@ -155,7 +155,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Give a starting run time to reach a point where it can stop and keep its results, then cancel it."""
+        """Cancel the starting run soon, but leave it time to reach a point where it can keep its results."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -172,7 +172,7 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                # keep the run out of `place`; otherwise, the user would be advised to resume it from there
+                # the run is not stored in `place`; otherwise, the user would be advised to resume it from there
                 place, block = None, plan.pattern()
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()

@@ -426,7 +426,7 @@ _WRAPPERS = frozenset(
     {"answer", "response", "result", "output", "data", "json", "object", "value", "content", "final", "finalanswer"}
     | {"finalresponse", "arguments", "parameters", "properties", "input"}
 )
-# Keys of a schema other than its fields.
+# Keys that belong to a JSON Schema itself, as opposed to the fields of an answer.
 _FRAME = frozenset({"properties", "$schema", "$id", "$defs", "title", "type", "description", "required"})
 _FRAME |= {"additionalProperties", "strict"}
 _EMPTY = re.compile(

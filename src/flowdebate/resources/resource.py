@@ -69,7 +69,7 @@ class StateResource(Generic[StateT]):
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open a separate handle nested in `around`. Its changes also affect `around`, but not vice versa."""
+        """Open a separate handle nested in `around`. Changes to it also affect `around`, but not vice versa."""
         return StateHandle(self, scope, around)
 
 

@@ -404,7 +404,7 @@ def _at_server(plan: Plan, name: str) -> str:
 
 
 _MAX_NAMED = 8
-"""Maximum number of sources listed on one line, and likewise of omitted files."""
+"""Maximum number of sources, or of omitted files, listed on one line."""
 
 
 def sources_lines(plan: Plan) -> list[str]:

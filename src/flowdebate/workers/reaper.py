@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flowdebate.workers.deployment import Workers
 
 
-# number of worker deaths after which a run is abandoned, counting only deaths with no other run in progress
+# number of worker deaths after which a run is abandoned; a death counts only if the worker was executing no other run
 DEATHS_ALONE = 3
 STRANDED = 60.0  # time in seconds that a run waits for a worker of its version before it is rejected
 # Time in seconds that a worker must be missing before it counts as dead, because a restart of the database server

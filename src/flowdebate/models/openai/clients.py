@@ -96,7 +96,7 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop (several if its endpoint has moved), and the number of users."""
+    """A model's clients in one event loop (several if its endpoint has moved), and the number of their users."""
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)

@@ -153,7 +153,7 @@ async def _unpacked(parts: AsyncIterator[bytes], encoding: str) -> AsyncIterator
         raise MalformedResponse(f"the {encoding}-encoded response is truncated")
 
 
-_HEADER = 65_536  # maximum size of a header in bytes; some proxies exceed aiohttp's default of 8,190
+_HEADER = 65_536  # maximum size of a header in bytes; headers from some proxies exceed aiohttp's default of 8,190
 
 
 def open_session(*, limit: int, context: ssl.SSLContext | None) -> aiohttp.ClientSession:

@@ -103,7 +103,7 @@ class TieBreakRequest(ChoiceRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest(Question):
-    """Question to the judge after each round: should the rounds end?
+    """Request for the judge's decision, after each round, on whether the rounds should end.
 
     The judge returns a `JudgeAnswer`, its fields, or a bool.
     """

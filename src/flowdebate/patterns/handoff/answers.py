@@ -121,7 +121,7 @@ def read_output(names: Sequence[str], output: Any, response: ModelResponse, _: C
         return read_text(trim_to_sentence(output), names).model_copy(update={"cut_off": True})
     answer: HandoffAnswer = output if isinstance(output, HandoffAnswer) else output.answer()
     if is_blank(answer.response) and response.tool_calls and not is_blank(response.text):
-        return answer.model_copy(update={"response": response.text})  # the text accompanying the call
+        return answer.model_copy(update={"response": response.text})  # use the text that accompanies the call
     return answer
 
 

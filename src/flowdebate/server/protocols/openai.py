@@ -199,7 +199,8 @@ async def _begin(
     except ConfigurationError as error:
         if body.models is None or not error.field.startswith("model"):
             raise
-        field = f"models{error.field.removeprefix('model')}"  # in this API, `model` is the pattern
+        # in this API, `model` is the pattern, and `models` are the pattern's models
+        field = f"models{error.field.removeprefix('model')}"
         raise error.moved(WHERE, field) from None
     return await service.resume(run.run_id) if run.status == "interrupted" else run
 

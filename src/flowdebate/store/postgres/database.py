@@ -57,7 +57,7 @@ class Address:
             parts: dict[str, Any] = dict(self._driver.conninfo.conninfo_to_dict(url))
         except (self._driver.Error, UnicodeDecodeError):  # these messages may contain the password
             raise ConfigurationError("PostgresStore", "url", None, POSTGRES) from None
-        # An unquoted "@" or ":" in a password ends up in the host or port.
+        # An unescaped "@" or ":" in a password ends up in the host or port.
         ports = str(parts.get("port") or "").replace(",", "")
         if "@" in str(parts.get("host") or "")[1:] or (ports and not ports.isdecimal()):
             raise ConfigurationError("PostgresStore", "url", None, POSTGRES)
