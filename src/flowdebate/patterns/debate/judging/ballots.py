@@ -226,8 +226,8 @@ def decide(
 
     With log-odds, a preference for a slot cancels out only across all orders, so a model with any unusable ballot is
     ignored. Each model's ballots are averaged, so every model counts once, however often it was called. Between two
-    sides, the median across models decides, so a single model cannot outvote two or more others that agree, however
-    confident it is. The winner must lead every other side by `min_log_odds` (default: `required_lead`); the scores are
+    sides, the median across models decides, so no single model can outvote two thirds of the panel, however confident
+    it is. The winner must lead every other side by `min_log_odds` (default: `required_lead`); the scores are
     probabilities based on each side's distance from its strongest rival.
 
     >>> first = JudgeBallot(view=0, order=["yes", "no"], scores={"yes": 0.75, "no": 0.25}, winner="yes")
