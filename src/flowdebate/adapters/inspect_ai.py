@@ -94,7 +94,7 @@ class InspectModel(AdaptedModel):
             with framework_failures(LimitExceededError):
                 try:
                     output = await model.generate(**self._parameters(request))
-                except RetryError as error:  # Inspect wraps the error even though no retries are allowed
+                except RetryError as error:  # even with retries turned off, Inspect wraps the error in a RetryError
                     again = True
                     raise error.last_attempt.exception() or error from None
                 return _response(output, request)

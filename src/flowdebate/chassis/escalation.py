@@ -404,7 +404,7 @@ class _Judged:
 
 
 class _Check(Block[_Judged, "str | None"]):
-    """Check that applies a rule to a step; it returns the reason for ending the escalation, or None to continue."""
+    """Block that applies a rule to a step; it returns the reason for ending the escalation, or None to continue."""
 
     def __init__(self, rule: Rule) -> None:
         super().__init__("until")

@@ -41,7 +41,7 @@ typical context size of a hosted model.
 """
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
 _MAX_NAMED = 50
-"""Maximum number of sources listed by name in prompts with passages, which are shown under their sources' names."""
+"""Maximum number of sources listed by name in prompts with passages; each passage is labeled with its source anyway."""
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Heading above the passages shown in a turn."""
 _LAST_WORDS = 3_000

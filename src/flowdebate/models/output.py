@@ -216,7 +216,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
     from referencing.jsonschema import DRAFT202012
 
     default = jsonschema.Draft202012Validator
-    has_dialect = isinstance(schema.get("$schema", ""), str)  # a value that is not a string cannot be looked up
+    has_dialect = isinstance(schema.get("$schema", ""), str)  # a `$schema` that is not a string cannot be looked up
     kind = jsonschema.validators.validator_for(schema, default=default) if has_dialect else default
     got: Mapping[str, Any] = schema
     problem = f"must be a JSON Schema of at most {_DEEPEST} levels, without endless references to itself"

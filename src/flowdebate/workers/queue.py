@@ -310,7 +310,7 @@ class RunQueue:
         return "PENDING" not in active
 
     def redeliver(self, old: str, run_id: str, history: History, *, delay: float) -> None:
-        """Put the run at the front of the queue after `delay` seconds, replacing delivery `old`; safe to repeat."""
+        """Put the run at the front of the queue after `delay` seconds, replacing delivery `old`. Idempotent."""
         deliveries = self.of(run_id)
         if {delivery.workflow_id for delivery in deliveries if delivery.status in ACTIVE} <= {old}:
             partition = next(
@@ -333,7 +333,7 @@ class RunQueue:
         return str(problem or failure) if problem or failure else None
 
     def foreign(self) -> list[str]:
-        """Find deliveries in the queue not written by this library."""
+        """Find deliveries in the queue that were not written by this library."""
         return [str(delivery) for (delivery,) in self._query(_FOREIGN, queue=self.name)]
 
     def _query(self, query: str, **values: object) -> Sequence[Any]:

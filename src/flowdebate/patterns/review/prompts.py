@@ -128,7 +128,7 @@ def create_reviewer(
 
     The block reads the material and returns `Findings`, without seeing the other reviewers' findings.
     """
-    del transcript  # unused here, although other patterns show it to their speakers
+    del transcript  # the transcript is not shown to reviewers, unlike to speakers in other patterns
 
     def find(texts: ReviewerTemplate, value: object, ctx: Context) -> str:
         task = filled(texts.find, question=quoted(question_of(value, ctx)), length=length_text(length or "short"))
