@@ -154,7 +154,7 @@ def judgebench_table(clone: Path) -> str:
     The published figure is the share of right verdicts, with both orders combined into one verdict.
     """
     lines = [
-        "| category | right, of both orders together | pairs | right in one order | decided by both orders | right among decided | first place won |",
+        "| category | right, both orders combined | pairs | right in one order | decided by both orders | right among decided | first place won |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for category, pairs in judgebench_pairs(clone).items():

@@ -43,7 +43,7 @@ for judge, name in (("GPT-4", "GPT-4"), ("PaLM2", "PaLM 2"), ("Falcon", "Falcon"
             pairs.append((str(pair["label"]), *(choice if choice in ("1", "2") else None for choice in won)))
     print(f"| {name} | {row(pairs)}")
 
-print(f"\n| category | right, of both orders together | {HEAD}\n{RULE} --- |")
+print(f"\n| category | right, both orders combined | {HEAD}\n{RULE} --- |")
 names = {"mmlu-pro": "knowledge", "livebench-reasoning": "reasoning", "livebench-math": "mathematics", "livecodebench": "coding"}
 groups: dict = {name: [] for name in (*names.values(), "all")}
 (path,) = paths.judgebench.glob("outputs/*response_model=gpt-4o-2024-05-13,judge_name=arena_hard,judge_model=o1-mini*.jsonl")
