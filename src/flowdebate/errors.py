@@ -512,7 +512,7 @@ class OutputError(FlowDebateError):
 class RosterError(OutputError):
     """A moderator or a speaker named somebody who cannot speak next; `available` is in declared order.
 
-    `field` is the location of the name. `problem` says what is wrong with the name, unless nobody has that name.
+    `field` is the location of the name. `problem` describes what is wrong with the name; "" means that nobody has it.
     """
 
     def __init__(

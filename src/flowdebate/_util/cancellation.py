@@ -1,4 +1,4 @@
-"""Waiting that continues despite cancellation, for calls that must not be interrupted halfway."""
+"""Uninterruptible waiting, for calls that must finish even if their caller is cancelled."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class FailurePolicy:
 DEFAULT_QUORUM = 2
 """Default minimum number of voices in a round."""
 FAIL = FailurePolicy(on_failure="fail", quorum=DEFAULT_QUORUM)
-"""Default policy for patterns with sides, because a debate with a missing side would be about another question."""
+"""Default policy for patterns with sides; continuing without one of the sides would change the question."""
 SKIP = FailurePolicy(on_failure="skip", quorum=DEFAULT_QUORUM)
 """Default policy for panels, where the other members can continue."""
 

@@ -89,8 +89,8 @@ def fit_choices(
     place = np.array([places[cluster] for cluster in clusters])
     number = np.array([1 if times is None else times[name] for name in names], dtype=float)
     coefficients = np.zeros(width - 1)
-    # If the optimum is infinite, the steps do not shrink. Importing what the exact test needs takes 24 MB of memory, so
-    # it runs only in doubtful cases.
+    # If the optimum is infinite, the steps do not shrink. The exact test needs imports that take 24 MB of memory, so it
+    # runs only in doubtful cases.
     is_finite = prior is not None
     for _ in range(500):
         worth = columns @ coefficients

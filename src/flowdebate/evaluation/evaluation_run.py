@@ -36,7 +36,7 @@ class Evaluation(InNotebooks):
     report: BenefitReport
     """Report on the benefit of the debates; use `print(evaluation.report.summary)` for an overview."""
     items: Sequence[BenefitItem]
-    """Answers to each question, in row order and including failed ones; a repeated question appears several times."""
+    """Answers to each question, including failed ones, in row order; a repeated question appears several times."""
     result: BatchResult[Any]
     """The evaluation's runs, including failed ones, and their usage."""
 

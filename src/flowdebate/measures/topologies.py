@@ -116,7 +116,7 @@ def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = 
 def sparse(names: Sequence[str], round: int, random: Random, *, sparsity: float = 0.5) -> list[Edge]:  # noqa: A002, ARG001
     """Assign max(1, floor((N - 1) * sparsity)) critics to each proposal, the same in every round (Li et al. 2024).
 
-    Critics are chosen by a hash of both names, so an agent's absence changes little.
+    Critics are chosen by a hash of both names, so most assignments stay the same if an agent is absent.
     """
     critics = _critics(len(names), sparsity)
     drawn: list[Edge] = []

@@ -366,6 +366,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words used to compare tasks: the longer ones, or the whole text if it has none."""
+    """Return the words of a text used to compare tasks: its longer words or, if it has none, the whole text."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

@@ -309,8 +309,7 @@ class Journal:
         try:
             await self.store.finish(self.run_id, status, outcome)
         except StoreError as error:
-            # A run whose answers may be lost must not end as complete; the statuses "failed" and "interrupted" make no
-            # such claim.
+            # A run whose answers may be lost must not end as complete, but may still end as "failed" or "interrupted".
             if isinstance(error, StoreLost) and status not in ("failed", "interrupted"):
                 raise
             message = f"run {self.run_id} ended as {status!r}, which could not be recorded: {error}"

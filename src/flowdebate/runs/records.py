@@ -32,7 +32,7 @@ class Records:
     listeners: list[Callable[[object], None]] = field(default_factory=list)
     """Callbacks called with each event; text is streamed only if there is at least one."""
     observe: Callable[[object], None] | None = None
-    """Callback that passes each recorded event to the run's observer, which has no use for streamed text."""
+    """Callback that passes each recorded event to the run's observer; the observer does not need streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
     """Model calls in progress, reported to readers who join later."""
     saved_states: dict[str, Any] = field(init=False)

@@ -209,7 +209,7 @@ async def fork(
 )
 async def vote(run_id: str, body: VoteBody, service: ServiceOf) -> Response:
     """Vote on a finished debate. Only a reader's first vote counts."""
-    # A reader without an id gets a new, unique one, and thus one vote.
+    # A reader without an id gets a new, unique one, which can be used for one vote.
     reader = body.reader or secrets.token_urlsafe(16)
     return data(await service.vote(run_id, reader, body.winner, why=body.why, order=body.order), HTTPStatus.CREATED)
 

@@ -323,7 +323,7 @@ class Line(NamedTuple):
     """Sign at the start of a line in a diff: "+", "-" or a space; empty for any other line."""
 
 
-@lru_cache(maxsize=512)  # cached: a run looks up many quotes in its sources
+@lru_cache(maxsize=512)  # cached, because a run looks up many quotes in its sources
 def number_lines(source: Source) -> tuple[Line, ...]:
     r"""Split a source into lines, each with its file name and line number.
 
@@ -332,7 +332,7 @@ def number_lines(source: Source) -> tuple[Line, ...]:
     >>> [(line.file, line.number, line.text) for line in number_lines(Source.of("diff", diff))][3:]
     [('x.py', 7, 'def f():'), ('x.py', None, '    return 1'), ('x.py', 8, '    return 2')]
     """
-    # not splitlines: editors and git count only line feeds
+    # not splitlines(), because editors and git treat only line feeds as line breaks
     texts = source.text.split("\n")
     if texts[-1] == "":
         texts.pop()

@@ -64,7 +64,7 @@ _OTHER_QUESTION = f"Should the {OTHER_WORDS[0]} ferry cross the {OTHER_WORDS[1]}
 _SHRINKING = 100
 # Maximum number of locations in the application's code at which to cancel runs of the first example.
 _PLACES = 20
-# A check that is expected to take more than `_LONG` seconds says so after `_FEW` examples.
+# After `_FEW` examples, a check that is expected to take more than `_LONG` seconds announces how long it will take.
 _LONG, _FEW = 60, 3
 
 
@@ -85,7 +85,7 @@ class CheckOptions(TypedDict, total=False):
     texts: Sequence[str]
     """Additional text for models to say, such as a phrase for which `terminate_when` waits."""
     answers: Answering | None
-    """Function that answers some requests to models, and returns None to leave the others to the simulated model."""
+    """Function that answers requests to models; it returns None to leave a request to the simulated model."""
     skip: Sequence[str]
     """Names of promises to skip for this pattern."""
     examples: Sequence[Example]
@@ -172,7 +172,7 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples until one breaks a promise, then smaller ones; then check promises about all runs."""
+    """Check generated examples until one breaks a promise, and shrink it; then check the promises about all runs."""
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples
@@ -188,8 +188,8 @@ def _draw(check: _Check) -> None:
         questions=options.get("questions"),
         texts=[*options.get("texts", ()), *words],
     )
-    # Failures are raised as this library's own error, with an example to paste. A database of examples would make
-    # checks depend on earlier ones.
+    # Failures are raised as this library's own error, with an example that can be pasted into a test. A database of
+    # examples would make checks depend on earlier ones.
     quiet = settings(
         max_examples=options.get("max_examples", 100),
         phases=[Phase.generate, *([Phase.shrink] if check.max_shrinks else [])],
@@ -341,7 +341,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Cancel waiting runs: at every location for the first example, and at one location for each later example."""
+        """Yield runs cancelled while waiting: at every location for the first example, at one for each later one."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())

@@ -199,7 +199,7 @@ class Working:
     since: float
     """Starting time of the work, according to the live view's clock."""
     facts: tuple[str, ...] = ()
-    """Further facts, most important first: the turn, and the tokens used and cost so far."""
+    """Further facts, most important first: the turn, and the tokens and money spent so far."""
     model: str = ""
     """Name of the model being called; "" if there are several."""
 
@@ -217,7 +217,7 @@ LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | W
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Table of figures or runs; the first column names each row."""
+    """Table of figures or runs; the first column contains the row labels."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

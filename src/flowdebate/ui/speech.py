@@ -246,7 +246,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block that made a `call`, removing `#` and the number from a block's later calls."""
+    """Return the path of the block that made a `call`, dropping the `#` and number that its later calls end with."""
     return call.partition("#")[0]
 
 

@@ -75,7 +75,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("flowdebate.web"),
         autoescape=True,
-        auto_reload=False,  # Otherwise, each piece of a live page would check whether its template has changed.
+        auto_reload=False,  # Otherwise, every update of a live page would check whether its template has changed.
         undefined=StrictUndefined,
         # Escaping handles only markup, not characters that hide or reverse text.
         finalize=_printable,

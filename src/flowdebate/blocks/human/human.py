@@ -128,7 +128,7 @@ class Human(Block[Any, Any]):
         return check(await result_of(self._ask(request)))
 
     async def _ask_and_record(self, request: HumanRequest, check: _Check, journal: Journal) -> object:
-        # record the request before the human sees it, because an answer refers to its request
+        # record the request before the human sees it, because the recorded answer will refer to it
         await journal.ask(request.place, request.text)
         if self._ask is None:
             raise Suspended([request])

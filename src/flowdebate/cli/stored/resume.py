@@ -120,7 +120,7 @@ def _resume(
 
 
 def _environment(stored: StoredRun) -> str | None:
-    """Return the model that the environment set for a stored run when it was started."""
+    """Return the model that a stored run took from the environment when it was started."""
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 

@@ -44,7 +44,7 @@ class _Fields(dict[str, Any]):
 
 
 class HttpClient:
-    """Client for one endpoint; `close` closes its sockets before the first await.
+    """Client for one endpoint; `close` closes its sockets immediately, before awaiting anything.
 
     Raises flowdebate errors for answers from the server, and aiohttp errors for network failures.
     """

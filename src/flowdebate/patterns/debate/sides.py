@@ -1,4 +1,4 @@
-"""Sides for a question that names none: derived from its wording if possible, otherwise proposed by a model."""
+"""Sides for a question asked without any: derived from its wording if possible, otherwise proposed by a model."""
 
 from __future__ import annotations
 

@@ -162,7 +162,8 @@ class PostgresStore(Store):
         )
 
         def work(session: Session) -> list[StoredRun]:
-            # Plan for these particular values, because the number of matching runs varies by a factor of a thousand.
+            # Let the server plan the query for these values, because the number of matching runs varies by a factor of
+            # a thousand.
             return [rows.stored_of(row, self.name) for row in session.execute(*matches, prepare=False).fetchall()]
 
         return await self._do("", work)
@@ -278,7 +279,7 @@ class PostgresStore(Store):
 
         def work(session: Session) -> bool:
             if committed and rows.was_committed(session, committed[-1]):
-                return True  # true even if other processes have replaced it since
+                return True  # the write succeeded, even if other processes have since replaced the document
             with session.transaction():
                 transaction = session.execute("SELECT txid_current()").fetchone()
                 if transaction is None or not session.execute(statement, values).rowcount:
