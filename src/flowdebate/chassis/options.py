@@ -40,8 +40,8 @@ class PromptOptions:
     profile: Profile | None = None
     """Set of default prompts: "concise" for small models, "full" for others; None to choose according to the model."""
     length: Length | None = None
-    """Length of a turn: "short", "medium", "long", or a number of words. None means short with concise prompts and
-    medium with full prompts.
+    """Length of a turn: "short", "medium", "long", or a number of words. None means "short" for concise prompts and
+    "medium" for full prompts.
     """
     template: Template | None = None
     """Template for the speakers' prompts, an instance of the pattern's template class; None to use the profile's

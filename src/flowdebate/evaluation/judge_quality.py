@@ -1,4 +1,4 @@
-"""Judge quality on questions with known answers: accuracy, agreement, Brier score, calibration error, recalibration."""
+"""Judge quality on questions with known answers: accuracy, agreement, Brier score, calibration and recalibration."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class JudgeQuality(InNotebooks, WireModel):
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """Extract the items of an audit whose truth is known, each with a single decision combining all its ballots.
+    """Extract an audit's items with a known truth, combining all ballots on an item into a single decision.
 
     `by` is the decision rule; None means log-odds for letter ballots and the mean for all others.
     """

@@ -61,7 +61,7 @@ class StudyComparison(WireModel):
     one: str
     other: str
     primary: bool
-    """True for the study's main comparison, which is tested on its own."""
+    """True for the study's main comparison, whose p-value is not adjusted for the other comparisons."""
     n: int
     one_accuracy: float
     other_accuracy: float
@@ -286,7 +286,7 @@ def study_report(
 
 
 def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | None:
-    """Compare the judge with the deciding text and without it; return None until there are answers of both kinds."""
+    """Compare answers with and without the deciding text; return None until there are answers of both kinds."""
     with_it, without = (_credits_of(method, study, answers) for method in (CONTROL, ALONE))
     keys = sorted(with_it.keys() & without.keys())
     if not keys:

@@ -302,7 +302,7 @@ class _Asking:
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add a debate's answers and its baselines' answers, and a noise answer if its arguments make one possible."""
+        """Add the answers of a debate and its baselines, and any noise answers made possible by the debate."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._similar_questions(case)

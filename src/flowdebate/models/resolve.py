@@ -358,7 +358,7 @@ def _servers() -> Mapping[str, _Server]:
 
 
 def _ask_server(name: str, base_url: str) -> _Server:
-    """Query the server `name` for its models and, if it is Ollama, for the first one supporting chat."""
+    """Query the server `name` for its models and, if it is Ollama, for the first model with chat support."""
     from http.client import HTTPConnection
     from json import dumps, loads
     from urllib.parse import urlsplit

@@ -176,7 +176,7 @@ class Context:
 
     @property
     def sequencer(self) -> SequencerHandle | SequencerView:
-        """Nearest enclosing sequencer with state, such as `state.round`; read-only if it belongs to a pattern."""
+        """Nearest enclosing sequencer with state, as in `ctx.sequencer.state`; read-only if it belongs to a pattern."""
         handle = self.scope.sequencer
         if handle is None:
             message = f"block {self.block!r} is not inside a sequencer with a state"

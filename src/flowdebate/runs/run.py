@@ -106,7 +106,8 @@ Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[R
 class _Observed:
     """Context manager for observing a run's execution; it may add labels to a new run before the run is stored.
 
-    A generator would not work here: `contextlib` sets tracebacks, and an application's exception may be frozen.
+    This is not a generator, because `contextlib` would set the traceback of an exception passing through it, and an
+    application's exception may be frozen.
     """
 
     __slots__ = ("_entered", "_observe", "_run")

@@ -384,7 +384,7 @@ class Service(Readership):
             except TooManyRuns:
                 raise
             except FlowDebateError:
-                await self.cancel(header.run_id)  # otherwise, nothing would ever start it
+                await self.cancel(header.run_id)  # otherwise, the run would stay queued forever
                 raise
 
         self._active.queue(header.run_id, in_turn, owner=header.labels.get(OWNER, ""), priority=priority_of(header))

@@ -99,7 +99,7 @@ class Returns:
 
 @dataclass(frozen=True)
 class StopWhen:
-    """Condition for `terminate_when` that holds once `measure` reaches `at_least`; awaitable with `wait`.
+    """Condition for `terminate_when` that holds once `measure` reaches `at_least`; with `wait`, it is awaitable.
 
     >>> StopWhen("round", 2)
     StopWhen(measure='round', at_least=2, wait=False)

@@ -114,7 +114,7 @@ def _files(sources: tuple[Source, ...]) -> dict[str, list[Line]]:
     return files
 
 
-# Line numbers after a path, as humans and models write them, with any words before them.
+# Line numbers after a path, as humans and models write them, including words such as "lines" before the numbers.
 _AT_LINES = re.compile(
     r"(?:(?::|#)\s*L?(?P<line>\d+)(?:\s*[-\u2013]\s*L?(?P<end>\d+)|:\d+)?"
     r"|[\s,(]+(?:lines?|ll?\.)\s*(?P<first>\d+)(?:\s*(?:[-\u2013]|to|and)\s*(?P<last>\d+))?\)?)\s*\Z",
@@ -401,7 +401,7 @@ class Tally(NamedTuple):
 
     @property
     def support(self) -> int:
-        """Number of reviewers supporting the finding, by confirming it or by raising it without withdrawing it."""
+        """Number of reviewers who confirmed the finding, or who raised it without withdrawing it later."""
         return self.raised - self.withdrawn + self.confirmed
 
     @property

@@ -89,7 +89,8 @@ class SimDebater:
         if self._follows == "last":
             followed = other_statements[-1].position
         else:
-            # Only each speaker's last statement counts; otherwise, the most frequent speaker would be the majority.
+            # Only each speaker's last statement counts; otherwise, a speaker with many statements would count as a
+            # majority.
             counted = Counter({statement.tag: statement.position for statement in other_statements}.values())
             followed = [
                 statement.position

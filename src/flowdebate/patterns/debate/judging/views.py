@@ -174,7 +174,7 @@ def order_for_judge(
 def orders_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> tuple[list[int], list[int]]:
-    """Return the result of `order_for_judge`, and its mirror image with each round reversed.
+    """Return the result of `order_for_judge`, and the same order with each round reversed.
 
     >>> orders_for_judge([])
     ([], [])
