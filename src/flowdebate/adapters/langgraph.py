@@ -183,7 +183,7 @@ def debate_node(
     location = "langgraph.debate_node"
     check_library(location, "langgraph", library="LangGraph", extra="langgraph")
     if options.get("run_id") is not None:
-        raise ConfigurationError(location, "run_id", None, "cannot be set: each call is a separate run")
+        raise ConfigurationError(location, "run_id", None, "cannot be set, because each call is a separate run")
     own_store = options.get("store")
     store = open_store(own_store.store if isinstance(own_store, StoreOptions) else own_store, location=location)
 

@@ -103,7 +103,7 @@ class Limits:
                     "Limits",
                     "prices",
                     self.prices,
-                    "must be a dict of model names to Price, or a function of (model, usage)",
+                    "must be a dict that maps model names to Price, or a function that takes a model name and usage",
                 )
 
     def __bool__(self) -> bool:

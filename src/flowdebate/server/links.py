@@ -186,7 +186,9 @@ async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Res
     link, _ = await link_of(front, code)
     place = link.place or (await _awaited(front, link)).place
     if body.place not in (None, place):
-        raise NotAwaited(front.service.store.name, link.run_id, f"is no longer waiting at {body.place}", [place])
+        raise NotAwaited(
+            front.service.store.name, link.run_id, f"is no longer waiting for an answer at {body.place}", [place]
+        )
     await front.service.answer(link.run_id, body.answer, place=place, by=f"a link for {link.role or place}")
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

@@ -258,7 +258,7 @@ class Recipes:
         name = pattern or self._registered(run)
         if name is not None or run.header.plan is None:
             if set(options) - ({"continuation"} if pattern is None and name is not None else set()):
-                raise ConfigurationError("Service.fork()", "options", None, "requires a run with a plan")
+                raise ConfigurationError("Service.fork()", "options", None, "can be changed only if the run has a plan")
             if name is None:
                 return self.of_run(run)
             more = plan_requested_continuation(run, options["continuation"]) if options else _find_continuation(run)
