@@ -210,7 +210,7 @@ MISUSE = {
     "too many debaters": (
         FACTS,
         ("--debater", "a=x", "--debater", "b=y", "--debater", "c=z"),
-        "question 1: there are 2 choices, but 3 debaters",
+        "question 1 must have one choice per debater (got 2 choices and 3 debaters)",
     ),
     "no such baseline": (FACTS, ("--baseline", "double"), "--baseline must be single, drafts"),
     "no such gain": (FACTS, ("--min-gain", "2"), "--min-gain must be strictly between 0 and 1"),

@@ -385,9 +385,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         location = f"{self.name}.continue_run()"
         if self.with_continuation is None:
-            raise ConfigurationError(
-                location, "pattern", self, "must be a debate, the only pattern that can be continued"
-            )
+            raise ConfigurationError(location, "pattern", self, "must be a debate; other patterns cannot be continued")
         more = await plan_continuation_of(location, run_id, rounds=rounds, ask=ask, store=options.get("store"))
         return await self.with_continuation(more).fork(run_id, **options)
 

@@ -199,7 +199,7 @@ def _label_of(name: str, stance: str | None) -> str:
 
 
 def _turn_of(name: str, stance: str | None) -> str:
-    """Build the pattern for the start of a turn: a tag beginning a line, or the name following a blank line."""
+    """Build the pattern for the start of a turn: a tag at the start of a line, or the name after a blank line."""
     tagged = rf"^[ \t]*(?:\#{{1,4}}[ \t]*)?[*_]{{0,3}}(?i:{_tag(name, stance)})"
     name_pattern = rf"[ \t]*[*_]{{0,3}}{re.escape(name)}(?:[ \t]*{_tag(name, stance)})?[*_]{{0,3}}[ \t]*:"
     return rf"{tagged}|\n[ \t\r]*\n{name_pattern}"

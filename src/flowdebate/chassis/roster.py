@@ -76,7 +76,7 @@ class Persona:
     trail.
     """
     role: str | None = None
-    """The participant's role in a few words, shown to the others next to the name."""
+    """The participant's role in a few words, shown to the other participants next to the name."""
     system_prompt: str | None = None
     """Character and interests of the persona, shown only to its own model; used only by the default block."""
     block: Any = None
@@ -262,7 +262,7 @@ def check_predicate(value: object, *, location: str) -> None:
     from flowdebate.stop import is_predicate  # imported lazily: most patterns have no `terminate_when`
 
     if not is_predicate(value):
-        problem = "must be a function of (ctx) or a condition of flowdebate.stop"
+        problem = "must be a function of (ctx) or a condition from flowdebate.stop"
         raise ConfigurationError(location, "terminate_when", value, problem)
 
 
@@ -423,8 +423,8 @@ def make_default(
 ) -> BlockT:
     """Create the default block from `options` and from the options in `value`.
 
-    `value` is None, a bool, options, or an unbound block created by one of `makers`. The first maker creates the
-    default.
+    `value` is None, a bool, options, or an unbound block created by one of `makers`. For any value other than an
+    unbound block, the first maker is used.
     """
     maker = makers[0]
     if isinstance(value, UnboundRole):
@@ -470,9 +470,9 @@ class Role:
 
     @property
     def closes(self) -> bool:
-        """True if the role acts last in the pattern, so that its failure does not affect the contributions.
+        """True if the role acts last in the pattern.
 
-        The role can then be called again.
+        Its failure then does not affect the contributions, and it can be called again.
         """
         return self.instead in ("no_verdict", "no_output")
 

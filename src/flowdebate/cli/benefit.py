@@ -381,8 +381,8 @@ class EvaluationPlans(Plans):
         if choices := read_choices(row, columns, path=path, number=number):
             debaters = [{"name": letter} for letter in _LETTERS] if declared is None else list(map(dict, declared))
             if declared is not None and len(debaters) != len(choices):
-                numbers = f"{counted(len(choices), 'choice')}, but {counted(len(debaters), 'debater')}"
-                raise BadFile(path, f"question {number}: there are {numbers}")
+                numbers = f"{counted(len(choices), 'choice')} and {counted(len(debaters), 'debater')}"
+                raise BadFile(path, f"question {number} must have one choice per debater (got {numbers})")
             positions = deal(choices, question=row.question, seed=self.base.seed)
             sides = [{**who, "stance": stance} for who, stance in zip(debaters, positions, strict=False)]
             stances, names = choices, [""] * len(choices)

@@ -235,8 +235,8 @@ def _variable(name: str, kind: Callable[[str], T], default: T) -> T:
 def write_entrance(url: str, folder: Path | None) -> Path:
     """Write a file that redirects a browser to `url`, readable only by its owner.
 
-    A file is used because the arguments of programs are visible to all users. Browsers installed as snaps can read it
-    only if `folder` is neither hidden nor the temporary folder.
+    The URL is not passed to the browser directly, because all users can see the arguments of running programs. Browsers
+    installed as snaps can read it only if `folder` is neither hidden nor the temporary folder.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -277,7 +277,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
     )
     for option, what, value in http_only:
         if value is not None and not http:
-            raise misuse(option, value, f"{option} requires --http, whose {what} it sets.")
+            raise misuse(option, value, f"{option} requires --http, because it sets the {what} of the HTTP server.")
     _check_token(token_file, new=new_token)
     _check_port(port)
     _check_app(app, {**values, "allow_model": allow_model})

@@ -288,7 +288,7 @@ def _compare(
 def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
-    """Compute a comparison's counts, interval and test, and the largest gain not ruled out.
+    """Compute a comparison's counts, interval and test, and the largest gain that the data does not rule out.
 
     The gain is adjusted for the number of `tests`.
     """

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names for this machine, as used in a request's Host header."""
+"""Names for this machine in a request's Host header."""
 
 _INSTRUCTIONS = (
     "Debates and other discussions of language models, which are stored and survive restarts. They take minutes: call "
@@ -130,7 +130,7 @@ def http_app(
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
-        # The SDK compares whole headers, and those with a port match only the ":*" form.
+        # The SDK compares the whole Host header; one with a port matches only the ":*" form.
         allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")
@@ -210,7 +210,9 @@ class _Server(MCPServer[Any]):
 # Serving
 
 _PATIENCE = 30.0
-"""Time limit in seconds for in-flight calls, as in `create_app`: answers already paid for should be recorded."""
+"""Time limit in seconds for in-flight calls to finish, as in `create_app`; answers already paid for should
+be recorded.
+"""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

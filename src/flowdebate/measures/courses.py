@@ -12,7 +12,7 @@ SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 class AnswerCourse(WireModel):
-    """Successive answers to one question by each voice in a run, with the outcome."""
+    """Answers given to one question by each voice in a run, in order, and the outcome."""
 
     voices: dict[str, list[str | None]]
     """Each voice's answers, in order; None marks a missing answer."""

@@ -1,4 +1,4 @@
-"""Exact counting of votes and scores, whatever the order of the ballots.
+"""Exact counting of votes and scores, independent of the order of the ballots.
 
 Numbers are added as fractions; a float is read as the simplest fraction that rounds to it.
 """

@@ -309,7 +309,7 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
         while True:
             try:
                 step = partial(call.send, (yield waits))
-            except BaseException as error:  # pass it on: a cancellation, for example, must reach the call
+            except BaseException as error:  # pass the error on: a cancellation, for example, must reach the call
                 if insistence is not None and insistence.over:
                     with suppress(Exception):  # the call may ignore this as well
                         call.close()
@@ -425,7 +425,7 @@ def _complete(error: ModelError, model: Model, request: ModelRequest, *, before:
 
 
 def _refused_text(response: object, error: BadAnswer) -> str | None:
-    """Return the text of an unusable answer, so that readers can see what they paid for."""
+    """Return the text of an unusable answer, which is kept so that readers can see what they paid for."""
     text: object = getattr(error, "answer", None) or getattr(error, "reason", None)
     if isinstance(response, ModelResponse):
         with suppress(ValueError, RecursionError):  # the data may be circular or nested too deeply

@@ -121,7 +121,7 @@ class Runnable(Protocol[OutT_co]):
         """Resources that the block shares with the enclosing blocks."""
 
     def outline(self) -> object:
-        """Return the block's outline; if the block changes, so does the outline's text."""
+        """Return the block's outline, whose text changes whenever the block changes."""
 
     def seats(self) -> Iterable[Seat]:
         """Return all seats inside the block, one for each model-calling block."""

@@ -95,7 +95,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
     if authenticate is not None and token:
         raise ConfigurationError(_WHERE, "token", None, "cannot be combined with `authenticate`")
     if token is None and authenticate is None:
-        # By default, each start creates a new token, so that a token pasted somewhere earlier stops working.
+        # By default, each start creates a new token, so that an old token that was pasted somewhere stops working.
         token = secrets.token_urlsafe(32)
     if token and len(token) < _MIN_TOKEN_LENGTH:
         raise ConfigurationError(_WHERE, "token", len(token), f"must have at least {_MIN_TOKEN_LENGTH} characters")

@@ -160,7 +160,7 @@ def _annotations(pdf: PdfDocument, page: PdfPage) -> tuple[list[str], int]:
 
 
 def _utf16(call: Callable[..., int]) -> str:
-    """Return the text written by a pdfium function, which reports the required buffer size if called without one."""
+    """Return the text written by a pdfium function, which reports the required size if called without a buffer."""
     from ctypes import create_string_buffer, sizeof
 
     from pypdfium2 import raw

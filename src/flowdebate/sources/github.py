@@ -67,7 +67,7 @@ class User(_Answer):
 
 
 class Comment(_Answer):
-    """Review of a pull request, or a note on a line of it."""
+    """A review of a pull request, or a note on one of its lines."""
 
     id: int
     user: User | None = None
@@ -195,9 +195,9 @@ class GitHub:
     ) -> Changes:
         """Read the changes in a pull request; with `since`, only the changes made after that commit.
 
-        `merge_base` is the commit from which the branch diverged when `since` was read, and `again` contains the names
-        of files to read in full. All changes are read if `since` is no longer part of the branch, or if the comparison
-        is too long.
+        `merge_base` is the `Changes.merge_base` returned when `since` was read, and `again` contains the names of files
+        to read in full. All changes are read if `since` is no longer part of the branch, or if the comparison is too
+        long.
         """
         pull = self._get(self._pull(number), _Pull)
         files = [*self._pages(f"{self._pull(number)}/files", _File)]
@@ -211,7 +211,8 @@ class GitHub:
         base = self._merge_base(pull)
         lines: dict[str, set[int]] = {}
         sources: list[Source] = []
-        unchanged: list[Source] = []  # included in full, so that earlier findings can still be examined
+        # unchanged files, included in full so that earlier findings in them can still be examined
+        unchanged: list[Source] = []
         for file in files:
             lines[file.filename] = _lines_of(file)
             is_new = newer is None or file.filename in newer_files or file.filename in moved
@@ -311,7 +312,7 @@ class GitHub:
         try:
             return self._send("GET", self._contents(path, commit), accept=_RAW).content
         except BadFile:
-            raise BadFile(path, "is not shown by GitHub") from None
+            raise BadFile(path, "cannot be read from GitHub") from None
 
     def _kind(self, path: str, commit: str) -> str | None:
         """Return a file's type at the given commit, "file" or "symlink"; return None if it is unknown."""
@@ -406,7 +407,7 @@ class GitHub:
                 limit = _seconds_to_wait(response, attempt)
                 if limit is not None and (last or limit > _MAX_WAIT):
                     raise BadFile(
-                        self._name, f"cannot be read: GitHub's rate limit is used up for another {limit:.0f} s"
+                        self._name, f"cannot be read: GitHub's rate limit is exhausted for another {limit:.0f} s"
                     )
                 if limit is None and (last or method != "GET" or response.status_code < 500):  # noqa: PLR2004 - as in HTTP
                     raise self._refusal(method, response)

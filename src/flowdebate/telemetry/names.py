@@ -117,7 +117,7 @@ VERDICT: Final = "debate.verdict"
 SUBMITTED: Final = "submitted"
 RESUMED: Final = "resumed"
 FORKED: Final = "forked"
-CANCELLED: Final = "cancelled"  # `error.type` for cancelled work; for failures, it is the error's class
+CANCELLED: Final = "cancelled"  # value of `error.type` for cancelled work; for failures, the value is the error's class
 OTHER_PROVIDER: Final = "custom"
 # Providers whose names in the conventions differ from those used in model names.
 PROVIDERS: Final = {
@@ -156,7 +156,7 @@ def server_names(address: str) -> tuple[str | None, str | None, int | None]:
 
 @cache
 def _hosts() -> dict[str, str]:
-    """Return the hosted providers keyed by host, without local servers, which may stand in for any provider."""
+    """Return the hosted providers keyed by host, excluding local servers because they may imitate any provider."""
     from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
     hosted = {

@@ -102,7 +102,7 @@ class Runs:
     None if models fail in the first run.
     """
     alone: Played
-    """Repetition of `first` with a new pattern object; `first` itself if the check cannot build one."""
+    """Repetition of `first` with a new pattern object; `first` itself if the check cannot build a new one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ def ends_within_rounds(run: Played) -> Problems:
 
 
 def reports_true_stop_reason(run: Played) -> Problems:
-    """Check that a complete run reports why it really stopped: the maximum number of rounds, or a role's decision."""
+    """Check that a complete run reports the true stop reason: the maximum number of rounds, or a role's decision."""
     ended = run.events(RoundsEnded)
     rounds = run.events(RoundStarted)
     if not run.complete or run.raw is None or not ended or not rounds:
@@ -332,7 +332,7 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield each pattern's events with a counterpart in the raw output, along with the names of both fields."""
+    """Yield each event class with a counterpart in the raw output, along with the names of both fields."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -467,7 +467,7 @@ def gives_every_side_a_turn(seen: Coverage) -> Problems:
 def terminate_when_can_fire(seen: Coverage) -> Problems:
     """Check that a `terminate_when` condition ends at least one run before its last round.
 
-    Generated examples cannot know what triggers it; use `texts=["…"]` to add text for models to say.
+    Generated examples may lack the words that trigger it; use `texts=["…"]` to have models say them.
     """
     if seen.has_predicate and seen.evaluated and not seen.fired:
         yield f"terminate_when was evaluated in {seen.evaluated} runs but was never true"

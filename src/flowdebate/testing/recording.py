@@ -120,7 +120,7 @@ def _form_of(parts: frozenset[str]) -> frozenset[str]:
 
 
 def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
-    """Return a request without the model's name, since the recording may have that redacted."""
+    """Return a request without the model's name, because the recording may contain a redacted name."""
     return {name: value for name, value in sent.items() if name != "model"}
 
 

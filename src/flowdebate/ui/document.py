@@ -143,7 +143,7 @@ class Document(InNotebooks, WireModel):
     """Paths of durations in the raw output, which cannot be measured again when the run is replayed."""
     pattern: str
     format: str | None = None
-    """The debate's format; omitted if the pattern has no formats."""
+    """The debate's format; omitted if the pattern does not support formats."""
     status: DebateStatus
     incomplete: str | None = None
     """Line about participants missing from the result; omitted if nobody is missing."""

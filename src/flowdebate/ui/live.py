@@ -221,7 +221,7 @@ class Live:
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
     def has_spoken(self, block: str) -> bool:
-        """Return whether `block` belongs to a speaker, as it does if it has had a turn."""
+        """Return whether `block` is a speaker's, that is, whether it has had a turn."""
         return block in self._turns
 
     def about(self, name: str, position: str | None = None) -> str:

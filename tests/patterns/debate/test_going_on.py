@@ -117,7 +117,7 @@ def test_runs_that_cannot_continue_are_rejected() -> None:
         await pattern.run("Trams or buses?", model=counting.model, store=store, run_id="parent")
         await refused(pattern, "`rounds` must be between 1 and 1,000 \\(got 0\\)", rounds=0)
         await refused(pattern, "`ask` must be a question of at most 4,000 characters", ask=" ")
-        await refused(other, "`pattern` must be a debate, the only pattern that can be continued")
+        await refused(other, "`pattern` must be a debate; other patterns cannot be continued")
 
     asyncio.run(continue_debate())
     assert len(counting.prompts) == 5

@@ -67,7 +67,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """Engine process. It is started immediately, in a thread so as not to block the event loop."""
+    """Engine process, started immediately by a separate thread so that the event loop is not blocked."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -457,7 +457,7 @@ class DebatePage(PatternPage):
             crossed_labels=bool(options.crossed_labels),
             criteria=weights_of(options.criteria, *options.place("criteria")),
             curtail=bool(options.curtail),
-            ask=plan.ask if on_flip == "human" else None,  # `ask` is allowed only with this policy
+            ask=plan.ask if on_flip == "human" else None,  # `ask` is allowed only if `on_flip` is "human"
         )
 
 

@@ -255,9 +255,11 @@ class Objection:
     turn: str
     """Message requesting a second attempt."""
     copied: tuple[str, ...] = ()
-    """Texts of earlier turns; to be an improvement, an answer must copy less of them."""
+    """Texts of earlier turns; a second answer must copy less of them to count as an improvement."""
     excess: float = 0.0
-    """Amount copied by the first answer, relative to the allowed maximum; an improved answer must stay below it."""
+    """Amount copied by the first answer, relative to the allowed maximum; a second answer must stay below it to count
+    as an improvement.
+    """
 
     def is_answered_by(self, text: str) -> bool:
         """Check whether `text`, given without its first words, improves on the first answer."""

@@ -43,7 +43,7 @@ class HandoffInput(PatternInput):
     """Input to a handoff."""
 
     proposition: str
-    """Proposition to argue for, against, or without taking sides."""
+    """Proposition to discuss; speakers may argue for it, argue against it, or not take sides."""
 
 
 class HandoffAnswer(WireModel):

@@ -145,7 +145,7 @@ class OpenSteps:
             self._runs[run_id][key] = None
 
     def close(self, *, remove: bool) -> None:
-        """Close the log; with `remove`, also delete it, since all open steps are in the database by then."""
+        """Close the log. With `remove`, also delete it, which is safe once all open steps are in the database."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -365,7 +365,7 @@ class SqliteStore(Store):
             await self.release(run_id)
 
     def _track(self, connection: sqlite3.Connection, run_id: str, owner: str | None) -> None:
-        """Track a run's open and finished steps, including attempts found only in the log of `owner`."""
+        """Track a run's open and finished steps, including attempts found only in the log of the last `owner`."""
         if owner is not None:
             rows.save_open_steps(connection, run_id, read_open_steps(self._ensure_owner().log_of(owner), run_id))
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))

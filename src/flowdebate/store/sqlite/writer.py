@@ -128,7 +128,7 @@ class Writer:
 
     @property
     def forked(self) -> bool:
-        """True if this process is a fork of the one with the writer thread, so that no thread executes jobs here."""
+        """True if this process was forked from the one with the writer thread; no thread executes jobs then."""
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -19,7 +19,7 @@ from flowdebate.web.prose import Span, is_marked, prose
 from flowdebate.web.run.record import Board, Call, Trace, board_of, trace_of
 
 _MARKS = 5
-"""Number of distinct marks for speakers; the sixth speaker has the first mark again."""
+"""Number of distinct marks for speakers; the sixth speaker gets the first mark again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Party:
 
     @property
     def side(self) -> int:
-        """Number of the speaker's mark, starting at 1."""
+        """1-based index of the speaker's mark."""
         return self.number % _MARKS + 1
 
     @property
