@@ -259,7 +259,7 @@ def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
 
 
 def status_of(ctx: Context) -> RunStatus:
-    """Return the status of a finished pattern: "no_verdict" if nobody contributed, or "degraded" after any failure."""
+    """Return a pattern's status: "complete", "degraded" after a failure, or "no_verdict" if nobody contributed."""
     if not has_contributions(ctx):
         ctx.run.degrade("no_verdict")
         return "no_verdict"

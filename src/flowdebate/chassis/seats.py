@@ -40,11 +40,11 @@ class Seats:
     """A pattern's `model` option, split into assignments to names and roles."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """Models of the members that have their own, keyed by member name."""
+    """Models of members with a model of their own, keyed by member name."""
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models keyed by role."""
     rest: ModelChoice = None
-    """Model for all names and roles without one of their own."""
+    """Model for all names and roles that have no model of their own."""
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given

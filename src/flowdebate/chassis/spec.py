@@ -238,7 +238,7 @@ def _warn_about_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, locati
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loop(Generic[OptionsT]):
-    """A pattern's validated options, and the blocks and steps created from them."""
+    """A pattern's validated options, and methods that create its blocks and steps from them."""
 
     spec: PatternSpec[OptionsT]
     name: str
@@ -248,7 +248,7 @@ class Loop(Generic[OptionsT]):
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, with models assigned to them."""
     models: Mapping[str, Model | str]
-    """Models of the roles that have their own, keyed by role."""
+    """Models of roles with a model of their own, keyed by role."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
@@ -349,7 +349,8 @@ class Loop(Generic[OptionsT]):
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
         """Add a round's `turns` to `pipeline`: all of them or, if `speakers` is set, only those of `speakers(ctx)`."""
-        if speakers is None and self.turn_order == "declared":  # the order of these steps does not matter
+        # the order is fixed, so each turn can be a step of its own
+        if speakers is None and self.turn_order == "declared":
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
                 pipeline = pipeline.tap(turn)
             return pipeline
@@ -451,7 +452,7 @@ class Loop(Generic[OptionsT]):
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
-        # a fallback has the member's options except for its model, but a custom block has no such options
+        # a fallback gets the member's options with another model; a custom block has no options to pass on
         field, model = f"block of {member.name!r}", self.failures.stand_in
         if is_custom(member.block):
             block = self.custom_speaker(member, answer)

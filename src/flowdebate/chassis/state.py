@@ -79,7 +79,7 @@ DebateStatus: TypeAlias = RunStatus
 
 
 def is_declared(turn_order: object) -> bool:
-    """Return whether the order of turns is the default and is therefore omitted from raw outputs."""
+    """Return whether the order of turns is the default one, which raw outputs omit."""
     return turn_order == "declared"
 
 

@@ -378,7 +378,7 @@ class Study:
         choices_found = self._column(index, row, "choices")
         choices_found = (
             choices_found.tolist() if hasattr(choices_found, "tolist") else choices_found
-        )  # a data frame may contain arrays in its cells
+        )  # cells of a data frame may contain arrays
         values = choices_found if isinstance(choices_found, (list, tuple)) else ()
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two

@@ -168,7 +168,7 @@ class Breaker:
             return self._state == "closed" or self._trials < self._successes
 
     def admit(self) -> Step:
-        """Request permission to make a call; the ticket must always be settled afterwards."""
+        """Request permission to make a call; if a ticket is issued, it must always be settled afterwards."""
         with self._lock:
             before = self._state
             self._update_state()

@@ -120,7 +120,7 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
 
 
 def result_of(raw: object, output: object) -> dict[str, Any]:
-    """Return a run's raw output and output, as stored in its outcome."""
+    """Return a run's raw output and final output, as stored in its outcome."""
     result = _json_or_text(raw)
     return {"output": result if output is raw else _json_or_text(output), "raw": result}
 
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models that a run was started with; a single name in the header refers to the environment's model."""
+    """Return the models that a run was started with; a single name in the header is the model from the environment."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)

@@ -1,4 +1,4 @@
-"""Jobs for a store's threads: each job uses a connection, and its result settles a future."""
+"""Jobs for a store's threads: each job uses a database connection, and its result settles a future."""
 
 from __future__ import annotations
 

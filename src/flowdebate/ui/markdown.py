@@ -24,7 +24,7 @@ _AT_START = re.compile(r"[#+\-=:%!]|\d+(?=[.)])")
 
 
 def report(document: Document, *, sections: Iterable[Section] | None = None) -> str:
-    """Render a complete report on a document, with `sections`, if given, in place of the document's own."""
+    """Render a complete report on a document; if given, `sections` replace the document's own sections."""
     lines = [f"# {document.title}", "", quoted(document.subject), "", f"## {document.SPEAKERS}", ""]
     lines += [*(_item(speaker.name, speaker.about) for speaker in document.speakers), ""]
     lines += _section_lines(document.sections() if sections is None else sections)
@@ -96,7 +96,7 @@ def _section_lines(sections: Iterable[Section]) -> Iterator[str]:
     before: Section | None = None
     for section in sections:
         if _is_item(before) and not _is_item(section):
-            yield ""  # ends the list
+            yield ""  # a blank line ends the list
         yield from _section(section)
         before = section
     if _is_item(before):

@@ -88,7 +88,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """Render a report without a journal, from a document and its run's events, to be shown in a frame.
+    """Render a report without a journal, for display in a frame, from a document and its run's events.
 
     If given, `sections` replace the document's own.
     """
@@ -142,7 +142,7 @@ async def verify_report(
     try:
         rendered = await _page(evidence, journal, packed)
     except FlowDebateError as error:
-        # There is no rendered page to compare with.
+        # There is no rendered page to compare the file with.
         rendered = html
         problem = f"The page cannot be rendered: {error}"
         finding = finding.model_copy(update={"outcome": "unknown", "problems": (problem,)})

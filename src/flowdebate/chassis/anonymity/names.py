@@ -47,7 +47,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 def is_about_models(topic: Sequence[str]) -> bool:
     """Return whether the debate is about language models, so that model names are part of its subject."""
-    # hiding model names in these debates as well would change 6 more turns of the corpus
+    # in the corpus, hiding model names in debates about models as well would change 6 more turns
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
     phrases = ("language model", "artificial intelligence")
@@ -64,9 +64,9 @@ _PLAIN_WORDS = {"cohere"}  # makers whose names are common words
 Level: TypeAlias = Literal["any", "capital", "sign"]
 """Evidence required for a spelling to count as a name.
 
-- "any": none; it counts at word boundaries, in upper or lower case.
+- "any": no evidence; the spelling counts at word boundaries, in upper or lower case.
 - "capital": each of its words is capitalized and the next word is not, or it is next to a cue.
-- "sign": a cue next to it, such as "X:", "@X", "I am X", "as X,", "X's argument", "X argues" or "— X".
+- "sign": it is next to a cue, such as "X:", "@X", "I am X", "as X,", "X's argument", "X argues" or "— X".
 """
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
 """Referent of an alias: its kind ("name" for a debater), and its name, which is empty for a family or a maker."""

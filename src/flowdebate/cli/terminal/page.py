@@ -269,7 +269,7 @@ class Page:
     # Low-level writing
 
     def labeled(self, label: str, text: str, style: str, *, indent: str = "  ") -> None:
-        """Write `text` after a label; continuation lines are indented more deeply than the label."""
+        """Write `text` after a label, indenting continuation lines more deeply than the label."""
         behind = " " + text.lstrip(" \t\n")
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 

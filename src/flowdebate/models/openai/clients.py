@@ -46,7 +46,7 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """An event loop's open clients; unused clients stay open as long as there are `keepers`."""
+    """An event loop's open clients; unused ones stay open as long as `keepers` is not zero."""
 
     keepers: int = 0
     clients: dict[object, _Shared] = field(default_factory=dict)

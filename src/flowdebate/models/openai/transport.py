@@ -46,9 +46,9 @@ _LINES = 100  # maximum number of lines per event; most events have one
 async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> AsyncIterator[bytes]:
     """Split the `parts` of an event stream into whole lines; raise MalformedResponse for an endless event.
 
-    openai copies the whole event for each further line or part of a line, so a server could keep a process busy. Lines
-    without data are dropped, because openai creates empty events from comments, ids and the like. Comments sent as data
-    are dropped as well. With `names`, event names are kept.
+    The openai library copies the whole event whenever another line or part of a line arrives, so a server could keep a
+    process busy with an endless event. Lines without data are dropped, because openai creates empty events from
+    comments, ids and the like. Comments sent as data are dropped as well. With `names`, event names are kept.
     """
     rest: list[bytes] = []
     lines = 0

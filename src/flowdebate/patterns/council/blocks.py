@@ -24,7 +24,7 @@ from .schemas import ChairAnswer, ChairRequest, CouncilTranscript, ReviewRequest
 
 
 def _describe_member(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
-    """Describe a council and then one of its members; `system_prompt` comes from the application and is not escaped."""
+    """Describe a council, then one of its members; the application's `system_prompt` is included without escaping."""
     who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
     return "\n\n".join(filter(None, [template.system, who, system_prompt]))
 

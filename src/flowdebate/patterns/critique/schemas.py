@@ -255,7 +255,7 @@ class ClaimsRequest:
         )
 
     def answer_schema(self) -> type[WireModel]:
-        """Return the model for a valid answer."""
+        """Return the pydantic model for a valid answer."""
         return Claims
 
 
@@ -287,13 +287,13 @@ class RulingsRequest:
         )
 
     def answer_schema(self) -> type[WireModel]:
-        """Build the model for a valid answer: rulings on the claims in the request and no others."""
+        """Build the pydantic model for a valid answer: rulings on the claims in the request and no others."""
         return rulings_on(tuple(claim.id for claim in self.claims))
 
 
 @lru_cache(maxsize=64)
 def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
-    """Create the model for a judge's rulings, with the `ids` of the claims in its schema.
+    """Create the pydantic model for a judge's rulings, with the `ids` of the claims in its schema.
 
     The reason and the quotes come before the ruling, because models commit to their first words.
 

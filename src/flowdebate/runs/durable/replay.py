@@ -34,10 +34,10 @@ OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
 """Callback that receives the path and the request of each call made during a replay."""
 
 _QUIET = 16
-"""Number of idle event loop turns after which a run is considered to have reached the end of its journal."""
+"""Number of idle event loop iterations after which a run is assumed to have reached the end of its journal."""
 _SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
-"""Number of event loop turns before a replay starts to sleep while it waits for a thread or a timer, followed by the
-durations in seconds of its first sleep, its longest sleep, and all sleeps together.
+"""Number of event loop iterations before a replay starts to sleep while it waits for a thread or a timer, followed by
+the durations in seconds of its first sleep, its longest sleep, and all sleeps together.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
 """Regular expression matching a line of a fingerprint that assigns a model to an intent."""

@@ -72,7 +72,7 @@ class SimView:
 
     @property
     def number(self) -> int:
-        """Number identifying the view, derived from the order of the sides and their names."""
+        """Number identifying the view, derived from the sides' names and their order."""
         return key_of(*(text for side in self.sides for text in (side.called, side.stance)))
 
     @property
