@@ -230,8 +230,8 @@ class ModelError(FlowDebateError):
     """
 
     transient: bool = False
-    """True if another attempt may succeed, either later or once the model has been told the reason; a `Retry` retries
-    only such calls.
+    """True if another attempt may succeed, either later or once the model has been told why it failed; a `Retry`
+    retries only such calls.
     """
     retry_after: float | None = None
     """Waiting time in seconds requested by the endpoint; None if it requested none."""

@@ -26,8 +26,8 @@ _CALLBACK_SECONDS = 5.0
 class LiteLLM(AdaptedModel):
     """A model identified by its LiteLLM name, for example "anthropic/claude-sonnet-4-5" or "bedrock/…".
 
-    - `retry`: the retry policy; None for no retries. LiteLLM's retries are turned off, because every request is counted
-      here.
+    - `retry`: the retry policy; None for no retries. LiteLLM's own retries are turned off, so that every request is
+      counted.
     - `options`: parameters passed to `litellm.acompletion` for each call, such as `api_key`, `api_base`, `drop_params`
       or `mock_response`. A request's own settings take precedence.
 

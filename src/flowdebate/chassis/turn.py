@@ -58,7 +58,7 @@ class StandIn:
 
 
 OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
-"""Policy for a failed turn: the run fails, the turn is skipped, or another model speaks."""
+"""Policy for a failed turn: the run fails, the turn is skipped, or a fallback model speaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,7 +414,7 @@ async def take_turn(
                     if not failures.tolerates(error):
                         raise
                     lose(error, "stand_in")
-            else:  # the last speaker has no fallback: its failure skips the turn
+            else:  # the last speaker has no fallback, so the turn is skipped if it fails
                 answer = await speak(speakers[-1], task)
     except Exception as error:
         if not failures.tolerates(error):

@@ -674,7 +674,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centered: bool) -> float | None:
-    """Compute Pearson's correlation, or return None if a variable is constant; `centered` points have mean 0."""
+    """Compute Pearson's correlation, or return None if a variable is constant; if `centered`, both have mean 0."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centered else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

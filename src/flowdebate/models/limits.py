@@ -212,7 +212,7 @@ class _Gate:
             self._waiting -= 1
 
     def _seconds(self, ahead: int) -> float:
-        """Return the time in seconds until a request may be sent, given `ahead` requests in front of it."""
+        """Return the time in seconds until a request may be sent if `ahead` requests precede it."""
         requests = 0.0 if self.requests is None else self.requests.seconds_until(1 + ahead)
         tokens = 0.0 if self.tokens is None else self.tokens.seconds_until(0)
         delay = max(requests, tokens)

@@ -94,7 +94,7 @@ class Human(Block[Any, Any]):
     async def act(self, value: object, ctx: Context, /) -> object:
         spec = self.output
         if spec is None and callable(ask_for := getattr(value, "answer_schema", None)):
-            spec = ask_for()  # some inputs determine the answer's form, for example that of a ballot
+            spec = ask_for()  # some inputs, such as a ballot, determine the form of the answer
         check = _Check(self.name, None if spec is None else OutputSchema.of(spec))
         request = await self._request(value, ctx, check)
         ctx.emit(HumanAsked(block=self.name, path=ctx.path))

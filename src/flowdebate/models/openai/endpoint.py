@@ -129,7 +129,7 @@ def _secrets_of(parts: SplitResult, headers: Headers) -> Iterator[str]:
             yield from (value, unquote_plus(value))
     for name, value in headers:
         if _is_secret(name, value):
-            # also without the scheme (such as Bearer), which is not secret
+            # yield it without its scheme (such as Bearer) as well, because the scheme is not secret
             yield from (value, value.rpartition(" ")[2])
         yield from (part for part in re.split(r"[\s;,=]+", value) if _RANDOM.search(part))
 

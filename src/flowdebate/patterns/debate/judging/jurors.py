@@ -304,7 +304,7 @@ class Juror:
         return verdict.judging.ballots[0].model_copy(update=words)
 
     def asking(self, case: JudgeInput) -> Generator[Any]:
-        """Create the block for `case`; it returns a `JudgeBallot`, or a `JudgedVerdict` without scores."""
+        """Create the block for `case`; it returns a `JudgeBallot` or, if there are no scores, a `JudgedVerdict`."""
         if self._scored:
             names = tuple(map(case.view.named, case.view.order))
             return self._generators(names).with_transform(partial(self._ballot, case))
