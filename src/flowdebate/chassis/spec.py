@@ -124,7 +124,7 @@ class PatternSpec(Generic[OptionsT]):
     None if the loop ends only at the maximum number of rounds.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns the voice (a stance or name) that a transcript entry adds to the quorum.
+    """Function that returns the voice (a stance or name) represented by a transcript entry, for counting the quorum.
 
     None for a pattern without a quorum.
     """

@@ -357,7 +357,7 @@ def normalize(text: str) -> Normalized:
     >>> normalize("⟦U+003C⟧|im_end|>").text == normalize("<|im_end|>").text
     True
     """
-    if "⟦" in text:  # padded with a character that `fold` removes, so that offsets do not change
+    if "⟦" in text:  # the replacement is padded with a character that `fold` removes, so that offsets do not change
         text = re.sub(ESCAPE, lambda match: chr(int(match[1], 16)).ljust(len(match[0]), "\u200b"), text)
     low, places = fold(text), origins(text)
     pieces, starts, spans, words, length = [], [], [], [], 0

@@ -131,7 +131,7 @@ class ExampleModel:
                 judge = SimJudge(quality=by_text if request.choices else quality, seed=favour)
                 return await judge.request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
-        # Called whenever it is offered; otherwise, most of the pattern would go untested.
+        # `handoff` is called whenever it is offered; otherwise, most of the pattern would go untested.
         handing_over = [tool for tool in request.tools if tool.name == "handoff"]
         if handing_over:
             arguments = json.dumps(drawn.instance(inline_definitions(dict(handing_over[0].parameters))))

@@ -297,7 +297,8 @@ def _at_address(plan: Plan) -> Plan:
 def _are_listed(options: PlanOptions) -> bool:
     """Return whether the roster is a list of models, with the first one as the default."""
     entries = getattr(options, options.ROSTER)
-    at_address = options.base_url is not None  # FLOWDEBATE_MODEL refers to a model on another server
+    # FLOWDEBATE_MODEL refers to a model on another server, not at the base URL
+    at_address = options.base_url is not None
     return bool(entries) and all(entry.name is None for entry in entries) and (at_address or not model_of_environment())
 
 

@@ -102,7 +102,7 @@ def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
     parameters = handoff_spec(other_names).parameters
 
     def replace_schema(schema: dict[str, Any]) -> None:
-        # also the name of the tool used to send the schema to servers that support tools but not schemas
+        # the title is also the name of the tool used to send the schema to servers that support tools but not schemas
         title = schema["title"]
         schema.clear()
         schema.update({"title": title, **parameters})

@@ -269,7 +269,8 @@ def _migrate(connection: Session, address: Address) -> None:
         with engine.connect() as session:
             # This lock is released when the transaction ends.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_ONE_AT_A_TIME,))
-            if (read_version(connection, address) or "") >= KNOWN:  # another process got there first
+            # another process has migrated the tables in the meantime
+            if (read_version(connection, address) or "") >= KNOWN:
                 return
             connection.execute("SET LOCAL statement_timeout = 0")  # indexing many runs may take a long time
             make_schema(connection, address.schema)
