@@ -353,7 +353,7 @@ def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
 
 
 def _calibration(items: Sequence[JudgedItem], seed: int) -> Calibration:
-    """Fit the slope to all items, and test it on held-out items in five folds."""
+    """Fit the slope to all items, and cross-validate it on held-out items in five folds."""
     behind = [(_behind(item.shares), item.truth) for item in items]
     order = [(sides[truth], [*sides.values()]) for sides, truth in behind]
     Random(seed).shuffle(order)  # noqa: S311 - repeatable on purpose

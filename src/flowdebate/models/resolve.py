@@ -235,7 +235,7 @@ def vendor_of(model: ModelSpec) -> str:
 
 
 def maker_of(model: ModelSpec) -> str:
-    """Return the maker of a model, regardless of where it is hosted; a vendor's name is only normalized.
+    """Return the maker of a model, regardless of where it is hosted; if given a vendor, return its usual name.
 
     >>> maker_of("openrouter/anthropic/claude-sonnet-4.5"), maker_of("groq/openai/gpt-oss-120b"), maker_of("cli/codex")
     ('anthropic', 'openai', 'openai')
@@ -576,7 +576,7 @@ _CLOUDS = {
 
 
 def _hint(spec: str) -> str:
-    """Suggest a correction for `spec` with a mistyped or missing provider; "" if no guess is possible."""
+    """Suggest a correction for a mistyped or missing provider in `spec`; return "" if no guess is possible."""
     start, *name = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)
     maker = next((maker for word, maker in _WORDS.items() if start.lower().startswith(word)), None)
     if cloud := _CLOUDS.get(start.lower()):

@@ -58,7 +58,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link for answering one request or all of a role's requests, or for reading the run, without a token."""
+    """Create a link that needs no token: for answering one or all of a role's requests, or for reading the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
