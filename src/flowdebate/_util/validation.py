@@ -60,7 +60,7 @@ def unknown_option(location: str, option: str, options: Iterable[str]) -> TypeEr
 
 
 def suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap `function` so that its TypeError for an unknown keyword argument suggests a known one."""
+    """Wrap `function` so that its TypeError for an unknown keyword argument suggests a similar one."""
 
     @wraps(function)
     def checked(*args: P.args, **options: P.kwargs) -> T:

@@ -236,7 +236,7 @@ def write_entrance(url: str, folder: Path | None) -> Path:
     """Write a file that redirects a browser to `url`, readable only by its owner.
 
     The URL is not passed to the browser directly, because all users can see the arguments of running programs. Browsers
-    installed as snaps can read it only if `folder` is neither hidden nor the temporary folder.
+    installed as snaps can read the file only if `folder` is neither hidden nor the temporary folder.
     """
     handle, name = tempfile.mkstemp(prefix="flowdebate-", suffix=".html", dir=folder)
     with os.fdopen(handle, "w", encoding="ascii") as file:

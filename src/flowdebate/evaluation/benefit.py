@@ -71,7 +71,7 @@ class PairedComparison(WireModel):
     difference: float
     low: float
     high: float
-    """Debate accuracy minus baseline accuracy, with the bounds of Newcombe's interval for paired proportions."""
+    """Debate accuracy minus baseline accuracy, followed by the bounds of Newcombe's interval for paired proportions."""
     worst: float
     best: float
     """Bounds of the difference if all questions whose debate failed are counted in favor of the baseline (`worst`) or

@@ -330,10 +330,10 @@ def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -
 async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     """Call `model` and return a validated answer.
 
-    The text is valid Unicode, at most `request.settings.max_chars` long and free of thinking; the same holds for the
-    text streamed to `request.on_text`. A text answer is not blank. The `data` of a structured answer is the result of
-    `request.output.validate` (unless the model calls tools). Failed calls are retried according to the model's `retry`,
-    if it has one.
+    The text is valid Unicode, contains no thinking, and has at most `request.settings.max_chars` characters; the same
+    holds for the text streamed to `request.on_text`. A text answer is not blank. The `data` of a structured answer is
+    the result of `request.output.validate` (unless the model calls tools). Failed calls are retried according to the
+    model's `retry`, if it has one.
 
     Raises ModelTimeout after `request.settings.timeout`, even if the model ignores the deadline; MalformedResponse,
     EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers; and

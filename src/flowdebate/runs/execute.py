@@ -294,7 +294,7 @@ async def _check_models(block: Runnable[Any], run: Run) -> None:
             if id(model) not in ready:
                 ready.add(id(model))
                 await check_ready(model)
-        except RealModelForbidden:  # any call to this model raises the error anyway
+        except RealModelForbidden:  # not reported here, because any call to this model raises the error anyway
             continue
         except ModelError as error:
             error.model, error.block = error.model or getattr(model, "name", None), error.block or seat.block

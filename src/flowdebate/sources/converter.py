@@ -40,7 +40,7 @@ _PATIENCE = 60.0
 
 
 class _Answer(WireModel):
-    """Answer of a child process that was sent a document.
+    """Answer of a child process to the document it was sent.
 
     It is untrusted, because the document may have taken control of the process.
     """

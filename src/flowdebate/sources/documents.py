@@ -51,7 +51,7 @@ class Text:
     """Text of a document, collected as it is read; raises _Unreadable as soon as it is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
-    """Pages, slides or sheets, each with its name; the name is "" if the document is undivided."""
+    """Pages, slides or sheets, each with its name; if the document is undivided, its only part has the name ""."""
     unread: list[str] = field(default_factory=list)
     """Descriptions of omitted content, such as "2 pictures"."""
     hidden: int = 0

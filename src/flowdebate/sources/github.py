@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "https://api.github.com"
 GITHUB_ACTIONS = "github-actions[bot]"
-"""Author of comments written with the token of a workflow."""
+"""Author of comments posted with a workflow's token."""
 _JSON, _RAW = "application/vnd.github+json", "application/vnd.github.raw+json"
 _ATTEMPTS = 4
 _MAX_WAIT = 300.0

@@ -274,7 +274,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step in a parsed line; raise ValueError if the run is complete or the step is from another run."""
+        """Add the step in a parsed line; raise ValueError if no more steps should follow or the run ID differs."""
         run_id = self.run.header.run_id
         if self.is_whole():
             number, known = self.steps + 1, counted(self.steps, "step")

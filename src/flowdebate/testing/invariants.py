@@ -402,7 +402,7 @@ def keeps_question_verbatim(runs: Runs) -> Problems:
 
 
 def answers_current_question(runs: Runs) -> Problems:
-    """Check that a run never mentions an earlier run's question, and equals a run of a newly built pattern."""
+    """Check that a run never mentions an earlier run's question, and equals a run with a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):

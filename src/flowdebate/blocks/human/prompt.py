@@ -1,7 +1,7 @@
 """Rendering and parsing of prompts for humans: the role, the question, the transcript so far, and the expected answer.
 
 As in prompts for models, untrusted text follows a tag or a label, so it cannot be mistaken for another author's text or
-for the request's own wording. Nor can it move a terminal's cursor.
+for the request's own wording. It cannot move a terminal's cursor either.
 """
 
 from __future__ import annotations

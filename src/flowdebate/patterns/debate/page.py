@@ -311,7 +311,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the sides; the result is empty if the question names none and a model has to propose them."""
+        """Return the sides; the result is empty if the question names none, in which case a model proposes them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides

@@ -182,7 +182,7 @@ class OpenSteps:
 def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
     """Read the latest attempt at each step of a run, whether open or finished.
 
-    Only lines written since the log at `path` last began to track the run are considered.
+    Lines in the log at `path` from before the run was last added to it are ignored.
     """
     try:
         lines = path.read_bytes().split(b"\n")
