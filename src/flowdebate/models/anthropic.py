@@ -34,7 +34,7 @@ _KEY_ENV = "ANTHROPIC_API_KEY"
 _URL_ENV = "ANTHROPIC_BASE_URL"
 _MODES: tuple[StructuredMode, ...] = ("json_schema", "tools", "md_json")
 _EFFORT = "output_config.effort"
-# roles that read a transcript only once, so writing it to a cache would cost more than it saves
+# these roles read a transcript only once, so caching it would cost more than it saves
 _ONCE = ("judge", "synthesizer", "chair")
 _RETRY = Retry()
 

@@ -153,7 +153,7 @@ def make_run(  # noqa: PLR0913 - the options of run
     run = Run(
         run_id=run_id or os.urandom(16).hex(),
         session=as_session(session),
-        # 53 bits, so that any JSON parser can represent the integer exactly
+        # limited to 53 bits, so that any JSON parser can represent the integer exactly
         seed=int.from_bytes(os.urandom(8)) >> 11 if seed is None else seed,
         models=ModelResolver(model),
         limits=limits,

@@ -80,7 +80,7 @@ async def export_run(store: Store, run_id: str) -> AsyncIterator[str]:
     run = await store.run(run_id)
     rows = await store.steps(run_id)
     documents = await store.documents(documents_of(run_id))
-    # A step may have finished after the run was read.
+    # Count the finished steps again, because a step may have finished after the run was read.
     run = replace(run, steps=sum(row.seq is not None for row in rows))
     values = {name: getattr(run, name) for name in _RUN_FIELDS} | {"header": header_values(run.header)}
     values["outcome"] = pack_outcome(run.outcome)

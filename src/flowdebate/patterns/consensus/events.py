@@ -147,7 +147,7 @@ class WireEvents:
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
-            return  # a judge's failure has no phase, and the original pipeline has no such event
+            return  # a judge's failure has no phase, and no counterpart in the original pipeline
         # the innermost enclosing debate, since an agent may itself be a debate
         path = max(
             (debate_path for debate_path in self._debates if f"{event.path}/".startswith(f"{debate_path}/")), key=len

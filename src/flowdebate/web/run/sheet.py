@@ -235,8 +235,8 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 def _take_call(calls: list[Call], text: str) -> Call | None:
     """Remove and return the first call whose answer matches `text`; return None if there is none.
 
-    If a speaker gives only structured answers, none of them contains the displayed words; in this case, the last call
-    of the first turn is returned.
+    If all of the speaker's answers are structured, none of them contains the displayed words, so the last call of the
+    first turn is returned.
     """
     for call in calls:
         # A turn may be cut to its last full sentence, or add a line to the model's text.
