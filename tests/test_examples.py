@@ -217,7 +217,7 @@ def fail_call(request: ModelRequest) -> Reply:
 
 
 def test_resilient_debate_uses_its_fallback(capsys: pytest.CaptureFixture[str]) -> None:
-    """The fallback keeps every turn, and the circuit opens after three failed calls."""
+    """Thanks to the fallback, no turn is lost, and the circuit opens after three failed calls."""
     calls: list[str] = []
 
     def count_and_fail(request: ModelRequest) -> Reply:

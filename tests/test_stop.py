@@ -266,7 +266,7 @@ def always_true(_: object) -> bool:
 
 
 def test_functions_compose_on_either_side() -> None:
-    """Each condition has the name of its function. A lambda is called "predicate"."""
+    """Each condition is named after its function. A lambda is called "predicate"."""
     assert str(always_true | stop.rounds(2)) == "always_true | rounds(2)"
     assert str(stop.rounds(2) & always_true) == "rounds(2) & always_true"
     assert str((lambda _: True) & stop.rounds(2)) == "predicate & rounds(2)"
@@ -275,13 +275,13 @@ def test_functions_compose_on_either_side() -> None:
 
 
 def test_error_about_a_non_bool_answer_names_the_condition() -> None:
-    """The condition may be part of a combination, after a condition that is true."""
+    """The condition is named even if it is part of a combination and follows a condition that is true."""
     with pytest.raises(OutputError, match="must return True or False: got 'no' from my rule"):
         evaluate(make_leaf("a") | stop.when(lambda _: "no", name="my rule"), {"a": True})  # type: ignore[arg-type,return-value]
 
 
 def test_error_in_a_condition_names_the_condition() -> None:
-    """The application's own exception is raised unchanged, apart from an added note."""
+    """The application's own exception is raised unchanged, except for an added note."""
     with pytest.raises(ZeroDivisionError) as caught:
         evaluate(make_leaf("a") & stop.when(lambda _: bool(1 / 0), name="my rule"), {"a": False})
     assert "in the stop condition my rule" in caught.value.__notes__

@@ -408,7 +408,7 @@ def test_invalid_options_are_rejected_immediately(make: Any, message: str) -> No
     [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
 )
 def test_stance_argued_by_nobody_fails_the_sample(run_eval: Any, pattern: Any, correct: str, message: str) -> None:
-    """A typo in a stance must not mark every answer as wrong."""
+    """A typo in a stance must raise an error rather than mark every answer as wrong."""
     log = run_eval(model_won_by(RIGHT), answer="42", scorer=debate_scorer(pattern, correct=correct))
     assert log.status == "error"
     assert message in log.error.message

@@ -111,7 +111,7 @@ def test_chain_can_serve_as_a_model() -> None:
 
 
 def test_request_settings_reach_the_chat_model() -> None:
-    """LangChain calls these settings `temperature` and `max_tokens`."""
+    """The settings of a request are passed to LangChain as `temperature` and `max_tokens`."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
     settings: dict[str, Any] = {}

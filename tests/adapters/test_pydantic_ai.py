@@ -108,7 +108,7 @@ def test_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
 
 
 def test_provider_status_codes_raise_matching_errors() -> None:
-    """With matching errors, retries, fallbacks and failure policies work as they do for any other model."""
+    """Status codes become flowdebate's errors, so retries, fallbacks and failure policies work as usual."""
     from pydantic_ai import Agent
     from pydantic_ai.exceptions import ModelHTTPError
 

@@ -112,7 +112,7 @@ def test_samples_stay_within_the_debate_token_budget(argument: int, answer: int,
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
 async def test_samples_match_the_selected_budget(equal: Any, calls: int) -> None:
-    """The budget comes from four 50-token turns, measured in tokens, output tokens, price or calls.
+    """The debate's four turns of 50 tokens set the budget, which is measured in tokens, output tokens, price or calls.
 
     Each sample uses 10 tokens.
     """
@@ -197,7 +197,7 @@ async def test_samples_match_the_number_of_calls_if_token_counts_are_unknown(
 
 
 async def test_standalone_self_consistency_takes_one_sample() -> None:
-    """A standalone block has no budget to match, and it receives the question as its input."""
+    """Without a debate, there is no budget to match, so the block takes one sample of the question in its input."""
     voters = Voters()
     (baseline,) = (await baselines_of("self_consistency").run(QUESTION, model=voters.model)).output
     assert baseline.calls == 1
@@ -241,7 +241,7 @@ async def test_revisions_see_only_their_own_answer() -> None:
 
 
 async def test_models_that_prefer_the_first_position_favor_no_side() -> None:
-    """The order of positions is random for each call, so a bias towards the first slot favors no position."""
+    """Each call lists the positions in a random order, so a bias towards the first slot favors no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
     assert baseline.calls == 64
@@ -271,7 +271,7 @@ async def test_each_role_drafts_with_its_own_model() -> None:
 
 
 async def test_drafts_are_requested_concurrently() -> None:
-    """The model returns no draft until all of the drafts have been requested."""
+    """The test's model returns no draft until all three drafts have been requested."""
     gate, call_count = asyncio.Event(), 0
 
     async def answer(request: ModelRequest) -> dict[str, str]:
@@ -337,7 +337,7 @@ async def test_errors_other_than_provider_failures_are_raised(error: Exception) 
 
 
 async def test_run_limits_end_the_baselines_but_not_the_debate() -> None:
-    """A call beyond the limit counts as a failed call, just like one that the provider rejects."""
+    """A call that would exceed the limit counts as failed, just like a call that the provider rejects."""
     result = await town(create_baselines(name="town", stances=STANCES), turns=2).run(
         QUESTION, model=Voters().model, limits=Limits(calls=4)
     )

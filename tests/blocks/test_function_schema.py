@@ -302,7 +302,7 @@ class Desk:
 
 
 def test_methods_partials_and_undocumented_functions_have_schemas() -> None:
-    """The schema of a method omits `self`, and that of a partial contains only the arguments that are still unbound."""
+    """A method's schema omits `self`, and a partial's schema contains only the arguments still to be passed."""
     assert function_schema(Desk().ask).parameters["required"] == ["question"]
     assert function_schema(nothing_said).description == ""
     part = functools.partial(optional, "x", d=1)

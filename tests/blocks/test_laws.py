@@ -221,7 +221,7 @@ def test_loop_back_never_exceeds_its_maximum_number_of_repetitions(bound: int, t
 
 @given(st.integers(1, 5), st.lists(st.booleans(), min_size=5, max_size=5), st.booleans())
 def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], late: bool) -> None:  # noqa: FBT001
-    """A rescue inside the loop ends only the current pass, whereas a rescue after the loop ends the whole loop."""
+    """A rescue inside the loop ends only the current pass, whereas a rescue after the loop ends the loop itself."""
     passed: list[int] = []
 
     def act(value: int) -> int:

@@ -73,7 +73,7 @@ def test_different_names_have_different_paths(names: list[str], other_names: lis
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_steps_in_one_block_have_distinct_keys(name: str) -> None:
-    """`ctx.step` numbers a block's steps under a key that differs from the block's path and its model calls' keys."""
+    """Each `ctx.step` in a block has a key that differs from the block's path and from the keys of its model calls."""
 
     async def context(_: str, ctx: Context) -> list[str]:
         return [

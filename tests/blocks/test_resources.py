@@ -113,7 +113,7 @@ def test_two_objects_under_one_key_are_rejected(how: str) -> None:
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_owned_objects_conflict_with_shared_ones(order: int) -> None:
-    """A block that declares the resource could otherwise receive either of the two objects."""
+    """If two objects had the same key, a block that declares the resource could receive either of them."""
     shared = counter()
     blocks = [empty("keeps", owns=[shared]).then(bump_block(shared, "inner")), bump_block(counter(), "shares")]
     first, second = blocks[order], blocks[1 - order]
@@ -180,7 +180,7 @@ def test_nested_owners_have_their_own_object() -> None:
 
 @given(st.integers(1, 4), st.none() | st.integers(1, 4), st.integers(0, 2))
 def test_isolated_resources_start_from_and_update_the_outer_state(count: int, limit: int | None, pauses: int) -> None:
-    """Concurrent executions do not see each other's changes, but later executions see those made by the last one."""
+    """Concurrent executions do not see each other's changes. One execution's final state becomes the outer state."""
     shared = counter()
 
     async def pause(value: object) -> object:

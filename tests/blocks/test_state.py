@@ -79,7 +79,7 @@ def test_update_replaces_fields(state: Any) -> None:
 
 @pytest.mark.parametrize("state", [Model, Data])
 def test_unknown_fields_raise_an_error(state: Any) -> None:
-    """A typo must not go unnoticed, even if the state accepts any field."""
+    """A typo in a field name must not go unnoticed, even if the state accepts any field."""
     block = sequencer(name="s", state=state).tap(lambda _, ctx: ctx.sequencer.update(cuont=1))
     with pytest.raises(ConfigurationError, match=r"was called with an unknown field .got cuont.. Did you mean count"):
         block.run_sync(0)

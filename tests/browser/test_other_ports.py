@@ -79,7 +79,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_page_on_another_port_gets_no_credentials(chromium: Browser, stage: Stage) -> None:
-    """The other page tries to gain access through frames, scripts, images, navigation and reloads."""
+    """A page on another port tries to gain access through frames, scripts, images, navigation and reloads."""
     run_id = stage.begin()
     context = chromium.new_context()
     try:
@@ -122,7 +122,7 @@ def test_readers_can_sign_out(visit: Callable[[str], Visit], stage: Stage) -> No
 
 
 def test_page_from_a_file_can_open_the_server(chromium: Browser, stage: Stage, tmp_path: Path) -> None:
-    """`flowdebate serve --open` opens a local page so that the token is not among the browser's arguments."""
+    """`flowdebate serve --open` opens a local page so that the token does not appear in the browser's command line."""
     path = write_entrance(f"{stage.url}/?token={TOKEN}", tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     context = chromium.new_context()

@@ -130,7 +130,7 @@ def test_rubric_has_one_column_per_criterion(judge_folder: list[str]) -> None:
 
 
 def test_truth_column_names_the_correct_text(judge_folder: list[str]) -> None:
-    """An empty cell means that the truth is unknown, and an unknown name is an error."""
+    """An empty cell means that the truth is unknown. A name that matches no text in the row is an error."""
     lines = ["question,ours,theirs,label", "Q1?,One.,Two.,ours", "Q2?,One.,Two.,theirs", "Q3?,One.,Two.,"]
     Path("known.csv").write_text("\n".join(lines))
     table = json.loads(run_command("known.csv", "--truth", "label", "--format", "json").stdout)
@@ -176,7 +176,7 @@ def test_invalid_input_is_rejected_before_any_call(
 
 
 def test_empty_cell_is_reported(judge_folder: list[str]) -> None:
-    """The error suggests how to fix it. If the row contains three texts, the other two are compared."""
+    """The error names the row and the column, and suggests filling in the text or deleting the row."""
     Path("rows.csv").write_text("question,ours,theirs\nQ1?,One.,Two.\nQ2?,One.,\n")
     result = run_command("rows.csv")
     assert result.exit_code == 2

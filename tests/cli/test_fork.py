@@ -147,7 +147,7 @@ def test_fork_without_changes_makes_no_call(verb: str) -> None:
 
 
 def test_any_plan_option_can_be_changed() -> None:
-    """Stop conditions are evaluated again, so only additional rounds need calls."""
+    """A fork with a different stop condition makes calls only for the additional rounds."""
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "3", "--terminate-when", "rounds(1)"))
         calls = len(on.bodies)

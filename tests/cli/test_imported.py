@@ -116,7 +116,7 @@ def test_options_given_again_replace_references(sender_stage: Stage, private_fil
 
 
 def test_server_given_again_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
-    """The export contains the source texts and schemas, so the plan needs no reference other than the server."""
+    """The source texts and schemas are part of the export, so the user only has to provide a server."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
         "output_schema": {"type": "object"},
@@ -277,12 +277,12 @@ def undeclared_fields(options: type[BaseModel]) -> list[str]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_plan_option_declares_its_reach(name: str) -> None:
-    """An imported plan could otherwise use a file or a server without the user's consent."""
+    """An option that can name a file or a server must say so, since an imported plan needs consent to use it."""
     assert undeclared_fields(PATTERNS[name].load_page().options) == []
 
 
 def test_undeclared_option_is_detected() -> None:
-    """The check itself is tested with undeclared strings at every depth of the plan."""
+    """The test plants undeclared strings at every depth of the plan to verify that the check itself works."""
 
     class Entry(BaseModel):
         name: Text

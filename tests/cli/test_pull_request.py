@@ -118,7 +118,7 @@ def test_review_comment_is_updated_by_the_next_push(hub_with_pull_request: Hub, 
 
 
 def test_unresolved_findings_fail_the_gate_without_a_call(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """A push that touches only excluded files makes no call, and neither does a second review of the same commit."""
+    """No calls are made for a second review of the same commit, or for a push that touches only excluded files."""
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 4
     scripted_models.prompts.clear()
     assert run_review(*GATE, "--exclude", "*.lock").exit_code == 4
@@ -172,7 +172,7 @@ def test_comment_by_somebody_else_is_ignored(hub_with_pull_request: Hub, scripte
 def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
     hub_with_pull_request: Hub, scripted_models: Models
 ) -> None:
-    """If a file is renamed, its findings move with it."""
+    """After a force-push, earlier findings are kept. If a file is renamed, its findings move with it."""
     assert run_review(*GATE).exit_code == 4
     hub_with_pull_request.head = hub_with_pull_request.commit(
         "r1", "m1", app__py=None, main__py=BAD, docs__md="# Shop\n"
@@ -187,7 +187,7 @@ def test_rewritten_branch_is_reviewed_in_full_and_keeps_its_findings(
 
 
 def test_changes_hidden_in_a_merge_are_reviewed(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """A merge that drops changes from the base branch shows no difference from the branch point."""
+    """A merge can drop changes from the base branch, which a diff against the branch point would not show."""
     scripted_models.flaws = []
     assert run_review(*GATE).exit_code == 0
     hub_with_pull_request.base = hub_with_pull_request.commit("m2", "m1", other__py="a = 'mended'\n")
@@ -198,7 +198,7 @@ def test_changes_hidden_in_a_merge_are_reviewed(hub_with_pull_request: Hub, scri
 
 
 def test_omitted_patches_are_reviewed(hub_with_pull_request: Hub, scripted_models: Models) -> None:
-    """Omitted patches are computed from the two versions of the file.
+    """If GitHub omits a patch, the review computes it from the two versions of the file.
 
     Symbolic links, images and submodules cannot be reviewed, so the review lists them and leaves the gate undecided.
     """
@@ -304,7 +304,7 @@ def test_plan_file_in_the_change_does_not_affect_its_gate(hub_with_pull_request:
 
 
 def test_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gate must not pass a change that nobody has read, so a comment and the exit code explain the reason."""
+    """A gate must not pass a change that nobody has read, so the command fails and posts a comment with the reason."""
     hub_with_pull_request.owner = "mallory/shop"
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     result = run_review(*GATE)

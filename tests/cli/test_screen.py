@@ -54,7 +54,7 @@ def make_environment(columns: int, **more: str) -> dict[str, str]:
     FOREIGN, st.sampled_from(WIDTHS), st.sampled_from(["debate", "deliberation", "handoff", "round_robin", "consensus"])
 )
 def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, pattern: str) -> None:
-    """Documents with arbitrary text fit into 60, 80 and 120 columns. Characters are as wide as rich measures them."""
+    """Pages with arbitrary text fit into 60, 80 and 120 columns, using the character widths that rich reports."""
     value: dict[str, Any] = {**DOCUMENT, "debaters": [{"name": "anna", "stance": text, "role": text}], "output": text}
     value["raw"] = {
         **DOCUMENT["raw"],

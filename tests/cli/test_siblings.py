@@ -64,7 +64,7 @@ def sorted_lines(page: str) -> list[str]:
 
 @each_verb
 def test_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
-    """Only the pattern's raw output goes to stdout, and rendering it gives the same report as the run."""
+    """Only the pattern's raw output goes to stdout, and rendering it later gives the same report as the run itself."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with serve_stage() as on:
         result = run_pattern(on, verb, "--json", "--markdown", str(report))
@@ -291,7 +291,7 @@ BAD = [
 
 @pytest.mark.parametrize(("verb", "text", "message"), BAD, ids=[f"{verb}: {text}" for verb, text, _ in BAD])
 def test_invalid_file_is_reported_in_one_line_with_its_key(verb: str, text: str, message: str, tmp_path: Path) -> None:
-    """The same holds for a value that the pattern itself rejects."""
+    """Even if only the pattern can tell that a value is invalid, the error names the file and the key."""
     path = tmp_path / "plan.toml"
     path.write_text(text)
     result = CliRunner().invoke(app, [verb, "Q", "--model", "local", "--file", str(path)])
@@ -301,10 +301,7 @@ def test_invalid_file_is_reported_in_one_line_with_its_key(verb: str, text: str,
 
 
 def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
-    """The option or key replaces the name and path of the pattern's field in the message.
-
-    Other errors are unchanged.
-    """
+    """In the message, the user's option or key replaces the path of the pattern's field. Other errors are unchanged."""
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
     options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))

@@ -118,7 +118,7 @@ def test_plugin_and_registry_agree_on_the_version_and_start_the_server() -> None
 
 
 def test_release_check_requires_a_changelog_heading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every file that states a version must also contain the version from the tag."""
+    """The check also fails if the version in any file differs from the version in the tag."""
     import runpy
     import sys
 

@@ -98,7 +98,7 @@ def test_isolated_joiners_are_escaped(text: str) -> None:
 
 @given(FOREIGN)
 def test_inline_text_has_no_line_breaks(text: str) -> None:
-    """A name, for example, cannot begin a new line."""
+    """A name shown inline, for example, cannot start a new line."""
     assert len(in_line(text).splitlines()) <= 1
 
 
@@ -136,7 +136,7 @@ def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: in
 @example("x" * 200 + "日本語" * 40 + " y", 20)
 @example("👩\u200d" * 60, 30)
 def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> None:
-    """The terminal would wrap a longer line without the indent. Every character is measured individually."""
+    """The terminal would wrap a longer line without indenting the rest. Each character is measured separately."""
     for line in flow_text([text], width=width).split("\n"):
         assert sum(map(get_character_cell_size, line)) <= width
 
@@ -163,7 +163,7 @@ def test_words_are_written_when_complete() -> None:
 
 
 def test_blank_lines_are_collapsed() -> None:
-    """A model could otherwise push the rest of the page out of view."""
+    """A model could otherwise use blank lines to push the rest of the page out of view."""
     assert flow_text(["\n\n\na\n\n\n\n\n\nb\n\n"], width=None) == "  a\n\n  b\n"
 
 

@@ -96,7 +96,7 @@ def list_files(folder: Path) -> set[str]:
 async def test_program_receives_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
     """The program has no access to the user's tools, servers, hooks, plugins, memory, skills, files or sessions.
 
-    An answer takes one request.
+    Each answer takes a single request.
     """
     before = list_files(home)
     model = CliModel(program)

@@ -231,7 +231,7 @@ def test_an_open_comparison_does_not_hide_decided_ones() -> None:
 
 
 def test_several_baselines_raise_the_bar_for_a_gain() -> None:
-    """A result that would be significant on its own need not be significant as the better of two."""
+    """A significant gain over one baseline may no longer be significant once a second baseline is compared as well."""
     single_baseline = items(50, 12, 3, 35)
     assert benefit_report(single_baseline).finding == "helped"
     with_drafts = [
@@ -335,7 +335,7 @@ def test_failed_baselines_and_unknown_truths_are_excluded_and_counted() -> None:
 
 
 def test_unknown_costs_are_not_estimated() -> None:
-    """Without token counts, the number of calls is reported. If that is missing as well, the cost is unknown."""
+    """Without token counts, the cost is given in calls. If that number is missing too, the cost is unknown."""
     for update, words in (
         ({"tokens": None}, "it cost 5.0 times the calls."),
         ({"tokens": None, "calls": 0}, "its cost is not known."),

@@ -75,7 +75,7 @@ async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """The scores for each criterion are averaged, and the shares follow from the weighted sums."""
+    """Scores are averaged by criterion, and each side's share is proportional to the weighted mean of its scores."""
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -124,7 +124,7 @@ async def test_models_from_any_vendor_can_judge() -> None:
 
 
 async def test_local_model_judges_by_letter() -> None:
-    """If asked for reasons, a model with the profile "concise" may contradict the winner that it names."""
+    """The reasons of a model with the profile "concise" may contradict its winner, so it only answers by letter."""
     judge = SimJudge(quality=quality_of)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
     comparison = await compare("Q?", TEXTS, judges=[judge], store=False)

@@ -80,7 +80,7 @@ def test_critics_that_find_fewer_faults_than_the_judge_are_not_recommended() -> 
 
 
 def test_answers_without_a_decision_are_excluded_and_counted() -> None:
-    """A failed call is neither right nor wrong."""
+    """A failed call counts as neither right nor wrong."""
     model = model_of(critic=1.0, alone=1.0, failing="bridge 4 ")
     check = critique_check_sync(rows_of(10), model=model)
     assert (len(check.answers), check.left_out) == (9, 1)

@@ -77,7 +77,7 @@ def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
 
 
 def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
-    """In mirrored debates, an impartial judge shows no bias, and one that favors the last word the maximum bias."""
+    """In mirrored debates, a judge shows no bias if it is impartial, and full bias if it favors the last word."""
 
     def mirrored(*winners: str) -> list[JudgeBallot]:
         orders = (["tea", "coffee"], ["coffee", "tea"])

@@ -189,7 +189,10 @@ async def test_names_in_arguments_are_hidden_when_rejudging() -> None:
 
 
 async def test_letter_ballots_are_rejudged(tmp_path: Path) -> None:
-    """The ballots serve only to measure the judge's bias, so no quotes are requested. No call is repeated."""
+    """The ballots serve only to measure the judge's bias, so no quotes are requested.
+
+    Rejudging with the same `batch_id` makes no further calls.
+    """
     judge, requests = SimJudge(slot=1.5, quality=lambda text: len(text) / 10), []
 
     def count_request(request: ModelRequest) -> Any:

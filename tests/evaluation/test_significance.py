@@ -59,10 +59,7 @@ def count_alarms(audits: Sequence[JudgeAudit]) -> int:
 
 @pytest.mark.simulation
 def test_audits_of_54_verdicts_have_a_power_of_80_percent() -> None:
-    """The documented power is for a bias of 70 %.
-
-    At most one in twenty audits accuses a fair judge.
-    """
+    """At least 80 % of the audits detect a bias of 70 %, and at most one in twenty accuses a fair judge."""
     source = Random(1)
     detected = count_alarms([full_audit(single_verdicts(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
     false = count_alarms([full_audit(single_verdicts(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
@@ -142,7 +139,10 @@ def test_labels_that_never_move_cannot_be_separated_from_sides() -> None:
 
 
 def test_intervals_have_nonzero_width_when_values_do_not_vary() -> None:
-    """The interval for 60 of 60 ends at the Clopper-Pearson lower bound. Figures that vary are resampled by item."""
+    """For 60 out of 60 verdicts, the interval is the Clopper-Pearson interval.
+
+    Figures that vary are resampled by item.
+    """
     report = full_audit([[FIRST], [MIRRORED[0]]] * 30)
     first, last = report.slots[0].places
     end = 0.025 ** (1 / 60)
@@ -172,7 +172,7 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """With this sample size, the power is sufficient, and the stored table matches a fresh computation."""
+    """With the required sample size, the power is sufficient, and the stored table matches a fresh computation."""
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)

@@ -136,7 +136,7 @@ async def test_ballots_are_stored_without_positions(tmp_path: Path, by: DecidedB
 async def test_all_designs_assign_positions_alike() -> None:
     """Designs must not differ in how they assign positions.
 
-    The correct position speaks first in only some of the questions.
+    The correct position speaks first in some questions and second in others.
     """
     experiment = study(designs={"together": primes_design("single"), "in_turn": primes_design(order="declared")})
     dealt = {(case.design, case.item): case.positions for case in experiment.cases}
@@ -165,7 +165,7 @@ async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_pa
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: int) -> None:
-    """Although SIGKILL arrives during debates, baselines and noise, the report must be the same as without it."""
+    """SIGKILL arrives during debates, baselines and noise, yet the report equals that of an uninterrupted study."""
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
@@ -309,9 +309,9 @@ async def test_noise_is_not_requested_after_the_deadline(tmp_path: Path) -> None
 
 
 async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) -> None:
-    """If no other question has as many positions, the question is answered without noise.
+    """A question is answered without noise if no other question has the same number of positions.
 
-    It delays nothing and serves as no other question's partner.
+    Such a question delays nothing and is not used as a partner for another question.
     """
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
@@ -506,7 +506,7 @@ def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
 
 
 def test_frontier_omits_methods_if_an_equally_accurate_one_is_cheaper() -> None:
-    """A vote with the same accuracy for half the tokens excludes the debate."""
+    """A vote that reaches the same accuracy with half the tokens keeps the debate off the frontier."""
     for wins, frontier in (
         ([(True, True)] * 3, ["self_consistency"]),
         ([(True, False), (True, True)], ["self_consistency", "together"]),
@@ -555,7 +555,7 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
 
 
 async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """A failed debate leaves no arguments to judge as noise, but all other answers allow conclusions."""
+    """A failed debate has no arguments that could be judged as noise, but the study still draws its conclusions."""
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -579,7 +579,7 @@ def test_report_does_not_depend_on_the_order_of_answers(wins: list[tuple[bool, b
 @settings(max_examples=example_count(200))
 @given(wins=st.integers(0, 60), losses=st.integers(0, 60))
 def test_e_value_is_a_fair_bet(wins: int, losses: int) -> None:
-    """If two methods are equal, the expected bet after the next question is the current bet (a martingale)."""
+    """If two methods are equally good, the expected e-value stays the same from question to question (a martingale)."""
     after = (e_value(wins + 1, losses) + e_value(wins, losses + 1)) / 2
     assert math.isclose(after, e_value(wins, losses), rel_tol=1e-9)
 
@@ -724,7 +724,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
 async def test_answers_count_for_their_row(tmp_path: Path) -> None:
     """If a row's correct answer has been changed since it was answered, an error is raised.
 
-    Clusters come from the current rows.
+    Clusters are always computed from the current rows.
     """
     path, rows = tmp_path / "a.jsonl", ROWS[:2]
     answers = await ask_study(study(rows), path, model=Answering().model)

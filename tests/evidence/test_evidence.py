@@ -52,7 +52,7 @@ def make_rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
 
 
 def test_page_generation_is_deterministic() -> None:
-    """The generated page is identical to the last bit, whatever the clock, the machine and earlier random draws."""
+    """The generated page is always identical, regardless of the clock, the machine and earlier random draws."""
     first = page.page("-", scale=0.002)
     assert page.page("-", scale=0.002) == first
 
@@ -91,7 +91,7 @@ def test_exact_claims_have_no_exceptions() -> None:
     ],
 )
 def test_quoted_figure_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
-    """The tolerance is the interval, plus half a unit in the last digit."""
+    """A figure matches if it lies in the interval or misses it by at most half a unit in the figure's last digit."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
 

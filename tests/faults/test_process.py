@@ -73,7 +73,7 @@ async def test_a_timeout_in_the_caller_cancels_the_run() -> None:
 def test_exit_exceptions_are_not_swallowed(ending: type[BaseException]) -> None:
     """A block that calls `sys.exit()` ends the run, even if the debate is set to skip failed turns.
 
-    The arguments made so far are kept.
+    The arguments recorded before the exit are kept.
     """
     handles: list[Any] = []
 

@@ -64,7 +64,7 @@ async def test_a_killed_server_resumes_without_paying_twice(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("end", ["SIGTERM", "EOF"])
 async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end: str) -> None:
-    """After SIGTERM or the end of stdin, the run can be resumed later without repeating a call."""
+    """After SIGTERM or the end of stdin, the server waits for the call in flight and records its answer."""
     process = await serve(tmp_path)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]
@@ -123,7 +123,7 @@ def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -
 
 
 async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None:
-    """Joined together, the parts returned with `seen` form the whole report."""
+    """Each call of `wait_for_run` returns only the text after `seen`. Joined, the parts form the whole report."""
     parts: list[str] = []
     async with open_client(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
         run = structured_output(await client.call_tool("start_debate", CITY))

@@ -61,7 +61,7 @@ async def test_an_unknown_resource_is_a_protocol_error(local_stage: Stage, uri: 
 
 
 async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> None:
-    """Each turn causes exactly one notification, and a closed stream receives no more of them."""
+    """Each turn causes exactly one notification, and no notification is sent to a closed stream."""
     service, model = make_service(tmp_path)
     model.hold.touch()
     async with service, Client(create_server(service)) as client:

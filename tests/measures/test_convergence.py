@@ -86,7 +86,7 @@ def test_order_of_agents_does_not_matter(debate: Debate, data: st.DataObject) ->
 def test_different_positions_never_converge(debate: Debate) -> None:
     """However similar the texts are, agents with different positions have not converged.
 
-    Nor can a single agent converge.
+    A single agent can never converge.
     """
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Level(1.0))
     stated = {
@@ -138,7 +138,7 @@ def test_status_follows_from_both_measures_and_the_positions(
 
 
 def test_stability_covers_agents_with_an_earlier_text() -> None:
-    """A new agent has no stability yet, and an agent that has left is ignored."""
+    """An agent that is new in this round has no stability yet, and an agent that has left is ignored."""
     result = convergence({"a": "x", "b": "y"}, {"b": "other", "c": "gone"}, similarity=Level(0.25))
     assert result.stability == 0.25
     assert convergence({"a": "x"}, {"c": "gone"}, similarity=Level(0.25)).stability is None

@@ -117,7 +117,7 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """A calibration is between 0 and 1, and multiplies the weight of a vote by a factor between 0.5 and 1.5."""
+    """The calibration is between 0 and 1, and scales the weight of a vote by a factor between 0.5 and 1.5."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None

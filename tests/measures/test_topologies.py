@@ -79,7 +79,7 @@ def test_edges_are_in_the_declared_order_of_names(
 def test_declared_order_of_agents_does_not_affect_the_edges(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int, data: st.DataObject
 ) -> None:
-    """Neighbors, hubs and random draws depend on the agents' names alone."""
+    """Neighbors, hubs and random draws depend only on the agents' names."""
     shuffled = data.draw(st.permutations(agents))
     one = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
     other = edges(topology, shuffled, round=number, random=Random(seed), sparsity=sparsity)
@@ -191,7 +191,7 @@ def test_proposals_without_a_critic_get_one(agents: list[str], seed: int, data: 
 
 
 def test_added_critics_are_spread_evenly() -> None:
-    """If the topology has no edges, enough critics are added for each agent to write one review."""
+    """If the topology has no edges, critics are added so that each agent receives one review."""
     result = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0))
     assert result == [("a", "d"), ("b", "a"), ("c", "b"), ("d", "c")]
     few = edges(lambda names, number, random: (), list("abcd"), round=1, random=Random(0), critics=["a", "b"])

@@ -147,7 +147,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_to_unknown_tools_are_preserved() -> None:
-    """The caller has to respond to every tool call, so neither text nor a valid structured answer is required."""
+    """The caller must respond to a tool call, so an answer that contains one needs neither text nor structured data."""
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -321,7 +321,7 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
 
 
 async def test_a_queue_wait_ends_at_the_deadline_or_on_cancellation() -> None:
-    """The deadline can also be the deadline of a round. A cancelled call does not delay the next one."""
+    """The deadline may be that of the call or that of the whole round. A cancelled call does not delay the next one."""
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)

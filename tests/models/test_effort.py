@@ -67,7 +67,10 @@ async def test_the_model_effort_is_the_default() -> None:
 
 
 async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
-    """The local model and servers without an effort field reject any effort, and settings reject an unknown level."""
+    """The local model and servers without an effort field reject any effort.
+
+    Settings reject an unknown level.
+    """
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="`effort` is not supported by this model"):
             await ask(OpenAIModel("m", base_url=server.base_url, effort=None), question(effort="low"))

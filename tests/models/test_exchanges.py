@@ -326,7 +326,7 @@ async def test_thinking_in_a_separate_field_is_counted(client: str) -> None:
 
 
 async def test_an_answer_that_stops_during_thinking_is_reported() -> None:
-    """The token limit was not reached, so raising it would not help."""
+    """The token limit was not reached, so the error must not suggest raising it."""
     with pytest.raises(LostToThinking, match="stopped after thinking") as caught:
         await ask_model("aiohttp", completion("<think>I doubt it."))
     assert caught.value.stopped

@@ -156,7 +156,7 @@ def test_a_damaged_model_is_reassembled(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_environment_selects_any_gguf_file(tmp_path: Path) -> None:
-    """The environment variable takes precedence over the packages."""
+    """The environment variable takes precedence over the installed model packages."""
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"GGUF and so on")
     with set_path(path):

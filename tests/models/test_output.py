@@ -126,7 +126,7 @@ JSON = st.recursive(
 def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
     """Valid answers pass.
 
-    Any other answer raises `SchemaViolation` with a list of its problems, and never another error.
+    Any other answer raises `SchemaViolation` with a list of its problems, and never a different error.
     """
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)

@@ -481,7 +481,10 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
-    """Bob's name stands for the position that he defends. A judge that sees only aliases is asked again."""
+    """If the judge sees names, "Bob" stands for the position that he defends.
+
+    A judge that sees only aliases is asked for another answer if it names Bob.
+    """
     answer = _answers(lambda _: json.dumps({**VERDICT, "winner": "Bob"}))
     async with ChatServer({"m": answer, "judge": answer}) as server:
         models = [OpenAIModel(n, base_url=server.base_url, api_key="k", transport=transport) for n in ("m", "judge")]

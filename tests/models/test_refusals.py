@@ -251,7 +251,7 @@ async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
 async def test_only_the_rejected_part_is_omitted() -> None:
     """If omitting a part does not help, the part is restored.
 
-    In this test, the server rejects streaming but not its options.
+    In this test, the server rejects only the temperature, so streaming stays on.
     """
     picky = PickyServer(lambda body: "temperature" in body, 400, error("Nope."))
     async with picky.server() as server:

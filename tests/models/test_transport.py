@@ -58,7 +58,7 @@ def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
 def test_an_endless_event_counts_as_malformed(line: bytes) -> None:
-    """Reading stops before the size of the event could make it take quadratic time."""
+    """Reading stops at a size limit, because the time needed for an endless event could grow quadratically."""
     with pytest.raises(MalformedResponse, match="too long"):
         read(event_lines(aiter(ChunkedBody([line * 50, line * 51]))))
 

@@ -94,7 +94,7 @@ def test_failure_is_raised_after_the_page(cells: Kernel) -> None:
 
 
 def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
-    """The page shows the part that was finished, and a single line replaces the traceback."""
+    """The page keeps what was finished before the interruption, and a single line replaces the traceback."""
     output = cells.start("hold = True\nhandle = rent().start('Rent?', model=model)\nawait show(handle)")
     cells.read(lambda: any("Homes come first." in update["text/html"] for update in output.updates))
     cells.manager.interrupt_kernel()

@@ -182,7 +182,7 @@ def test_other_type_errors_are_raised_unchanged() -> None:
 
 @pytest.mark.parametrize("pattern", FACTORIES)
 def test_large_rosters_cause_a_warning(pattern: str) -> None:
-    """The warning points to the caller's line and recommends a number, as the warning about many rounds does."""
+    """The warning points to the caller's line and recommends a maximum, as the warning about many rounds does."""
     field = {"council": "members", "consensus": "agents", "critique": "critics", "review": "reviewers"}.get(
         pattern, "debaters"
     )

@@ -138,7 +138,7 @@ def test_synthesizers_cannot_change_the_raw_output() -> None:
 
 @pytest.mark.parametrize("what", ["records", "clears"])
 def test_debaters_cannot_record_arguments(what: str) -> None:
-    """Blocks that write to a custom pattern's transcript raise an error inside a debater."""
+    """A block that changes a custom pattern's transcript raises an error if it runs inside a debater."""
     transcript = create_debate_transcript()
     shared: Any = {"transcript": transcript, "collection_id": "rent", "name": "own"}
     block = (

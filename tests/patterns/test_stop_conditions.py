@@ -92,7 +92,7 @@ def test_reserved_stop_reasons_are_rejected(reason: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_stop_reason_survives_a_wire_format_round_trip(pattern: str) -> None:
-    """The stored output contains the reason without line breaks."""
+    """A stored reason with line breaks is rejected, because it could imitate a heading in a report."""
     raw = build(pattern, stop.rounds(1)).run_sync(QUESTION).raw
     assert type(raw).model_validate(raw.to_wire()).stop_reason == "rounds(1)"
     if pattern != "consensus":
@@ -162,7 +162,7 @@ def run_texts(*texts: str) -> Any:
 
 
 def test_convergence_compares_speakers_while_repetition_compares_rounds() -> None:
-    """Speakers who repeat opposite texts have not converged, and a new text on which they agree is no repetition."""
+    """Speakers who repeat opposite texts have not converged, and agreeing on a new text is not repetition."""
     assert run_texts("cap rents now", "build flats", "cap rents now", "build flats", "x", "y").stop_reason.startswith(
         "repeated"
     )

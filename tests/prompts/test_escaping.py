@@ -33,7 +33,7 @@ def test_quoted_text_can_be_encoded(text: str) -> None:
 
 @given(texts | texts.map(quoted))
 def test_invalid_quotations_are_rejected(text: str) -> None:
-    """Every valid quotation stands for exactly one text; anything else is a `ViewError`."""
+    """Every valid quotation stands for exactly one text, and anything else raises a `ViewError`."""
     try:
         plain = unquoted(text)
     except ViewError:

@@ -72,7 +72,10 @@ async def test_debates_on_the_same_task_are_always_recalled(task: str) -> None:
     limit=st.integers(0, 7),
 )
 def test_limit_bounds_the_number_of_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
-    """A limited recall returns the first results of an unlimited one, without duplicates and including equal tasks."""
+    """A limited recall returns the first results of an unlimited one.
+
+    No debate is recalled twice, and debates on an equal task are always included.
+    """
     archive = Archive()
     for number, task in enumerate(tasks):
         run(archive.past_debates.add(past_debate(number, task, at=number)))

@@ -139,7 +139,7 @@ def test_messages_match_the_transcript(play: Play) -> None:
 
 
 def test_text_written_for_the_other_side_is_removed_from_a_message() -> None:
-    """The streamed text is declared void.
+    """The streamed text is marked as void.
 
     The speaker's own words are sent again, exactly as they appear in the transcript.
     """

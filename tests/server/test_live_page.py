@@ -84,7 +84,7 @@ async def follow_page(rounds: int, readers: int, monkeypatch: pytest.MonkeyPatch
 async def test_rendering_work_does_not_grow_with_the_number_of_readers(
     render_counts: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each piece is rendered once for all readers, so twice as many turns require twice as many pieces.
+    """Each piece is rendered once for all readers, so the work depends only on the number of turns.
 
     No journal is read.
     """

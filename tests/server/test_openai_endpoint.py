@@ -147,7 +147,7 @@ def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
 
 
 def test_stream_includes_usage_on_request() -> None:
-    """The last chunk contains the usage, unless a server reported none."""
+    """The last chunk contains the usage, unless the model's server reported none."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def answer_with_usage(request: ModelRequest) -> Any:
@@ -488,7 +488,7 @@ def test_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.Open
 
 
 def test_json_mode_follows_the_schema_in_the_prompt(client: openai.OpenAI) -> None:
-    """Clients using JSON mode put the schema in the prompt. Without one, the answer is an arbitrary object."""
+    """Clients using JSON mode put the schema in the prompt. Without a schema, the answer may be any object."""
     system = {"role": "system", "content": f"Answer in JSON that matches this schema:\n{json.dumps(PLAN, indent=2)}\n"}
     mode: Any = {"type": "json_object"}
     content = ask(client, "flowdebate/debate", messages=[system, *QUESTION], response_format=mode)
@@ -715,7 +715,7 @@ def test_leaving_before_the_answer_cancels_the_run() -> None:
 
 
 def test_run_can_continue_without_its_reader() -> None:
-    """An option in the request lets the run continue."""
+    """By default, closing the connection cancels the run, but an option in the request lets it continue."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         stream = ask(client, stream=True, metadata={"flowdebate_on_disconnect": "continue"})

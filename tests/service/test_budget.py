@@ -120,7 +120,7 @@ def test_budget_survives_a_restart_and_is_shared_between_processes(tmp_path: Pat
 
 
 def test_racing_processes_never_exceed_the_budget(tmp_path: Path) -> None:
-    """The first request of each call is counted in the store before it is sent."""
+    """Before a call is sent, it is counted in the store that all processes share."""
 
     async def run() -> None:
         path, models = tmp_path / "runs.sqlite3", [CountingModel(), CountingModel(), CountingModel()]
@@ -231,7 +231,7 @@ def test_cancelling_a_store_access_keeps_the_figures_correct(tmp_path: Path) -> 
 def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exhausted budget does not affect other owners.
 
-    The error says when the next budget begins. A clock that is behind does not bring back an earlier budget.
+    The error says when the next budget begins. If the clock goes back a day, the newer budget still applies.
     """
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)

@@ -176,7 +176,7 @@ async def test_readers_joining_at_any_time_get_the_same_events() -> None:
 
 
 async def test_run_in_another_process_is_followed_live(tmp_path: Path) -> None:
-    """Each read of the journal returns the events so far, and the last read returns all of them."""
+    """Each read of the journal returns all events recorded so far, and the last read returns the complete run."""
     file = tmp_path / "runs.sqlite3"
     code = (
         "import asyncio, sys\n"
@@ -265,7 +265,10 @@ async def test_simultaneous_starts_with_the_same_id_start_one_run() -> None:
 
 
 async def test_runs_above_the_concurrency_limit_are_queued() -> None:
-    """Runs, forks and resumed runs start in the order of the queue. Once the queue is full, nothing more is stored."""
+    """Runs, forks and resumed runs start in the order of the queue.
+
+    Once the queue is full, new requests are rejected and nothing is stored.
+    """
     model = Gate(at=6)
     patterns = {"it": rent_debate()}
     async with Service(patterns, store="memory:", model=model, max_concurrency=1, max_queued=3) as service:
@@ -398,7 +401,7 @@ async def test_resumed_run_is_queued() -> None:
 async def test_waiting_runs_are_kept_when_a_service_ends(*, recover: bool) -> None:
     """If the next service recovers runs, it starts the waiting ones.
 
-    If it does not, these are interrupted and can be resumed.
+    Otherwise, they are marked as interrupted and can be resumed.
     """
     store, model = MemoryStore(), Gate(at=0)
     patterns = {"it": rent_debate()}
@@ -428,7 +431,7 @@ async def test_service_limits_apply_to_every_run() -> None:
 
 
 async def test_run_continues_after_a_human_answer() -> None:
-    """A returning reader receives the remaining events, or all events again if the task was suspended in between."""
+    """A reader that returns after the answer is told to start over and receives all events again."""
     pattern = debate(
         name="rent", debaters=[Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")], max_rounds=1
     )
@@ -680,7 +683,7 @@ async def test_no_run_starts_if_proposing_sides_fails() -> None:
 
 
 async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
-    """Readers still learn that the run has ended."""
+    """Readers are still told that the run has ended."""
     store = MemoryStore()
     await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")
     async with Service(store=store) as service:

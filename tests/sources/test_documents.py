@@ -206,7 +206,7 @@ def run_of(text: str, properties: str = "") -> str:
 
 
 def test_hyphenated_words_are_found(tmp_path: Path) -> None:
-    """The hyphen is kept as it is on the page, without a replacement character."""
+    """The hyphen stays in the text as it is on the page, and quotes without it are still found."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()

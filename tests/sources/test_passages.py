@@ -66,7 +66,7 @@ def test_relevant_passages_are_found_with_their_pages() -> None:
 
 
 def test_passages_fill_their_budget() -> None:
-    """Material slightly over the limit loses no more than the excess, whatever the number of passages."""
+    """If the text is slightly too long, no more than the excess is left out, whatever the number of passages."""
     files = tuple(Source.of(f"src/file_{number}.py", f"limit_{number} = {number}\n" * 10) for number in range(700))
     total = sum(len(source.text) for source in files)
     room = total * 9 // 10
@@ -80,7 +80,8 @@ def test_passages_fill_their_budget() -> None:
 def test_readers_share_sources_that_are_too_long(readers: int, room: int, files: int) -> None:
     """No reader exceeds its budget.
 
-    Half of each budget goes to the best passages, and the other halves overlap only if nothing else is left.
+    Every reader spends half of its budget on the best passages, and the other halves overlap only if nothing else is
+    left.
     """
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
@@ -120,7 +121,7 @@ def test_files_without_a_passage_are_counted_but_not_named() -> None:
 
 
 def test_model_context_determines_the_size_of_passages() -> None:
-    """The context size of the local model is known even behind a policy, but that of a function model is not."""
+    """The context size of a local model is known even if a policy wraps it, but that of a function model is not."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
     assert context_of(FunctionModel(lambda _: "")) is None
 

@@ -43,7 +43,7 @@ async def test_store_is_quiet_once_every_step_has_ended(end: str) -> None:
 
 
 async def test_unstarted_step_is_not_awaited() -> None:
-    """The run that the step belongs to may have been deleted before the step started."""
+    """If a run has been deleted, its next step raises `RunNotFound`, and the store does not wait for that step."""
     store = Draining(MemoryStore())
     with pytest.raises(RunNotFound):
         await store.intend("nowhere", "k", "call", None)

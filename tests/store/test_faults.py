@@ -495,7 +495,7 @@ async def test_pending_writes_finish_before_the_process_ends(tmp_path: Path, end
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 async def test_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> None:
-    """The thread and the connection stay with the parent.
+    """The store's thread and connection stay with the parent.
 
     The child can use any store that was not in use at the time of the fork.
     """
@@ -539,7 +539,7 @@ async def test_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> 
 
 
 def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
-    """The loop was stopped before its next iteration, so the next user of the store finishes the writes."""
+    """The loop stops before the writes are done, so the next user of the store finishes them."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     asyncio.run(store.create(make_header()))
     loop = asyncio.new_event_loop()

@@ -93,7 +93,7 @@ def test_sqlite_finds_rare_text_with_the_index(tmp_path: Path) -> None:
 
 
 def test_sqlite_filters_by_pattern_and_status_with_one_index(tmp_path: Path) -> None:
-    """If no run has the requested status, the query finds that out without reading any run."""
+    """If no run has the requested status, the query does not have to read any run."""
     plan = query_plan(tmp_path, **{**ASKED, "block": "x", "status": "limit"})
     assert "runs_block_status (block=? AND status=? AND created_at<?" in plan[0]
 
@@ -159,7 +159,7 @@ async def test_postgresql_seeks_to_the_start_of_a_page(postgres_server: Server, 
 
 
 async def test_postgresql_searches_the_newest_runs_for_two_letters(postgres_server: Server) -> None:
-    """PostgreSQL's trigrams consist of bytes, so two Chinese or Cyrillic characters are found in all runs."""
+    """PostgreSQL's trigrams consist of bytes, so two Chinese or Cyrillic characters can be looked up in all runs."""
     schema, letters = f"t{secrets.token_hex(8)}", "\u0436\u0436"
     store = PostgresStore(postgres_server.url, schema=schema)
     await store.runs()

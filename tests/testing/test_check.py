@@ -158,7 +158,7 @@ def test_slow_checks_estimate_their_duration(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
-    """Even if the pattern cannot be rebuilt, the leaked words reveal the bug."""
+    """The pattern cannot be rebuilt, but the leaked words reveal the bug."""
     answers: dict[str, str] = {}
     broken = check_error(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
     assert broken.promise == "answers_current_question"
@@ -314,7 +314,7 @@ def test_last_word_judges_do_not_depend_on_reading_order() -> None:
 
 
 def test_nested_debates_do_not_count_as_rounds() -> None:
-    """Only the outermost pattern's events are compared with its output."""
+    """Only the outermost pattern's rounds are compared with its output."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1)
     cut_off = Example(question="Why?", seed=0, texts=("Yes.",), choices=(0,), faults={2: "cut off"}, delays=())
     check_debate(rent(inner), max_examples=10, seed=1, examples=[cut_off])

@@ -102,7 +102,7 @@ async def test_slots_are_evenly_spaced(
 
 
 async def test_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: Server) -> None:
-    """RateLimited is raised at once and states how many seconds to wait. Later requests are not delayed."""
+    """`RateLimited` is raised immediately with the number of seconds to wait, and later requests are not delayed."""
     spender = FixedUsage(1)
     model = SharedRateLimit(
         spender, url=postgres_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=50.0
@@ -136,7 +136,7 @@ async def test_tokens_are_counted_across_processes(postgres_server: Server) -> N
 
 
 async def test_request_that_cannot_be_counted_is_not_sent() -> None:
-    """If there is no database, StoreError gives its address without the secrets."""
+    """If the database is unreachable, the `StoreError` shows its address without the password."""
     spender = FixedUsage(1)
     model = SharedRateLimit(spender, url="postgresql://me:secret@127.0.0.1:1/runs", requests=1, patience=0.1)
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1/runs") as caught:
@@ -147,7 +147,7 @@ async def test_request_that_cannot_be_counted_is_not_sent() -> None:
 
 
 async def test_abandoned_slot_stays_empty(postgres_server: Server) -> None:
-    """A request cancelled while it waits is not sent, and the requests behind it wait just as long."""
+    """A request that is cancelled while it waits is not sent, and the requests behind it keep their own slots."""
     spender = FixedUsage(1)
     model = SharedRateLimit(
         spender, url=postgres_server.url, schema="fleet", key=secrets.token_hex(6), requests=1, per=0.2
@@ -198,7 +198,7 @@ class Busy:
 
 
 async def test_retry_after_applies_to_all_processes(postgres_server: Server) -> None:
-    """A limit in another process waits if it has the same key, even if its own burst is unused."""
+    """If a server tells one process to wait, all processes with the same key wait, even if they have sent nothing."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (
         SharedRateLimit(model, url=postgres_server.url, schema="fleet", requests=100, per=1.0, key=key)

@@ -262,7 +262,7 @@ async def test_stopping_worker_loses_no_call(fleet: Fleet) -> None:
 
 
 async def test_number_of_database_sessions_is_bounded(fleet: Fleet, postgres_server: Server) -> None:
-    """The documented numbers hold for a worker with all runs in progress and for a client with many submissions."""
+    """The documented numbers hold for a worker with all runs in progress and a client that submits many runs."""
     text = (ROOT / "docs" / "workers.md").read_text("utf-8")
     match = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
     assert match is not None
@@ -551,9 +551,9 @@ async def test_runs_with_a_lower_priority_value_are_executed_first(fleet: Fleet)
 
 
 async def test_owners_take_turns(fleet: Fleet) -> None:
-    """A second owner's run comes second, whatever the backlog.
+    """However long one owner's backlog is, the second run to start belongs to another owner.
 
-    A run with a higher priority value waits for all others.
+    Runs with a higher priority value wait for all others.
     """
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     for owner, numbers, priority in (("late", range(2), 1), ("ann", range(6), 0), ("bob", range(2), 0), ("", (0,), 0)):
@@ -569,7 +569,7 @@ async def test_owners_take_turns(fleet: Fleet) -> None:
 
 
 async def test_new_owner_gets_no_extra_turns(fleet: Fleet) -> None:
-    """Unused turns are lost, so old and new owners alternate from then on."""
+    """Owners cannot save up turns while they have no runs, so the new owner simply alternates with the old one."""
     workers, name = fleet.workers(max_concurrency=1), fleet.given["name"]
     submit = partial(workers.submit, "city", "How?")
     for number in range(8):
@@ -633,7 +633,7 @@ async def test_run_of_a_dead_worker_skips_the_backlog(fleet: Fleet) -> None:
 
 
 async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
-    """The second client finds the delivery of the first, even if neither has seen the other's."""
+    """Four clients submit the same run at the same time, but only one of them adds it to the queue."""
     clients, name = [fleet.workers() for _ in range(4)], fleet.given["name"]
     for _ in range(3):
         await asyncio.gather(*(client.submit("city", "How?", run_id=name, seed=1) for client in clients))
@@ -657,7 +657,7 @@ async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
 
 
 async def test_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
-    """The worker takes its own run and leaves an earlier one for a worker with the matching version."""
+    """A worker takes the run with its own version and leaves an earlier run for a worker with the matching version."""
     old, new = fleet.workers(), fleet.workers(version="2")
     first = await old.submit("city", "How?")
     second = await new.submit("city", "Why?")
@@ -691,7 +691,7 @@ async def test_worker_without_the_pattern_reports_it(fleet: Fleet, difference: s
 
 
 async def test_duplicate_deliveries_are_ignored_and_abandoned_runs_are_found(fleet: Fleet) -> None:
-    """A worker leaves a run to the worker that is executing it, and takes over once that worker is gone."""
+    """A worker leaves a run alone while another worker is executing it, and takes over once that worker is gone."""
     workers, second_store = fleet.workers(), PostgresStore(fleet.given["url"], schema="fleet")
     run_id = await workers.submit("city", "How?")
     await second_store.take(run_id)
@@ -727,7 +727,10 @@ async def test_process_can_have_only_one_worker(fleet: Fleet) -> None:
 
 @given(st.integers(1, 200), st.integers(0, 9))
 def test_redelivery_delays_double(deaths: int, steps: int) -> None:
-    """The delay grows from half a second to a minute, regardless of earlier steps. Progress resets the delay."""
+    """The delay grows from half a second to a minute, however many steps were completed before.
+
+    A newly completed step resets the delay.
+    """
     history = History().after_death(steps)
     for number in range(1, deaths):
         assert history.delay == min(0.5 * 2 ** (number - 1), 60.0)
@@ -787,10 +790,7 @@ def test_worker_without_patterns_does_not_start(spec: str, capsys: pytest.Captur
 
 
 async def test_workers_reject_imported_runs(fleet: Fleet) -> None:
-    """An imported run is rejected by the client and by any worker that receives it.
-
-    Another deployment may accept it.
-    """
+    """An imported run is rejected by the client and by any worker that receives it, unless `allow_imported` is set."""
     workers, lenient = fleet.workers(), fleet.workers(allow_imported=True)
     run_id = await workers.submit("city", "How?")
     lines = [line async for line in export_run(workers.store, run_id)]

@@ -207,7 +207,7 @@ def test_sequential_calls_match_another_library(failures: int, successes: int, s
 
 
 def test_threads_share_the_limit_of_trials() -> None:
-    """Sixteen threads call at the same time while the circuit is half-open, and two of the calls are admitted."""
+    """Sixteen threads call at the same time while the circuit is half-open, and exactly two calls are admitted."""
     clock = Clock()
     breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
     for _ in range(50):
@@ -326,7 +326,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
     """Unrelated errors count as neither failures nor successes in any state.
 
-    A trial that ends with one frees its slot.
+    A trial that ends with such an error frees its slot.
     """
     clock = Clock()
     leaf = Leaf([endpoint_error, *[error()] * 5, endpoint_error, error(), error(), "fine"])

@@ -136,7 +136,7 @@ async def test_an_outer_retry_repeats_the_whole_chain() -> None:
 
 
 def test_a_timed_out_call_tries_no_other_model() -> None:
-    """The deadline of a call covers all of its models, whereas the deadline of a single model does not end the call."""
+    """A timeout of the whole call ends it, whereas a timeout of a single model moves on to the next model."""
 
     async def late() -> None:
         last = Leaf()

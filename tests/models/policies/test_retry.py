@@ -471,7 +471,7 @@ async def answer_nonsense(exchange: Exchange) -> None:
 async def test_attempts_list_every_request_to_a_real_model(*, wrapped: bool) -> None:
     """A rate limit, a failure, a reset and nonsense precede the answer to the fifth request.
 
-    The server counts five requests too.
+    The server also counts five requests.
     """
     request = make_request(timeout=30)
     async with ChatServer({"m": fail_first(answer_429, answer_500, reset_connection, answer_nonsense)}) as server:

@@ -191,7 +191,7 @@ class Duck:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """The inner models already report their attempts, so the attempt of a custom wrapper around them is removed."""
+    """The inner models have already reported their attempts, so a custom wrapper around them must not add another."""
     counting = Counting(10)
     request = make_request(attempts=Attempts(meter=counting))
     async with ChatServer() as server:

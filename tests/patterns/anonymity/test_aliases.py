@@ -81,7 +81,7 @@ def test_only_marked_names_are_hidden(key: str, marked: str) -> None:
 
 @pytest.mark.parametrize(("key", "marked"), NAMING)
 def test_simple_search_finds_no_hidden_name(key: str, marked: str) -> None:
-    """The search is independent of the library and ignores sentence structure, so it has different weaknesses."""
+    """The search shares no code with the library's rules, so it can find names that the rules miss."""
     hidden, rest = ALIASES[key].hide(strip_marks(marked)).text, _MARK.sub(" … ", marked)
     for name in ROSTERS[key].names:
         assert count_occurrences(name, hidden) == count_occurrences(name, rest)
@@ -345,7 +345,7 @@ def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
 
 
 def test_model_settings_are_not_names() -> None:
-    """`local` and the intents are settings rather than names, so the word "local" must remain in the text."""
+    """`local` and the intents select a model but do not name one, so the word "local" must remain in the text."""
     aliases = make_aliases(["Ann"], models=["local", "intent/chat"], random=Random(1))
     assert aliases.hide("As local councils chat, I wait.").text == "As local councils chat, I wait."
 

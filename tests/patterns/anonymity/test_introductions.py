@@ -143,7 +143,7 @@ def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: 
     ],
 )
 def test_companies_as_grammatical_subjects_are_unchanged(text: str) -> None:
-    """A sentence in the first person can still have a company as its grammatical subject."""
+    """A sentence can mention a company, even after "I am", without being a model's introduction."""
     assert ALIASES.hide(text).text == text
 
 

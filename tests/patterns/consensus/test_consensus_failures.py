@@ -355,7 +355,7 @@ async def test_exceptions_in_custom_blocks_are_raised_unchanged(phase: str) -> N
     ],
 )
 def test_invalid_results_from_custom_blocks_raise_an_error(phase: str, answer: Any, field: str) -> None:
-    """The `OutputError` names the block and the field. What the agent wanted to vote for is never guessed."""
+    """The `OutputError` names the block and the field. The library never guesses what the agent wanted to vote for."""
 
     def block(request: Any) -> Any:
         fine = {"proposal": "An idea.", "critique": {}, "revision": "A better idea.", "vote": "ann"}

@@ -179,7 +179,7 @@ def test_leader_has_the_most_votes(totals: dict[str, int]) -> None:
 
 @given(st.integers(1, 50), st.floats(0, 1))
 def test_effective_panel_size_is_bounded(n: int, correlation: float) -> None:
-    """The size is the number of judges if their errors are independent, and 1 if their errors are identical."""
+    """The effective size is the number of judges if their errors are independent, and 1 if they are identical."""
     assert 1 - 1e-9 <= effective_n(n, correlation) <= n
     assert (effective_n(n, 0), effective_n(n, 1)) == (n, 1)
     assert effective_n(9) == 2

@@ -151,7 +151,7 @@ def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
 
 
 def test_ties_include_all_leaders() -> None:
-    """A ballot for one side and a tied ballot count as a flip, so the scores become equal and nobody wins."""
+    """A ballot for one side and a tied ballot count as a flip, which splits the scores evenly, so nobody wins."""
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}

@@ -83,7 +83,7 @@ def answers(judge: Any) -> Callable[[ModelRequest], Any]:
 
 
 def test_mirror_reverses_the_order_and_appears_in_the_output() -> None:
-    """A mirrored debate costs twice as much as a single one and has a joint verdict in addition to its two verdicts."""
+    """A mirrored debate makes twice as many calls, and has a joint verdict besides those of its two halves."""
     plain = rent(mirror=False).run_sync(QUESTION, model=model(lambda _: "for"))
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"))
     raw = result.raw
@@ -145,7 +145,7 @@ def judge_by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
 @example(lead=0.04, threshold=0.0, quotes=True)
 @example(lead=0.04, threshold=0.1, quotes=False)
 def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
-    """The text of the verdict also stays the same, so a small lead is not reported as a tie."""
+    """If both orders agree, adding a mirror changes neither the scores nor the text of the verdict."""
     alone, mirrored = (
         judge_by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
     )
@@ -156,7 +156,10 @@ def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: 
 
 
 def test_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
-    """The side with the last word wins all 23 debates, with or without a mirror. An impartial judge shows no bias."""
+    """The audit finds the bias of a judge that always prefers the last speaker, with or without a mirror.
+
+    An impartial judge shows no bias.
+    """
     for mirror in (False, True):
         items = []
         spoken = []
@@ -309,7 +312,7 @@ async def test_event_order_does_not_depend_on_response_times(*, turns: list[int]
 async def test_mirrored_debates_take_no_longer_than_one_debate() -> None:
     """The test answers a call only when no other call can start.
 
-    Ten calls take five such steps, so the halves run concurrently.
+    The ten calls are answered in five steps, so the halves must run concurrently.
     """
     waiting: list[asyncio.Event] = []
 

@@ -73,7 +73,7 @@ def _generator_judge() -> Any:
 
 
 def test_nested_debates_use_the_nearest_model() -> None:
-    """A block in the inner debate uses that debate's own model, and the outer debate's model if there is none."""
+    """A block in the inner debate uses that debate's model, or the outer one's if the inner debate has none."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named_model("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(
@@ -132,7 +132,7 @@ def test_options_are_keyword_only() -> None:
 
 
 def test_rejected_debates_build_no_blocks() -> None:
-    """If a debate is rejected, nothing passed to it may have been converted, inspected or called."""
+    """A rejected debate must not convert, inspect or call anything that was passed to it."""
     called: list[str] = []
 
     class Watched:

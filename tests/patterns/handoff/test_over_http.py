@@ -234,7 +234,7 @@ async def test_only_the_last_marker_counts() -> None:
 
 
 async def test_first_handoff_call_counts() -> None:
-    """A reply is a single turn, no matter how many calls it contains."""
+    """A reply with several handoff calls is still a single turn."""
     reply = completion_with_calls(encode_fields(SAID, "Con"), encode_fields("Or not.", "Neutral"))
     result, bodies = await run_handoff(reply, transition="tool")
     assert turns(result.output) == [("Pro", SAID, "Con", "speaker")]

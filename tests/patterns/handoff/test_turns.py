@@ -99,7 +99,7 @@ def test_first_speaker_is_the_first_declared_or_configured(first: Any) -> None:
 
 @given(st.integers(1, 12), st.integers(0, 14), st.sampled_from(FORMS))
 def test_max_turns_or_the_predicate_ends_a_handoff(max_turns: int, enough: int, form: TransitionForm) -> None:
-    """A turn takes one call, and `terminate_when` is called after every turn except the last."""
+    """Each turn takes one call, and `terminate_when` is called after every turn except the last."""
     rounds: list[int] = []
 
     async def stop(ctx: Context) -> bool:

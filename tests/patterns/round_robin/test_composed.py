@@ -57,7 +57,7 @@ async def test_panels_can_feed_a_debate_in_a_pipeline() -> None:
 
 
 async def test_next_step_reads_the_panel_transcript_by_reference() -> None:
-    """The next step reads the panel's transcript object itself.
+    """The next step reads the panel's transcript object itself rather than a copy.
 
     A different transcript is rejected when the pipeline is built.
     """

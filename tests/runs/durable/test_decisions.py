@@ -55,7 +55,7 @@ class Lives:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 async def test_predicate_is_not_evaluated_again_on_resume(pattern: str, *, wait: bool) -> None:
-    """Recorded answers remain valid after a restart, even if the predicate would now decide differently."""
+    """A recorded decision remains valid after a restart, even if the predicate would now decide differently."""
     lives, store = Lives(), MemoryStore()
 
     def act(_: Any, ctx: Context) -> None:
@@ -150,7 +150,7 @@ def life_debater(lives: Lives) -> Callable[[Any], str]:
 
 
 async def test_function_block_answers_in_a_debate_are_recorded() -> None:
-    """Speakers, arguments and the verdict all come from the process that first produced them."""
+    """Speakers, arguments and the verdict are those recorded by the first process, even if a later one would differ."""
     lives, store = Lives(), MemoryStore()
     sides = [
         Debater("ann", "for", block=life_debater(lives)),

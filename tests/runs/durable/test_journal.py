@@ -434,7 +434,7 @@ async def test_run_survives_a_failure_to_store_its_end() -> None:
     "body", ["", "{", "[]", "{}", '{"kind": "told", "name": "X"}', '{"text": 1, "finish": "stop"}']
 )
 async def test_unreadable_record_is_reported_with_its_path(body: str) -> None:
-    """Whoever wrote the record, no call is made and no data is invented to replace it."""
+    """A resumed run must neither repeat the call nor invent an answer to replace the unreadable record."""
     store, copy = MemoryStore(), MemoryStore()
     await generator(name="ask").run("q", model=ScriptedModel("a"), store=store, run_id="it")
     (step,) = await store.steps("it")

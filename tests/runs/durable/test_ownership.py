@@ -125,7 +125,10 @@ async def test_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_se
 
 
 async def test_run_in_progress_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
-    """Resuming the run would pay for its calls again, even if the process failed to record its end."""
+    """Resuming a run twice would pay for its calls twice.
+
+    In this test, the process could not record the end of the run.
+    """
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
     holding = lock_file(path)
