@@ -113,7 +113,7 @@ def test_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FLOWDEBATE_MODEL is at another address, so the first model in the list is the chair."""
+    """The model in FLOWDEBATE_MODEL has another address, so the first model in the list is the chair."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     address = ["--base-url", vendor_stubs["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]

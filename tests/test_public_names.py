@@ -229,15 +229,15 @@ def test_options_of_public_functions_are_keyword_only() -> None:
 
 
 def test_submodules_need_no_separate_import() -> None:
-    """`import flowdebate` is sufficient for `flowdebate.errors`, and for a module that has not been imported yet."""
+    """`import flowdebate` makes `flowdebate.errors` available, and imports other modules on first access."""
     code = "import flowdebate; print(flowdebate.errors.FlowDebateError.__name__, flowdebate.stop.__name__)"
     assert run_interpreter(code) == "FlowDebateError flowdebate.stop"
 
 
 def test_import_loads_no_other_packages() -> None:
-    """`import flowdebate` imports only itself.
+    """`import flowdebate` does not even import asyncio.
 
-    A debate imports no provider, terminal, test library or network module.
+    Importing every public name loads no provider, terminal, test library or network module.
     """
     assert run_interpreter("import sys, flowdebate; print({'asyncio', 'pydantic'} & set(sys.modules))") == "set()"
     code = f"import sys; from flowdebate import *; print([name for name in {HEAVY!r} if name in sys.modules])"

@@ -71,7 +71,7 @@ def recording_ask(requests: list[HumanRequest], *answers: Any) -> Callable[[Huma
 
 
 async def test_people_see_the_complete_request() -> None:
-    """The role, prompt, question, further context and transcript appear in this order, and no text can imitate them."""
+    """The role, prompt, question, context and transcript are shown in this order, and no text can imitate them."""
     requests: list[HumanRequest] = []
     bob = human(
         name="bob",

@@ -48,7 +48,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_tab_skips_short_regions_and_a_link_leads_to_the_vote(stage: Stage, visit: Callable[[str], Visit]) -> None:
-    """Only scrollable tables and code blocks are tab stops. The first link skips all turns."""
+    """Tables and code blocks are tab stops only if they scroll, and a link near the top skips to the vote."""
     page = visit(stage.url).open("/runs/rents/blind")
     page.get_by_role("radio").first.wait_for()
     for width in (360, 1280):

@@ -97,9 +97,9 @@ def test_page_names_are_not_wrapped_on_a_phone(stage: Stage, visit: Callable[[st
 def test_single_ballot_has_no_bar_and_a_button_requests_the_reverse_order(
     stage: Stage, visit: Callable[[str], Visit]
 ) -> None:
-    """A single ballot does not justify a bar of 100 : 0.
+    """A bar showing 100 : 0 would overstate a single ballot.
 
-    After one more call, the two ballots show that the order decided the outcome.
+    The button makes one more call, and the two ballots then show that the order decided the outcome.
     """
     before = [*CALLERS]
     page = visit(stage.url).open("/runs/once")

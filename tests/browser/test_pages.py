@@ -195,7 +195,7 @@ def test_report_can_be_printed_and_its_journal_downloaded(page: Page, stage: Sta
 
 
 def test_run_list_can_be_filtered(page: Page, stage: Stage) -> None:
-    """The filter is a form that the server's Content-Security-Policy permits."""
+    """The filter is an ordinary form, which the server's Content-Security-Policy permits."""
     page.goto(f"{stage.pages}/")
     page.get_by_role("combobox", name="Pattern").select_option("council")
     page.get_by_role("button", name="Filter").click()

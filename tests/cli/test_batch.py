@@ -387,7 +387,7 @@ def test_file_open_for_writing_is_left_alone(tmp_path: Path) -> None:
 def test_full_disk_ends_the_batch(question_folder: Path) -> None:
     """The batch prints a single error.
 
-    Its answers remain in the store, so they can be written to another file without making a call.
+    Its answers remain in the store, so they can be written to another file without any further calls.
     """
     if not os.path.exists("/dev/full"):  # noqa: PTH110 - a device
         pytest.skip("there is no /dev/full here")
@@ -406,7 +406,10 @@ def test_full_disk_ends_the_batch(question_folder: Path) -> None:
 
 
 def test_spreadsheet_formats_are_read(tmp_path: Path) -> None:
-    """Files may have a byte order mark, semicolons, tabs, a single column with any name, or plain text."""
+    """Files may start with a byte order mark, use semicolons or tabs, or be plain text.
+
+    The column can have any name if it is the only one.
+    """
     path = tmp_path / "q.csv"
     for content in ("\ufeffquestion;id\nTea, or not?;1\n", "question\tid\r\nTea, or not?\t1\r\n"):
         path.write_text(content, newline="")
@@ -441,7 +444,7 @@ def test_rows_are_read_from_parquet(tmp_path: Path) -> None:
 
 
 def test_missing_pyarrow_error_shows_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few users need this large library, so no extra includes it."""
+    """Pyarrow is a large library that few users need, so no extra installs it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadFile, match="pip install pyarrow"):
         read_rows(str(tmp_path / "q.parquet"))
@@ -475,7 +478,7 @@ def test_progress_without_a_terminal_is_reported_occasionally(capsys: pytest.Cap
 def test_remaining_time_is_estimated_from_the_first_call(usual: int, total: int, calls: int, seconds: float) -> None:
     """The estimate starts from the usual number of calls per question and later uses the measured number.
 
-    Stored answers take no time.
+    Answers taken from the store are assumed to take no time.
     """
     view = ProgressLines(calls=usual)
     summary = BatchSummary(total=total, running=1, seconds=seconds, usage=Usage(calls=calls))

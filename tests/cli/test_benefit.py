@@ -110,7 +110,7 @@ def test_page_has_tables_and_a_plain_summary(data_folder: Path) -> None:
 def test_self_consistency_budget_can_use_another_unit(data_folder: Path) -> None:
     """The budget can be given as a number of calls per debate or as the price of those calls.
 
-    Each unit gets its own batch.
+    Evaluations with different units are stored as separate batches.
     """
     with School() as school:
         runs = [
@@ -264,7 +264,7 @@ def test_cell_without_a_list_is_rejected() -> None:
 
 
 def test_debate_from_an_evaluation_can_be_resumed(data_folder: Path) -> None:
-    """Each debate is a stored run. `resume` shows it together with its baselines and makes no call."""
+    """Each debate is a stored run. `resume` shows it together with its baselines and makes no calls."""
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--limit", "1")
         calls = len(school.bodies)

@@ -275,7 +275,7 @@ def test_typos_get_a_suggestion(arguments: list[str], plan: str, suggestion: str
     )
 )
 def test_any_file_yields_a_plan_or_raises_a_library_error(settings: dict[str, Any]) -> None:
-    """No file content, however odd, raises anything but the library's own errors."""
+    """Whatever a file contains, every exception raised must be one of the library's own."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

@@ -210,7 +210,7 @@ def test_recorded_debate_is_replayed_without_a_server(tmp_path: Path) -> None:
 
 
 def test_replay_with_a_different_request_fails(tmp_path: Path) -> None:
-    """The error shows the difference. A recording never overwrites an existing file."""
+    """The error shows how the requests differ. Recording to an existing file is rejected."""
     cassette = tmp_path / "debate.cassette"
     with Stage() as stage:
         assert run_command(stage, *SIDES, "--max-rounds", "1", "--record", str(cassette)).exit_code == 0

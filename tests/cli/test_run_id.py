@@ -27,7 +27,7 @@ NAMED = ("--run-id", "rents", "--resume")
 def test_repeating_a_command_starts_resumes_and_shows_a_run(verb: str, store: Path) -> None:
     """For every pattern, the command first starts the run and then resumes it.
 
-    Finally, it shows the result without making a call.
+    Finally, it shows the result without making any calls.
     """
     options = (*ALL[verb][1], "--seed", "5", *NAMED, "--json")
     with serve_stage() as on:

@@ -66,7 +66,7 @@ def test_resumed_run_keeps_the_proposed_sides() -> None:
 
 
 def test_proposals_are_recorded_and_replayed(tmp_path: Path) -> None:
-    """A replayed debate makes no call, not even to propose sides."""
+    """A replayed debate makes no calls, not even to propose sides."""
     with sides_stage() as on:
         options = ("--seed", "3", "--json")
         first = run_command(on, *options, "--record", str(tmp_path / "cassette"))

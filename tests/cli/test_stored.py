@@ -171,7 +171,7 @@ def _lines(page: str) -> list[str]:
 def test_stored_plan_includes_the_contents_of_its_files(tmp_path: Path, store: Path) -> None:
     """The schema and the plan file may be changed or deleted after the run has started.
 
-    Resuming adds nothing to an existing recording.
+    Resuming the run does not add to its recording.
     """
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     (tmp_path / "answer.json").write_text(json.dumps(schema))
@@ -244,7 +244,7 @@ def test_store_location_depends_on_option_and_environment(store: Path, tmp_path:
 
 
 def test_unusable_store_fails_before_any_call(tmp_path: Path) -> None:
-    """The default store is skipped if it cannot be used, but any other store causes an error."""
+    """An unusable default store is skipped with a warning, but any other unusable store causes an error."""
     blocked = tmp_path / "file"
     blocked.write_text("no database")
     with Stage() as on:
@@ -548,7 +548,10 @@ def test_deleted_runs_cannot_be_found(store: Path) -> None:
 
 
 def test_labeled_runs_can_be_listed_and_deleted(store: Path) -> None:
-    """A label can name an owner, such as a user who is leaving. Runs that differ in age, status or owner are kept."""
+    """A label can name an owner, such as a user who is leaving.
+
+    Runs that do not match in age, status or owner are kept.
+    """
     with Stage() as on:
         like = store_template(on, store)
     for number, owner in enumerate(("ann", "ann", "bob")):

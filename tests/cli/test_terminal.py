@@ -22,7 +22,7 @@ SIDES = ("--debater", "pro=cap rents", "--debater", "con=free rents", "--no-synt
 
 
 def test_terminal_shows_the_debate_live() -> None:
-    """Tokens appear before the turn has ended. Only the page itself sets colors and layout."""
+    """Tokens appear before the turn has ended. Text from models cannot set colors or change the layout."""
     turns = (("alpha beta ", "gamma."), HOSTILE)
     verdict = {"reasoning": "\x1b[5mr [/b]", "winner": "cap rents", "verdict": "v [bold]x[/bold]"}
     stage = Stage(turns=turns, verdict=verdict, hold=(0, 1))
@@ -107,7 +107,7 @@ def test_terminated_run_still_writes_its_documents(tmp_path: Path) -> None:
 
 
 def test_closed_pipe_ends_the_run_quietly() -> None:
-    """`flowdebate run … | head -1` prints no message and makes no further call."""
+    """`flowdebate run … | head -1` prints no message and makes no further calls."""
     with Stage(hold=(0, 1)) as stage:
         with start_on_pipes(*stage.options(*SIDES)) as process:
             assert process.stdout is not None
@@ -122,7 +122,10 @@ def test_closed_pipe_ends_the_run_quietly() -> None:
 
 
 def test_unwritable_output_causes_at_most_one_message(tmp_path: Path) -> None:
-    """A full disk is an error without a traceback. A pipe that closes before the first line is not an error."""
+    """A full disk is reported as an error without a traceback.
+
+    A pipe that closes before the first line is not an error.
+    """
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     if Path("/dev/full").exists():

@@ -363,7 +363,7 @@ def test_one_result_among_many_tests_is_not_a_finding() -> None:
 
 
 def test_interval_for_panel_worth_needs_50_items() -> None:
-    """With three judges on 60 items, the interval contains the estimate, while 49 items are too few for one."""
+    """With three judges and 60 items, the interval contains the estimate. With 49 items, no estimate is reported."""
     random = Random(4)
     items = [
         [ballot("ab", "a" if random.random() < 0.5 + 0.3 * (side == "a") else "b", model=model) for model in "xyz"]
@@ -442,6 +442,6 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
     ],
 )
 def test_statistics_on_empty_input_are_rejected(call: Any, message: str) -> None:
-    """The error states the permitted values, whereas a division by zero would explain nothing."""
+    """The error states the permitted values instead of surfacing as a division by zero."""
     with pytest.raises(ConfigurationError, match=message):
         call()

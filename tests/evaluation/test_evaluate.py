@@ -117,7 +117,7 @@ async def test_evaluation_reports_whether_the_debate_helped() -> None:
 
 
 async def test_interrupted_evaluations_are_resumed() -> None:
-    """With a store and a name, no call is repeated. Failures count as wrong until they are retried."""
+    """An evaluation with a store and a name repeats no calls. Failures count as wrong until they are retried."""
     store, blocks = MemoryStore(), list[str]()
 
     def fails(prompt: str) -> Any:

@@ -114,9 +114,9 @@ def test_only_overconfident_judges_are_calibrated() -> None:
 
 @pytest.mark.simulation
 def test_corrected_rates_have_nominal_coverage() -> None:
-    """At least 94 of 100 intervals contain the true value.
+    """At least 94 % of the intervals contain the true rate.
 
-    The uncorrected rate of this one-sided judge never does.
+    The uncorrected rate of this one-sided judge is never close to it.
     """
     random, covered, uncorrected = Random(3), 0, 0
     for _ in range(2_000):

@@ -71,7 +71,7 @@ def test_ranking_matches_a_reference_fit(seed: int, order: bool, ties: bool) -> 
 
 
 def test_systems_outside_the_largest_component_are_placed_above_or_below() -> None:
-    """A system outside the largest component gets no strength, and an unconnected one is listed separately."""
+    """Only systems in the largest component get a strength. Systems with no connection to it are listed separately."""
     even = [Game(one, other, 1, (one, other)) for one, other in ("ab", "ba", "bc", "ca")]
     odd = [Game("top", "a", 1), Game("higher", "top", 1), Game("b", "low", 1), Game("x", "y", 1), Game("x", "low", 1)]
     ranking = rank_games([*even, *odd], order=False)
@@ -86,7 +86,7 @@ def test_systems_outside_the_largest_component_are_placed_above_or_below() -> No
 
 
 def test_ties_connect_systems_both_ways() -> None:
-    """If no other games showed how likely ties are, the strengths would be infinite."""
+    """Other games must show how likely ties are; otherwise, the strengths would be infinite."""
     tied = [Game("a", "b", 0.5, 1), Game("a", "b", 1, 2), Game("a", "b", 1, 3)]
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
@@ -146,7 +146,7 @@ def test_clusters_without_variation_give_no_intervals(games: list[Game], reason:
 
 
 def test_interval_width_follows_the_smallest_number_of_questions() -> None:
-    """If a system was asked only three of thirty questions, its interval is based on three."""
+    """If a system was asked only three of thirty questions, its interval is based on those three."""
     random = Random(4)
     games = [
         Game(one, other, float(random.random() < 0.5), question)

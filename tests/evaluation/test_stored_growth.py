@@ -101,7 +101,7 @@ def test_votes_are_read_with_one_query_per_page_of_runs() -> None:
 
 @pytest.mark.parametrize("command", slow_but_first(["audit", "leaderboard"]))
 def test_large_parts_of_scipy_are_not_imported(command: str, tmp_path: Path) -> None:
-    """Importing statistics and signals would take 25 MB, and optimization 24 MB, whatever the number of runs."""
+    """Importing `scipy.stats` and `scipy.signal` would take 25 MB, and `scipy.optimize` another 24 MB."""
     script = """
 import asyncio, sys
 from flowdebate import Debater, debate

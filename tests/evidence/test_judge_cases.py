@@ -48,7 +48,7 @@ def test_section_on_the_page_matches_the_stored_ballots() -> None:
 
 
 def test_stored_ballots_match_the_judge() -> None:
-    """If the stored ballots for both orders are read back, they give the judge's original decision."""
+    """Combining the stored ballots for both orders gives the judge's original decision."""
 
     def answer(request: object) -> ModelResponse:
         return ModelResponse(text="A", logprobs={"A": -0.2, "B": -1.7})

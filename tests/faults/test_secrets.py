@@ -109,7 +109,7 @@ async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: i
 async def test_keys_echoed_by_a_server_do_not_appear_in_errors(
     scenario: Any, transport: Any, debug_logs: io.StringIO
 ) -> None:
-    """The key must not appear in the traceback or in the stored run either."""
+    """A key echoed by the server must not appear in the traceback or in the stored run."""
     async with ChatServer({"failing": scenario}) as server:
         model = OpenAIModel("failing", base_url=server.base_url, api_key=KEY, transport=transport, retry=None)
         with pytest.raises(FlowDebateError) as caught:
@@ -198,7 +198,7 @@ async def test_secrets_echoed_by_a_server_appear_nowhere_in_a_run(
 async def test_secrets_echoed_by_a_server_do_not_appear_in_errors(
     place: str, transport: Any, debug_logs: io.StringIO, tmp_path: Path
 ) -> None:
-    """The secrets must not appear in the traceback or in the stored run either."""
+    """Echoed secrets must not appear in the traceback or in the stored run."""
     store = tmp_path / "runs.sqlite3"
     async with ChatServer({"failing": _echoes}) as server:
         model = OpenAIModel("failing", transport=transport, **{"base_url": server.base_url, **_with(server, place)})

@@ -69,7 +69,7 @@ def test_wording_determines_the_kind_of_flip(before: str | None, after: str | No
 
 
 def test_each_position_is_compared_with_the_previous_one() -> None:
-    """A flip and its reversal count as two flips, whereas an answer given after a retraction is a new start."""
+    """A flip and its reversal count as two flips, but an answer given after a retraction does not count as one."""
     assert flip_kinds("yes", "no", "yes", None, "no") == ["contradiction", "contradiction", "retraction"]
 
 

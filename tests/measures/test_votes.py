@@ -136,7 +136,7 @@ def test_stricter_rules_imply_weaker_ones(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_failed_votes_never_create_a_consensus(election: Election, data: st.DataObject) -> None:
-    """Unless votes are weighted, a consensus that is reached without a certain vote is also reached with it."""
+    """Unless votes are weighted, a consensus reached despite a missing vote would also be reached with that vote."""
     if not election.ballots:
         return
     missing_ballot = data.draw(st.sampled_from(election.ballots))
@@ -171,7 +171,7 @@ def test_tie_breaks_choose_between_tied_proposals(election: Election, data: st.D
 
 @given(elections())
 def test_default_quorum_is_half_of_the_voters_but_at_least_two(election: Election) -> None:
-    """A single voter needs only one vote, and the application can require a higher quorum."""
+    """With a single voter, one vote is enough. The application can require a higher quorum."""
     size = len(election.eligible)
     assert election.count(quorum=None).quorum == (1 if size == 1 else max(2, math.ceil(size / 2)))
     assert election.count(quorum=12).quorum == 12

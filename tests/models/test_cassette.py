@@ -291,7 +291,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 @given(content=damaged_cassette())
 def test_a_damaged_file_is_rejected_or_still_works(content: bytes) -> None:
-    """Reading raises nothing but BadFile, and requests raise nothing but ModelError."""
+    """Reading a file may raise only `BadFile`, and replaying requests may raise only `ModelError`."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "c.jsonl")
         path.write_bytes(content)

@@ -183,10 +183,7 @@ async def test_the_shorter_deadline_applies() -> None:
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("wrap", [lambda model: model, lambda model: ConcurrencyLimit(model, 1), Fallback])
 async def test_a_model_deadline_covers_all_attempts(failures: int, wrap: Callable[[Model], Model]) -> None:
-    """An attempt that missed the deadline is not repeated.
-
-    One that follows a failure gets only the remaining time.
-    """
+    """An attempt that misses the deadline is not repeated. A retry after a failure gets only the remaining time."""
 
     async def fail_slowly(exchange: Exchange) -> None:
         if server.posts > failures:

@@ -59,7 +59,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
 def test_finish_reasons_of_all_vendors_are_read(ending: str, reason: str) -> None:
-    """Upper and lower case make no difference."""
+    """Finish reasons are matched regardless of case."""
     assert ending_of(reason) == ending
     if reason == reason.lower():
         assert ending_of(reason.upper()) == ending
@@ -217,7 +217,7 @@ async def test_text_parts_are_joined_and_thinking_is_counted(
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_content_without_a_known_part_is_rejected(*, streamed: bool) -> None:
-    """The error states the unknown kind of content."""
+    """The error names the unknown kind of content."""
     stream = [chunk(content=[{"type": "hologram", "data": "x"}]), chunk(finish="stop")]
     with pytest.raises(MalformedResponse, match="a part of type 'hologram'"):
         await ask_server("aiohttp", body=completion([{"type": "hologram"}]), stream=stream if streamed else None)
@@ -255,7 +255,7 @@ async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
     "comment", [": OPENROUTER PROCESSING", ":", ": keep-alive", "[ping]", "heartbeat", "PROCESSING", "<keepalive>"]
 )
 async def test_a_comment_sent_as_data_is_not_an_event(comment: str, transport: Any) -> None:
-    """Some servers send keep-alive comments as data. The first request already returns the answer."""
+    """Some servers send keep-alive comments as data. The answer must still be read without a retry."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.begin_events()

@@ -389,7 +389,7 @@ async def test_an_invalid_model_file_makes_the_model_unavailable_on_every_call(t
 
 
 async def test_a_forbidden_local_model_starts_no_engine(tmp_path: Path) -> None:
-    """The local model counts as a real model unless loopback is allowed."""
+    """`forbid_real_models()` also forbids the local model, unless loopback is allowed."""
     model = LocalModel(tmp_path / "never_looked_at.gguf")
     with forbid_real_models(), pytest.raises(RealModelForbidden):
         await ask(model, question())

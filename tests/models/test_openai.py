@@ -540,7 +540,7 @@ async def test_a_tool_call_ends_the_request_if_tools_exclude_a_schema() -> None:
 @pytest.mark.parametrize("case", [case for case in BAD if case.error is MalformedResponse], ids=lambda case: case.id)
 @pytest.mark.parametrize("mode", MODES)
 async def test_malformed_answers_to_structured_requests_are_reported_as_such(mode: StructuredMode, case: Bad) -> None:
-    """No exception from another library is raised."""
+    """A malformed answer must never raise an exception from another library."""
     async with ChatServer({"bad": reply_with(case.body)}) as server:
         with pytest.raises(BadAnswer):
             await ask(

@@ -613,7 +613,10 @@ async def test_nested_recorders_count_each_request_once(path: Path) -> None:
 
 
 def test_a_timeout_is_replayed_as_a_timeout(path: Path) -> None:
-    """The error is raised immediately. A call cancelled for any other reason is not written to the recording."""
+    """On replay, the error is raised immediately.
+
+    A call cancelled for any other reason is not written to the recording.
+    """
 
     async def hang(_: ModelRequest) -> str:
         await asyncio.Event().wait()

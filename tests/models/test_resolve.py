@@ -269,7 +269,7 @@ def test_the_address_of_every_provider_can_be_set(local_servers: Servers) -> Non
 
 
 def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anthropic's OpenAI-compatible endpoint is at a different address, and nothing may be sent to the public one."""
+    """Without the SDK, only Anthropic's OpenAI-compatible API can be used, and it has a different address."""
     monkeypatch.setattr("flowdebate.models.resolve.find_spec", lambda _: None)
     moved = environment(ANTHROPIC_BASE_URL="https://gateway.example", ANTHROPIC_API_KEY="k")
     with moved, pytest.raises(ConfigurationError, match=r"flowdebate\[anthropic\]"):
@@ -277,7 +277,7 @@ def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.M
 
 
 def test_an_invalid_address_names_its_variable() -> None:
-    """An address from a variable must meet the same rules as an address passed as an option."""
+    """An address from a variable must follow the same rules as an address passed as an option."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
 

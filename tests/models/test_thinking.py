@@ -108,7 +108,7 @@ def test_template_tokens_at_the_end_are_removed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_text_that_mentions_tags_is_unchanged(kind: str) -> None:
-    """Text may mention thinking tags, whether or not it is about thinking."""
+    """An answer may mention thinking tags without containing any thinking."""
     assert separate_thinking(PLAIN[kind]).text == PLAIN[kind]
 
 
@@ -162,7 +162,7 @@ def split_at(text: str, cuts: list[int]) -> list[str]:
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
 def test_cleaning_is_idempotent(text: str) -> None:
-    """Removing a part never produces another part that would have to be removed."""
+    """Removing thinking from a text must not leave anything that would be removed the next time."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
 
@@ -179,7 +179,10 @@ def test_any_chunking_of_a_stream_gives_the_same_text(text: str, cuts: list[int]
 
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
-    """Servers may send one token at a time. Only a closing tag without an opening tag cannot be anticipated."""
+    """Servers may send one token at a time.
+
+    The only thing that cannot be anticipated is a closing tag without an opening tag.
+    """
     separated = separate_thinking(ANSWERS[kind])
     texts, withdrawn = stream_to_listener(list(ANSWERS[kind]))
     assert texts.rstrip() == separated.text.rstrip()

@@ -140,7 +140,10 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 @pytest.mark.browser
 def test_jupyterlab_shortcuts_do_not_affect_the_form(chromium: Browser, lab: tuple[Path, str]) -> None:
-    """On choices and buttons, arrow keys select another side, and letter keys neither delete nor move a cell."""
+    """When a choice or button has the focus, arrow keys select another side.
+
+    Letter keys neither delete nor move a cell.
+    """
     folder, address = lab
     notebook = json.loads(EXAMPLE.read_text("utf-8"))
     notebook["cells"] = [notebook["cells"][1], {**notebook["cells"][3], "source": JUDGE.strip()}]

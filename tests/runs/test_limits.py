@@ -97,7 +97,7 @@ async def test_calls_in_flight_count_towards_the_limit() -> None:
 
 
 def test_tokens_are_counted_as_reported() -> None:
-    """A call that begins below the limit may exceed it, but no further call is made."""
+    """A call that begins below the limit may exceed it, but no further calls are made."""
     ask = sequencer(name="all").for_each(generator(name="ask"), max_concurrency=1)
     model = ScriptedModel(*[answer("yes") for _ in range(10)])
     with pytest.raises(LimitReached) as caught:

@@ -115,7 +115,7 @@ def drawing_block(name: str = "draw") -> Block[Any, Any]:
 def test_same_seed_repeats_the_random_draws_of_each_path(
     seed: int, pauses: list[int], second_pauses: list[int]
 ) -> None:
-    """The order of the blocks does not matter, but different paths and different seeds draw different numbers."""
+    """The order of the blocks does not matter, but different paths or seeds give different numbers."""
     block = sequencer(name="all").for_each(drawing_block())
     first = dict(block.run_sync(pauses, seed=seed).output)
     second = dict(block.run_sync(second_pauses[: len(pauses)], seed=seed).output)
@@ -346,7 +346,7 @@ _INSIDE: dict[str, Any] = {
 
 @pytest.mark.parametrize("way", _INSIDE)
 async def test_block_inside_a_run_cannot_start_a_nested_run(way: str) -> None:
-    """The nested run would escape the outer run's limits, store and model. The error explains what to do."""
+    """The nested run would escape the outer run's limits, store and model. The error explains what to do instead."""
 
     async def wrong(value: str, ctx: Context) -> Any:
         return await result_of(_INSIDE[way](value))

@@ -154,7 +154,10 @@ def test_context_reaches_the_debaters(stage: Stage) -> None:
 
 
 def test_interrupt_is_answered_by_the_next_run(stage: Stage) -> None:
-    """The input of the next run has the answer in `resume`. The same debate continues, and no event is repeated."""
+    """The input of the next run contains the answer in `resume`.
+
+    The same debate continues, and no events are repeated.
+    """
     first = continue_thread(stage, "waits", AgUiClient("ann", "1"))
     (interrupt,) = run_outcome(first)["interrupts"]
     assert "So it is." in interrupt["message"]
@@ -262,7 +265,7 @@ def test_leaving_a_stream_cancels_the_run() -> None:
 
 
 def test_stopping_server_ends_its_streams_but_keeps_the_runs() -> None:
-    """The next process can still read the run."""
+    """The runs can still be read from the server process that starts next."""
     gate = Gate(answer_debate)
     store: list[Any] = []
 

@@ -194,7 +194,7 @@ def test_token_in_the_url_becomes_a_cookie(shared_stage: Stage) -> None:
 
 
 def test_cookie_is_limited_to_its_path(shared_stage: Stage) -> None:
-    """Without the secret path, the cookie gives no access to the pages or the API."""
+    """Outside the secret path, the cookie gives no access to the pages or the API."""
     with httpx2.Client(base_url=shared_stage.url, trust_env=False, verify=False) as browser:
         cookie = browser.get("/", params={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
     root, run_id = browser_root(TOKEN), shared_stage.finished()

@@ -186,7 +186,7 @@ def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
 
 
 def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
-    """Links to a deleted run must not open a new one."""
+    """A link to a deleted run must not open a new run that has the same id."""
     run_id = waiting_run(stage, runId="again", **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links", {"role": ANN}).json()
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204

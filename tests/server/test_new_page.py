@@ -75,7 +75,7 @@ def test_prefilled_form_starts_a_run(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
-    """The texts of an example that was not requested are placeholders and never sent with another question."""
+    """Unless the example is requested, its texts are only placeholders and are not sent with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
     plan = tomllib.loads(code_texts(page)["toml"])

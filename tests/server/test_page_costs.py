@@ -78,7 +78,7 @@ def counting_server(empty_store: CountingReads) -> Iterator[Stage]:
 
 
 def test_run_list_reads_its_notes_in_one_query(counting_server: Stage, empty_store: CountingReads) -> None:
-    """Listing twelve runs with notes takes no more reads than listing none."""
+    """The notes of all twelve runs on the page are read together."""
     for number in range(12):
         run_id = counting_server.finished()
         counting_server.http.put(f"/api/v1/runs/{run_id}/note", json={"note": f"the note of {number}."})

@@ -135,7 +135,7 @@ def test_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
 
 
 def test_next_server_continues_the_runs_of_a_killed_one(tmp_path: Path) -> None:
-    """After a SIGKILL, the next server resumes the unfinished runs and repeats no recorded call."""
+    """After a SIGKILL, the next server resumes the unfinished runs without repeating any recorded calls."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
     (tmp_path / "token").write_text("the-token-of-this-test\n")
     options = ("--app", "application:service", "--token-file", "token")

@@ -58,7 +58,7 @@ async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list
 
 
 async def test_worker_executes_a_run_started_by_the_service(fleet: Fleet) -> None:
-    """The worker is a separate process, yet readers of the service receive all events of the run."""
+    """The worker is a separate process, yet clients of the service receive all events of the run."""
     workers = fleet.workers()
     expected = await undisturbed_updates(fleet, workers, seed=3)
     async with make_service(workers) as service:

@@ -222,7 +222,7 @@ def test_live_page_shows_speakers_and_workers() -> None:
 
 
 def test_events_of_the_pattern_are_streamed_unchanged(stage: Stage) -> None:
-    """Types and fields follow the published schema, which includes this pattern."""
+    """The types and fields of the events follow the published schema, which includes this pattern."""
     run_id = stage.finished(pattern="riddle", question=RIDDLE, options={})
     (ruled,) = [frame.data for frame in stage.frames(f"/runs/{run_id}/events") if frame.data.get("kind") == "ruled"]
     assert ruled["ruling"] == RULING

@@ -159,7 +159,7 @@ async def test_thinking_is_counted_with_its_call() -> None:
 
 
 def test_command_shows_only_the_spoken_text() -> None:
-    """Another program reads the text through a pipe."""
+    """The output is piped to another program, which must not receive the model's thinking."""
     with Stage(turns=(ANNOUNCED, HARMONY)) as stage:
         options = ["--debater", "ann=cap rents", "--debater", "ben=free rents", "--max-rounds", "1"]
         with start_on_pipes(*stage.options(*options, "--no-synthesizer")) as process:

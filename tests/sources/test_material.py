@@ -176,7 +176,7 @@ def test_faithful_quotes_are_never_marked_unverified(
     "name", ["Index.java", "ring.hpp", "Panel.tsx", "Main.elm", "Windows.java", "chat.rb", "page.html.diff"]
 )
 def test_reviewers_may_quote_their_prompt(name: str) -> None:
-    """A line that a model copies from the prompt, with its bar and number, must be an existing location."""
+    """A line copied from the prompt, with its bar and number, must be found in the material."""
 
     def copy(request: ModelRequest) -> Any:
         system = str(request.messages[0]["content"])
@@ -258,7 +258,7 @@ def test_ordinary_text_is_not_a_control_token(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["INST", "/INST", "gMASK", "SYSTEM_PROMPT", "|user|"])
 def test_file_names_cannot_be_control_tokens(name: str) -> None:
-    """The brackets around a name must not create a token."""
+    """The brackets added around a file name must not turn it into a control token."""
     for tag in (tag_text(name), tag_name(name)):
         assert f"[{tag}]" not in CONTROL_TOKENS
         assert unescaped(tag) == name

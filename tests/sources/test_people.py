@@ -136,7 +136,7 @@ def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
 
 
 def test_two_debates_in_one_run_show_their_own_sources() -> None:
-    """Without the separation, people would quote sources that the readers in their own debate do not have."""
+    """If the sources were mixed up, people might quote sources that others in their debate cannot read."""
 
     def of(name: str) -> Block[Any, Any]:
         sides = [Debater("ann", "for", block=human(name="ann")), Debater("bob", "against")]

@@ -140,7 +140,7 @@ def test_masks_are_reported_and_no_token_reaches_a_model(tmp_path: Path) -> None
 
 @given(st.text("ab \n:/@=.-_'\"" + LETTERS[:4]), st.sampled_from(TOKENS), st.text("ab \n,;)"))
 def test_masking_preserves_all_positions(before: str, token: str, after: str) -> None:
-    """Only characters in secrets become asterisks, and masking a text twice changes nothing more."""
+    """Only characters in secrets become asterisks, and masking a text a second time changes nothing."""
     text = f"{before} {token} {after}"
     masked, _ = mask_secrets(text)
     assert len(masked) == len(text)

@@ -215,7 +215,7 @@ async def test_four_processes_can_create_the_schema_at_once(postgres_server: Ser
 
 
 async def test_process_works_with_a_compatible_newer_schema(postgres_server: Server, own_schema: str) -> None:
-    """An incompatible schema is rejected with advice, even while the store is in use."""
+    """An incompatible schema is rejected with advice on what to do, even while the store is in use."""
     running = PostgresStore(postgres_server.url, schema=own_schema)
     await running.create(header("r"))
     change = f"UPDATE {own_schema}.migrations SET version_num = '0999', oldest = '{{}}' RETURNING 1"  # noqa: S608
@@ -355,7 +355,7 @@ async def test_newer_schema_is_not_modified(postgres_server: Server, own_schema:
 async def test_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
     """The password may be wrong, or the database, the server or PostgreSQL itself may be missing.
 
-    StoreError names the address without its password.
+    The `StoreError` shows the address with the password removed.
     """
     right = f"127.0.0.1:{postgres_server.port}"
     with closing(socket.create_server(("127.0.0.1", 0))) as listening, closing(socket.socket()) as unused:

@@ -29,7 +29,7 @@ def _life(collector: Collector, store: Path, killed_at: int) -> int:
 def test_killed_and_resumed_run_has_the_metrics_of_an_undisturbed_one(tmp_path: Path) -> None:
     """The exported tokens, calls and verdicts are the same as without a kill.
 
-    The last process links to the first trace.
+    The trace of the last process links to the first one.
     """
     with Collector() as undisturbed, Collector() as disturbed:
         assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0

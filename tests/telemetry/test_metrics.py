@@ -51,7 +51,7 @@ async def test_histograms_use_the_conventional_buckets() -> None:
 
 
 async def test_unknown_usage_is_not_counted() -> None:
-    """A server that reports no tokens adds nothing, not even an estimate."""
+    """If a server reports no tokens, nothing is added to the metric, not even an estimate."""
     watched = Watched()
     model = FunctionModel(lambda _: "A line.")
     await PATTERNS_OF_ALL_KINDS["handoff"]().run(QUESTION, model=MODEL, seed=1, observe=watched.observe)

@@ -262,7 +262,7 @@ async def test_http_request_of_the_client_is_below_the_call() -> None:
     ],
 )
 async def test_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
-    """Spans and metrics name the provider, whatever the model is, but do not contain the rest of the URL."""
+    """Whatever the model is, spans and metrics name the provider but reveal no other part of the URL."""
     watched = Watched()
 
     class Elsewhere(FunctionModel):
@@ -444,7 +444,7 @@ async def test_batches_and_services_are_observed() -> None:
 
 
 async def test_run_is_a_child_of_the_current_span() -> None:
-    """The current span may be the one for a request to a server."""
+    """The current span may be, for example, the span of a request to a server."""
     watched = Watched()
     with watched.tracers.get_tracer("application").start_as_current_span("GET /debate"):
         await generator(name="poet").run("?", model=small_model(), observe=watched.observe)

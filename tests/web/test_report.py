@@ -398,7 +398,7 @@ async def test_export_is_verified_run_by_run(tmp_path: Path) -> None:
 
 
 async def test_report_survives_other_line_endings(tmp_path: Path) -> None:
-    """Mail programs change line endings."""
+    """Mail programs may change the line endings of an attached report."""
     file = tmp_path / "report.html"
     file.write_bytes(REPORT.replace("\n", "\r\n").encode())
     assert [report.outcome for report in await verify_file(str(file))] == ["verified"]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 async def test_each_delivery_links_to_the_submitting_span(fleet: Fleet) -> None:
     """The two processes together record one span for each call.
 
-    The consumer's span records who took the run and after what delay.
+    Each consumer's span records which worker took the run and how long the run had waited.
     """
     watched = Watched()
     workers = fleet.workers(observe=watched.observe)

@@ -103,7 +103,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_separate_slots() -> None:
-    """One object serves several runs in succession, even if the previous run has made many calls."""
+    """One policy object can serve several runs in succession, however many calls the previous run has made."""
     model = ConcurrencyLimit(Leaf([delayed(1)]), 2)
 
     async def crowd() -> float:

@@ -204,7 +204,7 @@ def test_each_request_of_a_call_is_limited() -> None:
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """`RateLimited` is raised at once and states the wait in seconds, so that calls with more time can go first."""
+    """`RateLimited` is raised immediately and reports the wait, and other calls are not held up."""
     leaf = Leaf()
 
     async def impatient() -> None:
@@ -243,7 +243,7 @@ def test_a_wait_that_became_too_long_ends_early() -> None:
 
 
 def test_a_fallback_takes_over_at_once() -> None:
-    """No call waits for one model's limit if another model can answer in time."""
+    """A call does not wait for one model's limit if another model can answer in time."""
     first, second = Leaf(), Leaf()
     model = Fallback(RateLimit(first, requests=1, per=PER), second)
     warped(call_at(model, [0.0, 0.0, 0.0], timeout=5))
@@ -286,7 +286,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_a_separate_count() -> None:
-    """One object serves several runs in succession, each on its own event loop, even after many calls."""
+    """One policy object can serve several runs in succession, each on its own event loop."""
     leaf = Leaf()
     model = RateLimit(leaf, requests=1, per=10.0)
     for _ in range(3):

@@ -125,7 +125,7 @@ def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None
     "options", [{"output": Verdict}, {"tools": [ToolSpec(name="f", description="", parameters={})]}]
 )
 def test_unstreamed_answers_have_only_the_overall_deadline(options: dict[str, Any]) -> None:
-    """If nobody is listening, structured answers and tool calls arrive in one piece, however long they take."""
+    """Structured answers and answers with tools are not streamed, so limits on pauses do not apply."""
     leaf = Leaf([delayed(50, '{"winner": "a"}')])
     seconds, _ = warped(time_call(Timeout(leaf, 100, first_text=1, between=1), make_request(**options)))
     assert seconds == pytest.approx(50)

@@ -22,7 +22,7 @@ ALIASES = make_aliases(["Bull", "Bear", "Advocate"], random=Random(1))
     ],
 )
 def test_common_words_are_not_mistaken_for_names(text: str) -> None:
-    """Words in lower case and words in a list are treated as ordinary words."""
+    """Bull and Bear are speakers here, but phrases such as "a Bull market" and "bear the cost" do not refer to them."""
     assert ALIASES.hide(text).text == text
 
 

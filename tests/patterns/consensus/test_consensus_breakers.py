@@ -46,7 +46,7 @@ def failing_model(*phases: str, agent: str = "bob") -> Any:
 
 
 def test_three_consecutive_failures_open_the_circuit() -> None:
-    """An agent whose circuit is open is no longer called, and each call that is not made is recorded as a failure."""
+    """An agent whose circuit is open is no longer called, and each skipped call is recorded as a failure."""
     calls: list[Call] = []
 
     async def answer(call: Call) -> Any:
@@ -68,7 +68,7 @@ def test_three_consecutive_failures_open_the_circuit() -> None:
 
 
 def test_success_between_failures_keeps_the_circuit_closed() -> None:
-    """In each round, two critiques and a vote fail, but the revision between them is successful."""
+    """In each round, two critiques and a vote fail, but the revision between them succeeds."""
     result = plan(max_rounds=3, convergence=None).run_sync(TASK, model=failing_model("critique", "vote"))
     assert [failure.error_type for failure in result.output.losses] == ["ConnectionLost"] * 7
     assert events(result, CircuitChanged) == []
@@ -154,7 +154,7 @@ def test_half_open_circuit_allows_two_concurrent_trials() -> None:
 
 @given(at=st.integers(0, 3 * CALLS - 1))
 def test_cancellation_does_not_count_as_a_failure(at: int) -> None:
-    """A cancelled trial call must end, or it would keep the circuit from ever closing."""
+    """A cancelled trial call must be released; otherwise, the circuit could never close again."""
     clock = Clock(100.0)
     breakers = Breakers(failures=1, successes=1, clock=clock)
 

@@ -435,7 +435,7 @@ def test_first_condition_to_end_the_rounds_is_reported() -> None:
 
 @given(max_rounds=st.integers(1, 6), size=st.integers(1, 4))
 def test_debate_ends_after_max_rounds(max_rounds: int, size: int) -> None:
-    """The agents' wish to continue cannot extend a debate beyond the limit."""
+    """The debate ends at the limit even if the agents want to continue."""
     debate = plan(NAMES[:size], max_rounds=max_rounds, convergence=None, topology="ring")
     result = debate.run_sync(TASK, model=model())
     check_emitted(result)

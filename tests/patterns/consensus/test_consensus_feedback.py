@@ -201,7 +201,7 @@ async def test_critique_points_are_helpful_if_their_target_wins() -> None:
 
 @pytest.mark.anyio
 async def test_critique_points_without_a_revision_are_not_helpful() -> None:
-    """The winner's revision failed, so it won with a proposal that the critique had not changed."""
+    """The winner's revision failed, so its original proposal won, unchanged by the critique."""
     archive = Archive()
 
     def answer(call: Call) -> Any:
@@ -314,7 +314,7 @@ def test_agents_see_research_and_missing_research_is_explained(case: Research) -
 
 
 def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
-    """A run limit is not a failure of the research, so no further call may follow."""
+    """A run limit is not a failure of the research, so no further calls may follow."""
 
     def spends(task: str) -> str:
         raise LimitReached("calls", limit=1, used=1)

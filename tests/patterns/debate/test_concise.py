@@ -50,7 +50,7 @@ async def run_concise_debate(
 async def test_speakers_begin_turns_with_their_own_position() -> None:
     """A model that supports prefixes continues the opening words.
 
-    The phrases alternate, so that turns in the same round differ.
+    The opening phrases alternate, so that turns in the same round differ.
     """
     model = ScriptedModel(*[f"{number}." for number in ["one", "two", "three", "four", "five", "six"]])
     await run_concise_debate(model, max_rounds=3)
@@ -372,7 +372,7 @@ def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str])
 
 @pytest.mark.slow
 def test_answers_of_maximum_length_are_compared_in_full() -> None:
-    """The answers repeat a single word or a few words, or contain no word twice."""
+    """The test covers texts that repeat one or a few words and a text that never repeats a word."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0

@@ -130,7 +130,7 @@ def test_judge_of_every_run_can_be_audited() -> None:
 
 
 def test_custom_judges_have_no_ballots() -> None:
-    """Only the library's judge knows what it has read, so ballots in a custom judge's answer are ignored."""
+    """Only the library's own judge can report reliably what it has read, so ballots from a custom judge are ignored."""
     forged = {**VERDICT, "judging": {"ballots": [], "scores": {"for": 1.0}, "schedule": "full"}}
     _, result = _run_debate("A.", "B.", judge=lambda _: forged)
     assert result.raw.verdict.judging is None

@@ -209,7 +209,7 @@ def decide_by_log_odds(ballots: Sequence[JudgeBallot]) -> Decision:
 
 
 def test_one_confident_model_does_not_outvote_three() -> None:
-    """The mean log-odds would be 1.5 for the side that three of the four models reject."""
+    """Averaging the log-odds would give 1.5 in favor of the side that three of the four models reject."""
     decision = decide_by_log_odds(panel_of([[4.5, -4.5], [-0.5, 0.5], [-0.5, 0.5], [-0.5, 0.5]]))
     assert decision.winner == SIDES[1]
     assert decision.scores == softmax({SIDES[0]: -0.5, SIDES[1]: 0.5})
@@ -527,7 +527,7 @@ def test_verified_statements_are_quoted_first() -> None:
 
 
 def test_verdicts_quote_the_chosen_sentence_and_its_reply() -> None:
-    """The model only chooses sentences, and writes no part of the text of the verdict itself."""
+    """The model only chooses sentences and writes none of the verdict's text itself."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -581,7 +581,7 @@ def test_simultaneous_turns_are_not_replies(judge: Any) -> None:
 
 
 def test_verdicts_do_not_require_a_quote() -> None:
-    """If the provider fails while quotes are being chosen, the verdict stays as it is."""
+    """If the provider fails while quotes are being chosen, the verdict stands."""
 
     def likely(request: ModelRequest) -> Any:
         if "Which sentence" in request.messages[-1]["content"]:

@@ -52,7 +52,7 @@ class Said:
     ids=repr,
 )
 def test_debaters_can_return_text_in_several_forms(value: object) -> None:
-    """Strings, dicts with a text, and models or objects with a text are all accepted without a warning."""
+    """Strings, dicts with a `text` key, and models or objects with a `text` attribute cause no warning."""
     assert _argument_of(lambda _: value) == "Homes."
 
 

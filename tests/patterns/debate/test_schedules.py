@@ -52,7 +52,7 @@ def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: in
 
 @given(sides, seeds)
 def test_swap_schedule_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
-    """Two sides have no other orders, and a single side has only one."""
+    """With two sides, there are no other orders. With a single side, there is only one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
     if len(names) > 1:

@@ -212,7 +212,7 @@ def test_limits_apply_across_steps_and_keep_the_answer(calls: int) -> None:
 
 @pytest.mark.parametrize("calls", range(1, 8))
 def test_resumed_runs_have_the_same_result(calls: int) -> None:
-    """The run may be interrupted at any call, and no call is repeated."""
+    """The run may be interrupted at any call, and no calls are repeated."""
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until={"second": "agreement"})
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!", scores(80), scores(80), "Last."]
     uninterrupted = block.run_sync(QUESTION, model=ScriptedModel(*answers), seed=1)

@@ -154,7 +154,7 @@ def test_order_of_reviewers_does_not_matter(
 def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The merged finding needs no examination to be confirmed, whatever other findings and models there are."""
+    """The merged finding is confirmed without an examination, regardless of any other findings or models."""
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -326,7 +326,7 @@ def test_documented_rules_match_the_code() -> None:
     ],
 )
 def test_findings_in_unknown_locations_leave_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
-    """If the location existed after all, the gate would fail."""
+    """If the location did exist, the finding would make the gate fail."""
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
     raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds
@@ -451,7 +451,7 @@ def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, plac
 
 
 def test_interrupted_runs_keep_findings_and_leave_the_gate_undecided() -> None:
-    """An unexamined finding might have failed the gate."""
+    """An unexamined finding might have made the gate fail."""
     draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
     model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
     people = [{"name": "ann"}, {"name": "bea"}]

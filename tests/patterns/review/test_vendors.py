@@ -133,7 +133,7 @@ def test_command_without_suitable_models_fails(command: Any, options: list[str],
 
 
 def test_default_reviewers_are_from_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single remaining vendor is enough. If none remains, the message says so."""
+    """A single vendor is enough if all others are excluded. If none is left, the message says so."""
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
 

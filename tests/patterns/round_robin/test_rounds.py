@@ -84,7 +84,10 @@ def test_exceptions_in_a_predicate_are_raised() -> None:
 
 
 def test_functions_and_blocks_can_act_as_panelists() -> None:
-    """A block may return text, a dict with a text, or any other value, which is converted to text with a warning."""
+    """A block may return text or a dict with a `text` key.
+
+    Any other value is converted to text with a warning.
+    """
 
     async def dict_of_text(value: RoundRobinInput) -> dict[str, str]:
         return {"text": f"heard {value.question}"}

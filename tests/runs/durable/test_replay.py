@@ -222,7 +222,10 @@ LIVES = st.builds(
 
 @given(LIVES, st.data())
 async def test_replaying_a_journal_up_to_any_point_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
-    """The order of events may differ only for concurrent calls. No call is made, and no side effect is repeated."""
+    """The order of events may differ only for concurrent calls.
+
+    The replay makes no calls and repeats no side effects.
+    """
     done = Forbidden()
     pattern, store, handle, options = await live_out(life, done)
     before, tasks = done.copy(), asyncio.all_tasks()
@@ -399,7 +402,7 @@ async def test_exception_in_a_block_ends_only_its_replay() -> None:
 
 
 async def test_run_with_a_time_limit_is_replayed_completely() -> None:
-    """Neither the duration of the replay nor the load on the machine makes a difference."""
+    """The time limit does not cut off the replay, however long it takes or however busy the machine is."""
     replayed_run, result = await replay_run(rent(), limits=Limits(seconds=1e-9))
     assert journaled_events(replayed_run.events) == journaled_events(result.events)
 

@@ -81,7 +81,7 @@ def test_equal_beginnings_are_collapsed() -> None:
 
 
 def test_steps_of_only_one_run_keep_their_position() -> None:
-    """A step that occurs in only one run appears after the step that precedes it there."""
+    """A step that occurs in only one run appears after the step that precedes it in that run."""
     rows = compare_runs(make_calls("a", "c", "e"), make_calls("b", "a", "d", "c"), fork=None)
     assert summarize(rows) == [(None, "b"), (1, 1), (None, "d"), (2, 2), ("e", None)]
 
@@ -132,7 +132,7 @@ def test_fork_shows_the_origin_of_each_step() -> None:
 
 
 def test_dissimilar_texts_are_shown_unchanged() -> None:
-    """Text that is dissimilar in both runs is marked only if it was edited."""
+    """Texts with little in common are marked as changed only if somebody edited the answer."""
     one, other = [make_call("a", "Buses are slow.")], make_call("a", "Nothing of the kind, I think.")
     for origin, kinds in (("asked", {"same"}), ("edited", {"same", "ins"})):
         (row,) = compare_runs(one, [make_call("a", other.text, origin=origin)], fork="other")

@@ -59,7 +59,7 @@ def test_transcript_at_a_step_contains_all_earlier_turns(pattern_sheet: Sheet) -
 
 
 def test_number_past_the_end_selects_the_last_step(pattern_sheet: Sheet) -> None:
-    """A number past the end may come from a longer fork."""
+    """The link may come from a longer fork, which has more steps."""
     assert moment_at(pattern_sheet, 10_000) == moment_at(pattern_sheet, len(pattern_sheet.trace.calls))
 
 
