@@ -236,7 +236,7 @@ def test_debate_without_a_verdict_is_unscored(run_eval: Any) -> None:
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_run_without_an_output_is_scored_as_wrong(run_eval: Any, *, waits: bool) -> None:
-    """If a limit stops the run or no human answers, the completion is empty and the log records the reason."""
+    """If a limit stops the run, or no human replies, the completion is empty and the log records the reason."""
     from inspect_ai.scorer import includes
 
     options: dict[str, Any] = {"limits": Limits(calls=2)}

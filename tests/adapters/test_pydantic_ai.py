@@ -149,7 +149,7 @@ def test_only_agents_are_accepted() -> None:
 
 @pytest.mark.anyio
 async def test_truncated_answer_is_flagged() -> None:
-    """The agent itself returns truncated text as if it were complete."""
+    """The agent returns truncated text as if it were complete, so the adapter must flag it."""
     from pydantic_ai import Agent
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.models.function import FunctionModel

@@ -63,7 +63,7 @@ def change_pauses(recipe: Any, data: st.DataObject) -> Any:
 @example(["a/b"], ["a%2Fb"])
 @example(["a[1]/b"], ["a", "b"])
 def test_different_names_have_different_paths(names: list[str], other_names: list[str]) -> None:
-    """The escaped parts must remain distinguishable even if names contain separators."""
+    """Escaping must keep different names distinct, even if they contain separators."""
 
     def path(parts: list[str]) -> str:
         return "/".join(f"{escape_path_segment(part)}[1]" for part in parts)

@@ -72,7 +72,7 @@ HOLDERS = ("then", "tap", "then_if", "parallel", "for_each", "branch", "otherwis
 
 @given(st.lists(st.sampled_from(HOLDERS), min_size=1, max_size=3))
 def test_containers_declare_the_resources_of_their_blocks(nesting: list[str]) -> None:
-    """A block must find its resources whether it is standalone or nested at any depth."""
+    """A block must find its resources whether it runs on its own or is nested at any depth."""
     shared = counter()
     block: Block[Any, Any] = bump_block(shared)
     for how in nesting:

@@ -81,7 +81,7 @@ def test_every_answer_is_streamed_word_by_word() -> None:
 def test_page_shows_the_run_and_requires_its_token(
     monkeypatch: pytest.MonkeyPatch, command: list[str], question: str
 ) -> None:
-    """The command opens the browser. Its server shows no other run and cannot start one."""
+    """The command opens the run in a browser. Its server shows no other run and cannot start one."""
     opened: list[str] = []
 
     async def serve(app: Any, *, port: int, started: Any) -> None:

@@ -172,7 +172,7 @@ def test_interrupted_study_shows_how_to_continue(study_folder: Path) -> None:
 
 
 def test_debate_started_with_other_options_is_reported(study_folder: Path) -> None:
-    """A study cannot mix debates with different options, so the error suggests a remedy."""
+    """A study cannot mix debates with different options, so the command fails and suggests a remedy."""
     with School() as school:
         run_study(school, "facts.toml", "--limit", "1")
         (study_folder / "facts.answers.jsonl").unlink()

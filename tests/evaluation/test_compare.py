@@ -97,7 +97,7 @@ async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
 
 
 async def test_sides_missing_from_all_rows_are_rejected() -> None:
-    """A misspelled name would otherwise silently leave out a system."""
+    """If a name were misspelled, the comparison would silently leave out that side."""
     with pytest.raises(ConfigurationError, match=r"`sides` must be names of texts in the rows .*theirz"):
         await compare_all(
             rows_of(2, "ours", "theirs", "third"), sides=["ours", "theirs", "theirz"], judges=[SimJudge()]

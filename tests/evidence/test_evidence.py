@@ -135,7 +135,7 @@ def test_sections_for_models_without_ballots_are_unchanged() -> None:
 
 @pytest.mark.slow
 def test_sections_on_the_page_match_the_stored_ballots() -> None:
-    """For each letter judge, three views of 260 pairs are stored, and its tables can be rebuilt from them."""
+    """The stored ballots cover three views of 260 pairs for each judge that answers by letter."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
     derived = real(sections, stored_pairs())

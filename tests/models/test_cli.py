@@ -258,7 +258,7 @@ async def test_gemini_without_a_sign_in_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The program itself needs eight seconds to report this, so the library checks its files and variables."""
+    """The program itself needs eight seconds to report a missing sign-in, so the library checks for one first."""
     install_fake("gemini", f"open({str(tmp_path / 'called')!r}, 'w')")
     set_home(tmp_path, monkeypatch, {f".gemini/{name}": content for name, content in files.items()}, variables)
     await check_sign_in(CliModel("gemini"), is_ready=is_ready)

@@ -226,7 +226,7 @@ async def test_tool_history_is_stored_with_the_run(client: str) -> None:
 
 
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
-    """A fallback may take over in the middle of a tool exchange and send its server the fields of another vendor."""
+    """If a fallback takes over in the middle of a tool exchange, its server may receive another vendor's fields."""
 
     async def serve(exchange: Exchange) -> None:
         if "reasoning_content" in json.dumps(exchange.body):

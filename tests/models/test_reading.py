@@ -140,7 +140,7 @@ AMBIGUOUS = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in AMBIGUOUS], ids=[case[0] for case in AMBIGUOUS])
 async def test_missing_or_ambiguous_json_is_requested_again(text: str) -> None:
-    """The library never chooses between several answers, and never completes or negates one."""
+    """The library never chooses between several answers, and never completes a partial one."""
     with pytest.raises(SchemaViolation) as caught:
         await read_answer(text, JUDGE)
     assert caught.value.answer == text
@@ -472,7 +472,7 @@ def _rent(**options: Any) -> Any:
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", [case[1] for case in SYNTAX], ids=[case[0] for case in SYNTAX])
 async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
-    """The default options are sufficient, and the event for the call lists the repairs."""
+    """With the default options, the verdict is repaired, and the event for the call lists the repairs."""
     result, repaired = await _run(_rent(), lambda _: text)
     assert result.raw.verdict.winner == "cap rents"
     assert repaired["rent-judge"]

@@ -735,7 +735,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_rejected(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """The server may return any inconclusive status, with an error message unknown to the library."""
+    """The server may reject the part with any unspecific status and with an error message unknown to the library."""
     learned_of.cache_clear()  # an earlier example's server may have used this port
     picky = PickyServer(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

@@ -149,7 +149,7 @@ def test_invalid_answer_is_reported_by_field(cells: Kernel) -> None:
 
 
 def test_answer_from_elsewhere_is_reported(cells: Kernel) -> None:
-    """The form disappears after the first answer, and a later answer from the form is rejected."""
+    """An answer submitted in code removes the form, and a later answer from the form is rejected."""
     cells.run(
         "pattern = rent(olga=human(name='olga'))\nresult = await pattern.run('Rent?', model=model, store='memory:')"
     )

@@ -51,7 +51,7 @@ def million_tokens(**more: int) -> Usage:
 
 
 def test_cached_tokens_are_priced_separately() -> None:
-    """Cache reads are cheaper, and cache writes are more expensive.
+    """Cache reads cost less than other prompt tokens, and cache writes cost more.
 
     The local model and servers on the same machine are free.
     """

@@ -456,7 +456,7 @@ FORCED: Any = {"type": "function", "function": {"name": "plan"}}
 
 @pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}])
 def test_optional_tools_are_ignored_and_reported_in_a_header(client: openai.OpenAI, choice: dict[str, Any]) -> None:
-    """Editors and agents send tools with every request. The tool choice "auto" permits a text answer."""
+    """Editors and agents send tools with every request, and the tool choice "auto" permits a plain answer."""
     raw = client.chat.completions.with_raw_response.create(model=RENT, messages=QUESTION, tools=[TOOL], **choice)
     assert raw.headers["x-flowdebate-ignored"] == "tools"
     assert raw.parse().choices[0].message.content == WHOLE

@@ -73,7 +73,7 @@ def servers() -> Iterator[dict[Any, Vendor]]:
 def test_vendors_receive_the_image_before_the_transcript(
     transport: Any, chart: Path, servers: dict[Any, Vendor]
 ) -> None:
-    """The vendors include OpenAI and Anthropic, through their own SDKs.
+    """The image is sent to OpenAI and Anthropic through their own SDKs.
 
     The judge receives no image.
     """

@@ -55,7 +55,7 @@ def test_finished_run_is_resumed_without_a_call(pattern: str, copied_store: Path
 
 
 def test_stored_export_can_be_verified(copied_store: Path) -> None:
-    """Replaying the journals must give the stored outputs."""
+    """Replaying the journals must reproduce the stored outputs."""
     assert run_command("runs", "verify", str(EXPORT), store=copied_store).exit_code == 0
 
 

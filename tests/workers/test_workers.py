@@ -382,7 +382,7 @@ class FailingStore(PostgresStore):
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: Server) -> None:
-    """While the run cannot be released, no other worker gets it. Its own worker keeps trying, and completes it."""
+    """If a worker fails to release a run, no other worker can take it, so the same worker completes it."""
     workers = fleet.workers()
     workers._store = store = FailingStore(postgres_server.url)
     run_id = await workers.submit("city", "How?")
@@ -673,7 +673,7 @@ async def test_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize("difference", ["name", "outline"])
 async def test_worker_without_the_pattern_reports_it(fleet: Fleet, difference: str) -> None:
-    """The run stays as it is, and its status gives the reason. A worker with the pattern executes it."""
+    """The run is rejected without a call. After it is resumed, a worker with the right pattern executes it."""
     pattern = debate(name="city", debaters=[Debater("ann", "trams"), Debater("cy", "bikes")], synthesizer=False)
     name = "country" if difference == "name" else "city"
     workers, wrong = fleet.workers(), fleet.workers(patterns={name: pattern})

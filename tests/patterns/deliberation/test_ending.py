@@ -39,7 +39,7 @@ def test_summary_replaces_a_missing_decision() -> None:
 
 @pytest.mark.parametrize("decision", [None, "Invest a quarter."])
 def test_reaching_max_rounds_does_not_settle_a_deliberation(decision: str | None) -> None:
-    """If there is a last report, the output's decision is taken from it."""
+    """The decision in the last report, if it contains one, still becomes the final decision."""
     reports = iter([report(decision="Invest all."), report(decision=decision)])
     output = deal(max_rounds=2).run_sync(TOPIC, model=by_role(reports=lambda _: next(reports))).output
     assert (output.rounds, output.is_settled, output.stop_reason) == (2, False, "max_rounds")

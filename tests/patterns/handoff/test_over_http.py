@@ -368,7 +368,7 @@ async def test_model_retry_is_not_used_for_a_wrong_name() -> None:
 
 
 async def test_text_is_streamed() -> None:
-    """The marker appears in the stream but not in the recorded text."""
+    """The handoff marker appears in the stream but not in the recorded text."""
 
     async def streaming(exchange: Exchange) -> None:
         assert exchange.body["stream"]

@@ -340,7 +340,7 @@ def test_notebook_code_is_loaded_only_on_demand() -> None:
 
 @pytest.mark.skipif(find_spec("anywidget") is not None, reason="anywidget is installed")
 async def test_missing_extra_raises_an_error_with_the_install_command() -> None:
-    """Both names can be imported without the extra and raise the error only when used."""
+    """`HumanTurn` and `show` can be imported without the extra and raise the error only when they are used."""
     from flowdebate.notebook import HumanTurn, show
 
     handle = debate(name="rent", debaters=SIDES, max_rounds=1).start("Q?", model=FunctionModel(answer_to))
