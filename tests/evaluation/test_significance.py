@@ -86,7 +86,7 @@ def test_preferences_are_also_found_with_cyclic_orders() -> None:
 
 
 def test_order_audits_do_not_detect_content_preferences() -> None:
-    """A judge that always prefers the longer side looks perfect here, so the findings mention this limitation."""
+    """A judge that always prefers the longer side looks perfect in the audit, so the findings mention this limit."""
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
     report = full_audit(longer)
     assert report.position_consistency is not None

@@ -147,7 +147,7 @@ def test_streamed_text_equals_the_completion(client: openai.OpenAI) -> None:
 
 
 def test_stream_includes_usage_on_request() -> None:
-    """The last chunk contains the usage, unless the model's server reported none."""
+    """The last chunk contains the usage, unless a model's server reported none."""
     from flowdebate.models.base import ModelResponse, Usage
 
     def answer_with_usage(request: ModelRequest) -> Any:

@@ -130,7 +130,7 @@ def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> 
 
 
 def test_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
-    """Before the vote, the page shows neither names nor the verdict. Afterwards, it still links to no other page."""
+    """Before the vote, the page shows neither names nor the verdict. Even afterwards, it links to no other page."""
     run_id = stage.finished()
     link = share_run(stage, run_id, "vote")
     before = stranger.get(link["page"], follow_redirects=True).text

@@ -198,7 +198,7 @@ class Busy:
 
 
 async def test_retry_after_applies_to_all_processes(postgres_server: Server) -> None:
-    """If a server tells one process to wait, all processes with the same key wait, even if they sent nothing."""
+    """If a server tells one process to wait, all processes with the same key wait, even if they are under the limit."""
     model, key = Busy(), secrets.token_hex(6)
     first, second = (
         SharedRateLimit(model, url=postgres_server.url, schema="fleet", requests=100, per=1.0, key=key)
