@@ -79,7 +79,7 @@ def test_unpicklable_attribute_becomes_text() -> None:
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
 def test_error_with_a_run_can_be_pickled(lock: object) -> None:
-    """The run is included if that is possible, and the error itself does not change."""
+    """The run is pickled along with the error if possible, and the error itself does not change."""
     model = ScriptedModel()
     model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
     with pytest.raises(ScriptError) as failed:

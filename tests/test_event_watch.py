@@ -26,7 +26,7 @@ def failed(instead: object) -> RoleFailed:
 
 
 def test_valid_events_are_accepted() -> None:
-    """Custom events of an application are valid."""
+    """An application's custom events are valid, too."""
     watch = Watch()
     for event in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped"), object(), {"a": 1}):
         watch.look(event)
@@ -52,7 +52,7 @@ def test_valid_events_are_accepted() -> None:
     ids=["type", "path", "time", "closed set", "inner type", "inner closed set"],
 )
 def test_invalid_event_is_reported_with_the_reason(event: RoundStarted, problem: str) -> None:
-    """An invalid event is found even after valid events of the same class."""
+    """An invalid event is found even if earlier events of the same class were valid."""
     watch = Watch()
     for other in (CALLED, RoundStarted(round=1, max_rounds=2, path="a", at=1.0), failed("skipped")):
         watch.look(other)

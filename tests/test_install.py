@@ -40,5 +40,5 @@ def test_base_install_has_few_packages() -> None:
 
 
 def test_newer_pythons_are_allowed() -> None:
-    """If versions were capped, pip would silently install an old release of flowdebate, or none."""
+    """If versions were capped, pip would silently install an old release of flowdebate or find none."""
     assert SpecifierSet(PROJECT["requires-python"]) == SpecifierSet(">=3.11")

@@ -184,7 +184,7 @@ async def test_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool: s
 
 @pytest.mark.anyio
 async def test_debate_over_mcp_rejects_a_list_of_models() -> None:
-    """A debate has sides with positions, and a council with one model is too small."""
+    """A debate must know which model argues for which side. A council must have at least two models."""
     service = Service(store="memory:", allow_models=LISTED)
     async with service, Client(create_server(service)) as client:
         no = error_text(await client.call_tool("start_debate", {"question": QUESTION, "models": LISTED}))

@@ -399,7 +399,7 @@ def test_role_without_a_key_is_an_error_before_any_call(vendor_stubs: Found, mon
 
 
 def test_role_without_a_model_is_an_error_before_any_call(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls for the other roles would be wasted."""
+    """Without this check, calls for the other roles would be wasted."""
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", dict)

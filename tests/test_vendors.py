@@ -91,7 +91,7 @@ def test_environment_has_all_keys_and_ollama_responds(
 
 
 async def test_repeated_prefix_is_counted_as_cached(vendor_stubs: dict[VendorName, Vendor]) -> None:
-    """OpenAI counts in steps of 128 tokens, Gemini exactly, and Ollama not at all."""
+    """OpenAI reports cached tokens in steps of 128, Gemini reports the exact number, and Ollama reports none."""
     for name, model in (
         ("openai", "openai/gpt-5-mini"),
         ("gemini", "gemini/gemini-3-pro"),

@@ -59,7 +59,7 @@ STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, word_block("yes"), o
 
 @pytest.mark.parametrize("choice", STRANGE, ids=case_id)
 def test_unknown_choices_use_otherwise_or_raise_an_error(choice: object) -> None:
-    """A different block that happens to have the same name as a route does not count as that route."""
+    """A block that has the same name as a route but is a different object does not count as that route."""
     routes = {"yes": word_block("aye"), "no": word_block("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)
     with pytest.raises(OutputError, match=r"block 'r' must return one of its routes: chose .*; available: yes or no"):

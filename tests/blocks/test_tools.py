@@ -159,7 +159,7 @@ def test_exceptions_in_a_tool_are_raised_unchanged(as_block: bool) -> None:  # n
 
 @given(st.integers(1, 4), st.integers(0, 6), st.integers(1, 3))
 def test_number_of_tool_call_rounds_is_limited(bound: int, requested: int, max_concurrency: int) -> None:
-    """`ToolLoopExceeded` is raised if the model requests more rounds, and no tool is called beyond the limit."""
+    """`ToolLoopExceeded` is raised if the model requests too many rounds, and no tool is called beyond the limit."""
     called: list[int] = []
 
     def look() -> None:

@@ -62,7 +62,7 @@ def test_failed_page_requests_return_error_pages(
 
 
 def test_browser_without_the_token_gets_instructions(stage: Stage, waits: str, chromium: Browser) -> None:
-    """Entering the token on that page grants access."""
+    """The page explains how to sign in and has a field in which users can enter the token."""
     visitor = Visit(chromium, stage.url, token=None)
     page = visitor.open(f"/runs/{waits}")
     assert page.get_by_role("heading", level=1).inner_text() == "Sign in with the server’s address"
@@ -90,7 +90,7 @@ def test_page_reports_a_lost_connection_and_reconnects(folder: Path, visit: Call
 
 
 def test_page_reports_a_changed_token(folder: Path, visit: Callable[[str], Visit]) -> None:
-    """Opening the server's new address restores access."""
+    """A page opened with the old token reports that there is a new one and shows nothing further."""
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         page.get_by_text(PRO).wait_for()

@@ -71,7 +71,7 @@ def test_disconnected_page_reconnects(folder: Path, visit: Callable[[str], Visit
 def test_two_pages_survive_a_server_restart(folder: Path, visit: Callable[[str], Visit]) -> None:
     """The server is killed while it is streaming text.
 
-    Both pages are complete in the end, and no answer is paid for twice.
+    Both pages end up complete, and no answer is paid for twice.
     """
     with start_server(folder, *OPTIONS) as (_, url, _):
         visitor, run_id = visit(url), begin_run(url)

@@ -85,7 +85,7 @@ def test_later_debate_sees_dissent_and_weighs_votes_by_outcomes(store: Path) -> 
 
 
 def test_archive_entry_can_be_listed_shown_corrected_and_deleted() -> None:
-    """The other archive commands accept the listed ids. Deleting an entry keeps the run that it came from."""
+    """The other archive commands accept the listed ids. Deleting an entry does not delete the run it came from."""
     with voter_stage() as on:
         run_consensus(on)
         listed = run_command("runs", "archive").stdout

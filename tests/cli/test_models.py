@@ -88,7 +88,7 @@ def test_setup_options_are_listed_if_no_model_is_configured(monkeypatch: pytest.
 
 
 def test_local_server_is_shown_with_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first line printed by a run also states where the model comes from, before any call is made."""
+    """Before any call is made, the first line printed by a run also states where the model comes from."""
     monkeypatch.setattr("flowdebate.models.resolve.running_servers", lambda: {"ollama": "gemma3"})
     page, document = run_models(), json.loads(run_models("--json").stdout)
     assert "Model: ollama/gemma3\n" in page.stdout

@@ -88,7 +88,7 @@ def test_run_id_conflicts_are_rejected() -> None:
 
 
 def test_proposed_sides_are_paid_for_once() -> None:
-    """The proposal is stored beside the run, so that a repeated command can reuse it."""
+    """The proposal is stored alongside the run, so that a repeated command can reuse it."""
     with Stage(answers={"sides": PROPOSED}) as on:
         line = ["debate", ASKED, *on.options("--max-rounds", "1", "--no-synthesizer", *NAMED, "--json")[2:]]
         early = CliRunner().invoke(app, [*line, "--max-calls", "1"])

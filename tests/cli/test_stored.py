@@ -362,7 +362,10 @@ def test_error_explains_why_a_run_cannot_be_resumed(store: Path) -> None:
 
 
 def test_runs_in_progress_are_not_deleted(store: Path) -> None:
-    """A run in progress cannot be resumed either. Once its process has died, it counts as abandoned."""
+    """A run in progress can be neither deleted nor resumed.
+
+    Once its process has died, the run counts as abandoned.
+    """
     with Stage() as on:
         run_id = run_to_limit(on)
 

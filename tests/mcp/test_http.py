@@ -40,7 +40,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     ids=["another host", "another origin", "no origin", "a form"],
 )
 async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    """A web page can trick a browser into sending such requests to a local server."""
+    """A web page can trick a browser into sending requests to a local server."""
     service, _ = make_service(tmp_path)
     async with service, serve_on_socket(service) as url, httpx2.AsyncClient() as client:
         accepted = {"accept": "application/json, text/event-stream"}

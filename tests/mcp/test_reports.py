@@ -68,7 +68,7 @@ async def test_every_built_in_pattern_can_be_started_and_read(pattern: str) -> N
 
 @pytest.mark.anyio
 async def test_a_host_user_can_argue_a_side(tmp_path: Path) -> None:
-    """The host user's side only needs the setting `human`."""
+    """Setting `human` for a side is enough to let the host's user argue it."""
     async with open_client(tmp_path) as client:
         sides = [{"name": "Ada", "stance": "Trams"}, {"name": "me", "stance": "Roads", "human": True}]
         run = structured_output(

@@ -91,7 +91,7 @@ async def test_an_unwritable_recording_is_reported(path: Path) -> None:
 
 
 async def test_an_answer_with_wrong_types_counts_as_malformed(path: Path) -> None:
-    """An answer is not written if it could not be read back."""
+    """An answer that could not be read back is not written."""
     odd = Usage(calls=1, prompt_tokens="many")  # type: ignore[arg-type]
     with pytest.raises(MalformedResponse, match="cannot be recorded"):
         await ask(RecordingModel(Leaf([ModelResponse(text="x", usage=odd)]), path), make_request())
@@ -99,7 +99,7 @@ async def test_an_answer_with_wrong_types_counts_as_malformed(path: Path) -> Non
 
 
 async def test_each_answer_is_written_at_once(path: Path) -> None:
-    """After a crash, everything that was written before it is complete and readable."""
+    """Everything that was written before a crash is complete and readable."""
     model = RecordingModel(Leaf(["Ümläut\u2028 🙂"]), path)
     for count in (2, 3):
         await ask(model, make_request())

@@ -70,7 +70,7 @@ def test_models_from_each_provider_can_be_selected_by_name(provider: str) -> Non
 
 
 def test_a_provider_model_uses_its_own_address() -> None:
-    """OPENAI_BASE_URL changes only the address of OpenAI."""
+    """OPENAI_BASE_URL changes the address of OpenAI but of no other provider."""
     with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
         ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
         assert isinstance(ollama, OpenAIModel)

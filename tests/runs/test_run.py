@@ -199,7 +199,7 @@ async def test_failed_and_cancelled_calls_are_reported_and_counted() -> None:
 
 
 def test_no_event_is_added_after_a_run_has_ended() -> None:
-    """Events from leftover tasks are not part of the run, so `result.events` does not change."""
+    """Leftover tasks may still emit events, but `result.events` does not change."""
     contexts: list[Any] = []
     result = handler(lambda _, ctx: contexts.append(ctx)).run_sync(0)
     before = list(result.events)

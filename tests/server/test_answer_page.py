@@ -163,7 +163,7 @@ def test_hostile_text_in_a_form_is_escaped(stage: Stage) -> None:
 
 
 def test_judge_with_a_link_sees_no_more_than_a_model() -> None:
-    """The page and the JSON behind the link do not reveal any names, even inside arguments.
+    """Neither the page nor the JSON behind the link reveals any names, even inside arguments.
 
     Afterwards, the run page lists the names that were hidden.
     """

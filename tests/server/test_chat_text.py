@@ -141,7 +141,7 @@ def test_simultaneous_speakers_are_shown_one_after_another() -> None:
 
 
 def test_void_text_is_marked_as_void() -> None:
-    """Text cannot be withdrawn once it is displayed."""
+    """Text cannot be withdrawn once it has been displayed, so the reader is told that it no longer counts."""
     run = follow_single_run(
         round_robin(name="panel", debaters=[Persona("Ann"), Persona("Ben")], max_rounds=1, synthesizer=False),
         ScriptedModel("Yes.", "No."),

@@ -291,7 +291,7 @@ def test_health_check_needs_no_token(shared_stage: Stage) -> None:
 
 
 def test_every_other_path_requires_the_token(shared_stage: Stage) -> None:
-    """The paths in the OpenAPI document, pages and unknown paths all return 401."""
+    """Without a token, the paths in the OpenAPI document, pages and unknown paths all return 401."""
     public = ("/health", "/ready")
     paths = [path for path in shared_stage.spec["paths"] if not path.endswith(public) and "/links/" not in path]
     for path in [*paths, "/", "/runs/x", "/style.css", "/api/v1/openapi.json", "/nothing"]:

@@ -209,7 +209,7 @@ def test_link_for_one_request_has_a_page(stage: Stage) -> None:
 
 
 def test_link_code_gives_no_access_to_other_paths(stage: Stage) -> None:
-    """The code is rejected as a token, for the run's other requests, and in longer paths."""
+    """The code is not accepted as a token, for the run's other requests, or in longer paths."""
     run_id = waiting_run(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]

@@ -364,7 +364,7 @@ async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
 
 
 async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
-    """Calls made by workers count, and the service starts nothing once the budget is used up."""
+    """Calls made by workers count towards the budget, and the service starts nothing once it is used up."""
     workers = fleet.workers(budget=Limits(calls=CALLS + 2))
     async with make_service(workers) as service, fleet.working(workers):
         one = await service.begin("city", QUESTION)

@@ -199,7 +199,7 @@ def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> Non
 
 
 def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
-    """A long file is cut, and the number of omitted lines is stated.
+    """A long file is shortened, and the number of omitted lines is stated.
 
     A short file is shown in full, and an excluded file is not shown.
     """

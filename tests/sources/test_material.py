@@ -258,7 +258,7 @@ def test_ordinary_text_is_not_a_control_token(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["INST", "/INST", "gMASK", "SYSTEM_PROMPT", "|user|"])
 def test_file_names_cannot_be_control_tokens(name: str) -> None:
-    """The brackets added around a file name must not turn it into a control token."""
+    """Brackets added around a file name must not turn it into a control token."""
     for tag in (tag_text(name), tag_name(name)):
         assert f"[{tag}]" not in CONTROL_TOKENS
         assert unescaped(tag) == name

@@ -74,7 +74,7 @@ def test_open_steps_are_written_to_the_file(
 
 
 def test_file_size_is_bounded(tmp_path: Path) -> None:
-    """Finished steps are removed at intervals, whereas open steps are always kept."""
+    """Finished steps are removed periodically, whereas open steps are always kept."""
     path = tmp_path / "owner.begun"
     with patch.object(module, "_LONG", 5_000):
         open_steps = OpenSteps(path)

@@ -135,7 +135,7 @@ def test_transcripts_can_be_empty_or_long() -> None:
 @QUICK
 @given(moderator_decisions(SIDES))
 def test_valid_decisions_validate_and_name_only_debaters(decision: Any) -> None:
-    """A decision without names must be final."""
+    """A decision that names no speakers must end the debate."""
     output = DebateModeratorOutput.model_validate(decision)
     assert set(output.next_speakers) <= {"anna", "ben"}
     assert output.next_speakers or output.done

@@ -110,7 +110,7 @@ async def test_reports_of_all_patterns_are_verified(name: str) -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_report_of_an_application_pattern_is_verified_with_that_pattern(name: str) -> None:
-    """Without that pattern, the outcome is "unknown"."""
+    """If the pattern is not available to the verifier, the outcome is "unknown"."""
     pattern = PATTERNS[name]()
     async with Service({"it": pattern}, store=MemoryStore(), model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=4)
@@ -299,7 +299,7 @@ async def rebuild_report(journal: str) -> Finding:
 
 @pytest.mark.parametrize("role", ["debater-ann", "debater-bob", "moderator", "judge", "synthesizer"])
 async def test_changed_answer_with_matching_hash_and_page_is_detected(role: str) -> None:
-    """The result does not follow from the answer, and later prompts have different hashes."""
+    """The result does not follow from the changed answer, and later prompts have different hashes."""
     lines = extract_journal(REPORT).splitlines()
     index = next(at for at, line in enumerate(lines) if '"kind": "step"' in line and role in line)
     step = json.loads(lines[index])

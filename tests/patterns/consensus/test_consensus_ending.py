@@ -45,7 +45,7 @@ def repeating_model(position: str | dict[str, str] = "cap", *, from_round: int =
 
 @pytest.mark.parametrize("from_round", [1, 2])
 def test_converged_proposals_end_the_rounds(from_round: int) -> None:
-    """The proposals use the same words and do not contradict each other."""
+    """Proposals have converged if they use the same words and do not contradict each other."""
     result = plan(max_rounds=3).run_sync(TASK, model=repeating_model(from_round=from_round))
     check_emitted(result)
     output = result.output

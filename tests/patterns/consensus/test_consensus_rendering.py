@@ -148,7 +148,7 @@ def test_rendered_proposals_can_be_parsed(written: list[tuple[str, str]]) -> Non
 
 
 def test_missing_context_is_not_rendered() -> None:
-    """The prompt omits the section instead of leaving it empty."""
+    """If there is no context, the prompt omits the section instead of leaving it empty."""
     plain = render_agent_system(task="Q?", name="ann")
     assert "known from before" not in plain
     assert render_agent_system(task="Q?", context=ConsensusContext(), name="ann") == plain

@@ -113,7 +113,7 @@ def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fract
 
 
 def test_strength_counts_all_eligible_voters() -> None:
-    """An agent that does not vote makes the agreement weaker."""
+    """An agent that does not vote lowers the strength of the agreement."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],

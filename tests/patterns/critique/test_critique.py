@@ -152,7 +152,7 @@ def test_refuted_answers_without_a_revision_are_rejected() -> None:
 
 
 def test_answer_in_the_input_overrides_the_option() -> None:
-    """In an escalation, the input passes a different answer to the same critique each time."""
+    """In an escalation, the same critique receives a different answer through its input each time."""
     question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
     raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
     assert (raw.answer, raw.is_given) == (question["answer"], True)

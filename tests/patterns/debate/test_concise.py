@@ -363,7 +363,7 @@ def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) ->
 
 @given(WORDS, WORDS)
 def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
-    """The result must equal that of a naive comparison. If a text has no word pairs, it copies nothing."""
+    """The result must equal that of a naive comparison. A text without word pairs counts as copying nothing."""
     pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
     shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
     assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)

@@ -160,7 +160,7 @@ def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], bia
 
 @given(st.lists(st.tuples(odds, odds), min_size=1, max_size=5))
 def test_swapped_inputs_have_opposite_log_odds(pairs: list[tuple[float, float]]) -> None:
-    """If the order is reversed, the arguments of the two sides trade places.
+    """Swapping the log-odds of two sides swaps their scores and the winner.
 
     The order in which the sides are listed does not matter.
     """
@@ -244,7 +244,7 @@ def test_repeated_models_change_nothing(given_to: list[list[float]], times: int,
 
 @given(panels, st.data())
 def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], data: st.DataObject) -> None:
-    """Different orders may change only the last bit of a sum."""
+    """A different order may change a sum by its last bit at most."""
     ballots = panel_of(given_to)
     decision = decide_by_log_odds(ballots)
     other = decide(

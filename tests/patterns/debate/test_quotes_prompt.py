@@ -78,7 +78,7 @@ def test_quotes_inside_verified_ones_are_not_counted() -> None:
 
 
 def test_repeated_quotes_are_counted_once() -> None:
-    """Quotes that differ only in case are the same quote."""
+    """Quotes that differ only in case count as the same quote."""
     argument = '"Rents fell by 1.5 per cent", “RENTS FELL by 1.5 per cent”, "no such words here", "no such words here"'
     assert (
         render_quotes(verify_quotes(argument, REPORT))

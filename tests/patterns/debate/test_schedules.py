@@ -76,7 +76,7 @@ def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
 
 @given(sides, seeds)
 def test_first_view_keeps_the_order_without_shuffling(names: list[str], seed: int) -> None:
-    """The random source is not used at all."""
+    """Without shuffling, the random source is not used at all."""
     for kind in ("single", "swap", "cyclic"):
         source = Random(seed)
         first, *_ = Schedule(kind=kind).views(names, random=source, shuffle=False)

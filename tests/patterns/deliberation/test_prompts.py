@@ -182,7 +182,7 @@ def test_long_system_prompts_are_not_repeated() -> None:
 
 
 def test_last_remaining_persona_answers_nobody() -> None:
-    """All of the other personas have failed, so there is nobody left to answer."""
+    """All of the other personas have failed, so nobody is left to answer."""
     entries = [DeliberationEntry(round=1, name="bull", role="investor", text="It grows.")]
     prompt = render_persona_turn(identity("investor"), entries=entries, reports=[None], round=2)
     assert "Nobody else has spoken yet." in prompt

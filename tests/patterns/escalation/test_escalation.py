@@ -270,7 +270,7 @@ def test_last_answer_counts_if_later_steps_fail() -> None:
 
 
 def test_answers_cannot_agree_if_the_agreement_judge_fails() -> None:
-    """If there is no judgment, the escalation continues with the next step."""
+    """If the judge gives no answer, the escalation continues with the next step."""
     result = escalate(name="answer", steps=[FIRST, SECOND, THIRD]).run_sync(
         QUESTION, model=failing_model("agreement-judge")
     )

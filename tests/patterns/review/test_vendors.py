@@ -97,7 +97,7 @@ def test_run_model_counts_as_a_reviewer_model() -> None:
      ({"min_vendors": 0}, "min_vendors")],
 )  # fmt: skip
 def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
-    """A misspelled vendor would exclude nothing, and the mistake would go unnoticed."""
+    """A misspelled vendor would exclude nothing, and nobody would notice the mistake."""
     with pytest.raises(ConfigurationError, match=message):
         review(name="change", sources={"a.py": "x = 1"}, **options)
 

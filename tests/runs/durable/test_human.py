@@ -336,7 +336,7 @@ else:
 
 
 def test_three_processes_run_one_debate(tmp_path: Path) -> None:
-    """One process starts the run, another submits the answer, and a third resumes it without repeating any turn."""
+    """One process starts the run, another submits the answer, and a third resumes it without repeating any turns."""
 
     def run_program(verb: str) -> str:
         return warm.run_warm(_PROGRAM, verb, str(tmp_path / "runs.sqlite3")).stdout.strip()

@@ -267,7 +267,7 @@ async def test_follower_always_agrees_with_a_replay(life: Life, data: st.DataObj
 
 
 async def test_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
-    """It makes no difference how often the journal is polled."""
+    """How often the follower polls the journal makes no difference."""
     done = Forbidden()
     pattern, store, _, options = await live_out(Life("debate"), done)
     follower = Follower(pattern, **options)

@@ -91,7 +91,7 @@ PLACES = st.lists(st.sampled_from("abcdefg"), unique=True)
 
 @given(one=PLACES, other=PLACES)
 def test_no_step_is_lost(one: list[str], other: list[str]) -> None:
-    """Each step of both runs is shown once, and the steps of the first run keep their order."""
+    """Each step of both runs is shown once, and the steps of the first run stay in order."""
     assume(set(one) & set(other))
     rows = compare_runs(make_calls(*one), make_calls(*other), fork=None)
     numbers: list[int] = []
