@@ -131,7 +131,7 @@ def test_debate_can_ignore_the_archive(
 
 
 def test_batch_uses_the_archive_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result for a row must not depend on the rows before it."""
+    """Using the archive would make the result for a row depend on the rows before it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "q.txt").write_text("Cap rents?\nCap all rents?\n")
     (tmp_path / "asked.toml").write_text("archive = true\n")

@@ -35,7 +35,10 @@ def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fi
 
 
 def test_judges_that_weigh_length_and_quality_are_fitted() -> None:
-    """The fit recovers the planted slope, and only one in twenty pairs of equal quality exceeds the threshold."""
+    """The fit recovers the planted slope.
+
+    Only about one in twenty pairs of equal quality is given a winner.
+    """
     random = Random(7)
 
     def draw(quality: float) -> tuple[float, tuple[int, int]]:

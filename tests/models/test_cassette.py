@@ -231,7 +231,7 @@ def test_an_invalid_cassette_is_reported_with_its_line(case: Bad, path: Path) ->
 
 
 def test_an_unreadable_cassette_is_reported(path: Path) -> None:
-    """Directories, devices and files of a hundred megabytes are rejected."""
+    """Directories, devices and files with a size of a hundred megabytes are rejected as cassettes."""
     for wrong, message in (
         (path, "does not exist"),
         (path.parent, "is not a file"),

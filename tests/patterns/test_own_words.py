@@ -116,7 +116,7 @@ def test_texts_without_labels_are_never_changed(text: str) -> None:
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
 def test_streamed_answers_have_no_label(text: str, cuts: list[int]) -> None:
-    """Apart from other speakers' turns, the stream must equal the transcript, however it is split into chunks."""
+    """However the text is split into chunks, the stream must equal the transcript, except for other speakers' turns."""
     pieces: list[str] = []
     listen = ADA.listen(pieces.append)
     for begin, end in pairwise([0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]):

@@ -155,7 +155,7 @@ def test_unchanged_page_is_not_sent_again(stage: Stage) -> None:
 
 
 def test_role_link_gives_access_to_nothing_else(stage: Stage) -> None:
-    """The link does not open requests for other roles or other runs."""
+    """The link does not work for other roles' requests or for other runs."""
     run_id, other = waiting_run(stage, **WITH_BOTH), waiting_run(stage, **WITH_JUDGE)
     link = stage.post(f"/runs/{run_id}/links", {"role": BEN}).json()
     judging = stage.get(f"/runs/{other}/requests").json()[0]
@@ -271,7 +271,7 @@ def test_changed_code_is_rejected(index: int, character: str) -> None:
 
 
 def test_link_requires_a_pending_request(stage: Stage) -> None:
-    """A run without a pending request has no link, and an unknown run is not found."""
+    """There is no link to a run without a pending request, and an unknown run is reported as not found."""
     assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
     assert stage.post("/runs/nothing/links").status_code == 404
     run_id = waiting_run(stage)

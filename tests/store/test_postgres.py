@@ -67,7 +67,7 @@ async def take_run(store: PostgresStore, run_id: str, within: float) -> StoredRu
 
 
 async def test_restarted_server_loses_nothing(postgres_server: Server, own_schema: str) -> None:
-    """Steps written while the server is down are stored later, once and in order.
+    """Steps written while the server is down are stored later, each exactly once and in order.
 
     The run keeps its owner.
     """
@@ -117,10 +117,7 @@ async def test_owner_reconnects_automatically(postgres_server: Server, own_schem
 
 
 async def test_owner_that_is_absent_too_long_loses_its_run(postgres_server: Server, own_schema: str) -> None:
-    """In the meantime, another owner has taken the run.
-
-    Later writes by the first owner are rejected, although earlier ones succeeded.
-    """
+    """Once another owner has taken the run, writes by the first owner are rejected, although earlier ones succeeded."""
     old, new = (PostgresStore(postgres_server.url, schema=own_schema, grace=0) for _ in range(2))
     await old.create(header("r"))
     old._owner.end()

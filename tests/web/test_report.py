@@ -386,7 +386,10 @@ async def test_plan_from_another_version_has_unknown_outcome() -> None:
 
 
 async def test_export_is_verified_run_by_run(tmp_path: Path) -> None:
-    """Without a page, results are compared with those that follow from the answers. Stdin can have any line endings."""
+    """An export has no page, so its results are compared with those that follow from the answers.
+
+    The file may have any line endings.
+    """
     journal = extract_journal(REPORT)
     file = tmp_path / "runs.jsonl"
     file.write_bytes(journal.replace("\n", "\r\n").encode())

@@ -96,9 +96,9 @@ def test_invalid_sources_are_rejected() -> None:
 
 
 def test_debates_are_compared_with_baselines() -> None:
-    """With `baselines=True`, the output includes the results of one call, the drafts and self-consistency.
+    """With `baselines=True`, the output includes the results of a single call, the drafts and self-consistency.
 
-    The verdict is still the debate's own.
+    The verdict remains the debate's own.
     """
 
     def answer(request: ModelRequest) -> Any:

@@ -338,9 +338,9 @@ def test_reviews_are_recorded_and_replayed(vendor_stubs: dict[VendorName, Vendor
 
 
 def test_plan_files_in_the_change_are_ignored(repository: Path) -> None:
-    """The author of a change must not be able to choose its globs and reviewers.
+    """The author of a change must not be able to decide which files are reviewed and by whom.
 
-    A plan file that the change does not touch is used.
+    A plan file that the change does not touch is still used.
     """
     (repository / "plans").mkdir()
     (repository / "plans" / "review.toml").write_text('exclude = ["*.py"]\n')
