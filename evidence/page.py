@@ -188,7 +188,7 @@ less.
 REAL = """\
 ## Real
 
-Small local models judged pairs of statements, one true and one false, from the package `textarena` (MIT licence; the package is installed, and none
+Small local models judged pairs of statements, one true and one false, from the package `textarena` (MIT license; the package is installed, and none
 of its text is in this repository). A judge sees each statement under one of two letters, in the library's prompts for transcripts. Every pair is
 judged in three views: one order, its reverse with the letters exchanged, and the first order again with different noise. A verdict is *right* if it
 chooses the true statement; undecided verdicts count as one half. Intervals come from a bootstrap over pairs.

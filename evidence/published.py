@@ -205,7 +205,7 @@ from clones, and `python evidence/published_check.py` with the same options deri
 
 ### LLMBar
 
-[princeton-nlp/LLMBar](https://github.com/princeton-nlp/LLMBar) (MIT licence) at `{llmbar_commit}`: pairs of answers, one of which follows
+[princeton-nlp/LLMBar](https://github.com/princeton-nlp/LLMBar) (MIT license) at `{llmbar_commit}`: pairs of answers, one of which follows
 the instruction. Of its published figures for five judges, {prompts} prompts and five sets, {equal} of {figures} come out of {comparisons:,} replayed comparisons
 to the digit. With the prompt *Vanilla*, over all sets:
 
@@ -217,14 +217,14 @@ to the digit. With the prompt *Vanilla*, over all sets:
 
 ### JudgeBench
 
-[ScalerLab/JudgeBench](https://github.com/ScalerLab/JudgeBench) (no licence file) at `{judgebench_commit}`, the judge o1-mini on answers of GPT-4o. The first column is
+[ScalerLab/JudgeBench](https://github.com/ScalerLab/JudgeBench) (no license file) at `{judgebench_commit}`, the judge o1-mini on answers of GPT-4o. The first column is
 the figure that the benchmark publishes, and equal to it.
 
 {judgebench}
 
 ### LLM Debate Benchmark
 
-[lechmazur/debate](https://github.com/lechmazur/debate) (no licence file) at `{debate_commit}`: ballots of judges on debates of models, each motion
+[lechmazur/debate](https://github.com/lechmazur/debate) (no license file) at `{debate_commit}`: ballots of judges on debates of models, each motion
 debated twice, with the sides swapped. `rank_games()` on its matchups gives the published order with a Spearman correlation of {spearman:.2f}.
 
 {debate}

@@ -34,7 +34,7 @@ site_description = "Debates between language models"
 docs_dir = "docs"
 site_dir = "site"
 use_directory_urls = false
-copyright = "The flowdebate authors, MIT licence"
+copyright = "The flowdebate authors, MIT license"
 extra_css = ["flowdebate.css"]
 nav = [{nav}]
 
@@ -83,7 +83,7 @@ STYLE = """\
 .language-text code { white-space: pre-wrap; overflow-wrap: break-word; }
 /* Columns of figures are as narrow as they are. */
 .md-typeset table:not([class]) th { min-width: 0; }
-/* A picture of a page, in the colours of the reader. */
+/* A picture of a page, in the colors of the reader. */
 [data-md-color-scheme="slate"] img[src$="#light"], [data-md-color-scheme="default"] img[src$="#dark"] { display: none; }
 """
 
@@ -154,7 +154,7 @@ def gather(target: Path) -> str:
     listed = "\n".join(f"- [{module}](reference/{module}.md): {promise_of(module)}" for module in modules)
     (target / "reference.md").write_text(f"# Reference\n\nWhat each module exports:\n\n{listed}\n", "utf-8")
     for page in target.glob("*.md"):
-        text = _PICTURE.sub(_in_both_colours, page.read_text("utf-8"))
+        text = _PICTURE.sub(_in_both_colors, page.read_text("utf-8"))
         page.write_text(_LINK.sub(_inside, text), "utf-8")
     (target / "llms.txt").write_text(llms_text(index), "utf-8")
     (target / "flowdebate.css").write_text(STYLE, "utf-8")
@@ -199,7 +199,7 @@ def llms_text(index: str) -> str:
     return "\n".join([*parts, "## Reference\n\n- [Reference](reference.md): every public name\n"])
 
 
-def _in_both_colours(picture: re.Match[str]) -> str:
+def _in_both_colors(picture: re.Match[str]) -> str:
     """Show a picture in light colors and, if it exists, its version in dark colors."""
     words, path = picture.groups()
     if not (ROOT / "docs" / f"{path}-dark.png").exists():

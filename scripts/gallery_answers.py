@@ -419,7 +419,7 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
         "propose-architect": ["Move country by country, the old provider as a way back."] * 2,
         "propose-accountant": ["Run both for a month and compare every evening."] * 2,
         "propose-lawyer": ["Give notice only when the last country has moved."] * 2,
-        "criticise": [
+        "criticize": [
             {"reasoning": "It has no dates.", "issues": ["no dates"], "suggestions": ["name the days"], "severity": 0.6}
         ]
         * 40,

@@ -27,7 +27,7 @@ together, and seconds of the last frame.
 """
 _WIDTH, _HEIGHT, _EDGE = 8.4, 19, 18
 """Width and height of a character, and the margin around the screen, in pixels."""
-_COLOURS = {
+_COLORS = {
     "red": "#ff7b72",
     "green": "#7ee787",
     "brown": "#e3b341",
@@ -73,9 +73,9 @@ def _line(screen: pyte.Screen, row: int) -> str:
     spans, column = "", 0
     for style, group in groupby(cells, key=lambda cell: (cell.fg, cell.bold, cell.italics)):
         text = "".join(cell.data for cell in group)
-        colour, bold, italic = style
+        color, bold, italic = style
         if text.strip():
-            fill = "" if colour == "default" else f' fill="{_COLOURS.get(colour.removeprefix("bright"), f"#{colour}")}"'
+            fill = "" if color == "default" else f' fill="{_COLORS.get(color.removeprefix("bright"), f"#{color}")}"'
             weight = ' font-weight="bold"' if bold else ""
             slant = ' font-style="italic"' if italic else ""
             x = f"{_EDGE + column * _WIDTH:.1f}"

@@ -177,7 +177,7 @@ def _consensus() -> Sequencer[Any, Any]:
 def _answer(request: ModelRequest) -> Any:  # noqa: ANN401 - text or data
     kind = request.block.split("-")[1]
     match kind:
-        case "criticise":
+        case "criticize":
             return {"reasoning": "thin", "issues": ["no numbers"], "suggestions": ["measure"], "severity": 0.3}
         case "revise":
             return {"proposal": f"As before: {request.block}", "position": request.block, "enough": False}

@@ -182,11 +182,11 @@ def has_contrast(image: Image) -> bool:
     """Return whether an element's contrast with its background is at least 3, as WCAG 1.4.11 requires."""
     counts = Counter(list_pixels(image))
     background = _luminance(counts.most_common(1)[0][0]) + 0.05
-    contrasts = ((_luminance(colour) + 0.05) / background for colour in counts.elements())
+    contrasts = ((_luminance(color) + 0.05) / background for color in counts.elements())
     return sum(max(contrast, 1 / contrast) >= 3 for contrast in contrasts) >= 10
 
 
-def _luminance(colour: tuple[int, int, int]) -> float:
-    parts = (part / 255 for part in colour)
+def _luminance(color: tuple[int, int, int]) -> float:
+    parts = (part / 255 for part in color)
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

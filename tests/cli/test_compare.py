@@ -105,7 +105,7 @@ def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str],
     table = json.loads(result.stdout)
     assert (table["rows"], len(judge_folder)) == (200, 400)
     (biased,) = table["judges"]
-    assert biased["favours"] == "first"
+    assert biased["favors"] == "first"
     assert "favors the first place" in run_command("rows.csv").output
     assert len(judge_folder) == 400
     (tmp_path / "some.csv").write_text("".join((tmp_path / "rows.csv").read_text().splitlines(keepends=True)[:31]))

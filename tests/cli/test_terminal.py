@@ -67,10 +67,10 @@ def test_no_color_means_no_escape_codes(tmp_path: Path) -> None:
     with OnTerminal("--no-color", "runs", "render", str(path)) as terminal:
         assert terminal.end() == 0
     assert terminal.seen == plain.seen
-    with OnTerminal("runs", "render", str(path)) as coloured:
-        assert coloured.end() == 0
+    with OnTerminal("runs", "render", str(path)) as colored:
+        assert colored.end() == 0
     assert "\x1b" not in plain.seen
-    assert PAGE_ESCAPES.sub("", coloured.seen) == plain.seen != coloured.seen
+    assert PAGE_ESCAPES.sub("", colored.seen) == plain.seen != colored.seen
     assert max(map(len, plain.seen.split("\n"))) == 100
 
 

@@ -254,7 +254,7 @@ async def test_judges_favoring_the_first_slot_are_found() -> None:
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges
-    assert (biased.favours, fair.favours) == ("first", None)
+    assert (biased.favors, fair.favors) == ("first", None)
     assert biased.first_place is not None
     assert (biased.first_place.low or 0) > 0.5
     (sentence,) = [finding for finding in table.findings if "favors" in finding]

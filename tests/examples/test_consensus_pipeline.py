@@ -16,7 +16,7 @@ def answer(request: ModelRequest) -> Any:
     match request.block.split("-")[1]:
         case "propose":
             return f"Move in steps, and measure ({request.block})."
-        case "criticise":
+        case "criticize":
             return {"reasoning": "It has no dates.", "issues": ["no dates"], "suggestions": ["dates"], "severity": 0.8}
         case "revise":
             position = "in two steps" if request.block.endswith("-architect") else "in one night"

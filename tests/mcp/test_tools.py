@@ -351,9 +351,9 @@ async def test_unknown_arguments_are_rejected_by_name(local_stage: Stage) -> Non
     async with local_stage.connect() as client:
         for tool in (await client.list_tools()).tools:
             assert tool.input_schema["additionalProperties"] is False
-            no = error_text(await client.call_tool(tool.name, {"question": "Q?", "run_id": "x", "colour": "red"}))
+            no = error_text(await client.call_tool(tool.name, {"question": "Q?", "run_id": "x", "color": "red"}))
             assert no.startswith(f"{tool.name}: unknown argument")
-            assert "`colour`" in no
+            assert "`color`" in no
             assert no.endswith(f" Valid arguments: {', '.join(tool.input_schema['properties'])}.")
         no = error_text(await client.call_tool("start_council", {"question": "Q?", "modles": [], "Wait": 5}))
     suggestions = "Did you mean `wait`? Did you mean `models`?"

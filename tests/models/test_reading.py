@@ -236,7 +236,7 @@ VALUES: list[tuple[str, OutputSchema, object, object]] = [
     ("a reason beside it", MODERATOR, {"nextSpeakers": ["ann"], "rationale": "x"}, {"nextSpeakers": ["ann"]}),
     ("null for a default", MODERATOR, {"nextSpeakers": ["ann"], "done": None, "x": 1}, {"nextSpeakers": ["ann"]}),
     ("a status with a full stop", REPORT, {"summary": "s", "status": "Settled."}, {"status": "SETTLED"}),
-    ("a labelled status", REPORT, {"summary": "s", "status": "**Status:** continue"}, {"status": "CONTINUE"}),
+    ("a labeled status", REPORT, {"summary": "s", "status": "**Status:** continue"}, {"status": "CONTINUE"}),
     ("a percentage for a share", VOTE, {"choice": "ann", "confidence": "85%"}, {"choice": "ann", "confidence": 0.85}),
     ("a number of a hundred", VOTE, {"choice": "bob", "confidence": 85}, {"choice": "bob", "confidence": 0.85}),
     ("a number of ten", VOTE, {"choice": "bob", "confidence": "9/10"}, {"choice": "bob", "confidence": 0.9}),

@@ -232,9 +232,9 @@ plan
     → tap_each
       → plan-critique
         → ann:
-          → plan-criticise-ann
+          → plan-criticize-ann
         → bob:
-          → plan-criticise-bob
+          → plan-criticize-bob
     → tap plan-round-n-revision
     → tap_each
       → plan-revision

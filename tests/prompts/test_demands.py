@@ -333,9 +333,9 @@ def test_small_models_are_asked_to_speak_briefly_like_real_people() -> None:
 CONSENSUS = {
     "proposal gives its evidence": ("propose", r"what evidence supports it"),
     "proposal ends in a position": ("propose", r'a separate line that says "Position:"'),
-    "critique finds issues": ("criticise", r"- Issues: what is wrong, missing or unsupported"),
-    "critique suggests improvements": ("criticise", r"- Suggestions: what would make it better"),
-    "critique has a severity": ("criticise", r"- Severity: a number from 0 .* to 1"),
+    "critique finds issues": ("criticize", r"- Issues: what is wrong, missing or unsupported"),
+    "critique suggests improvements": ("criticize", r"- Suggestions: what would make it better"),
+    "critique has a severity": ("criticize", r"- Severity: a number from 0 .* to 1"),
     "revision adopts what is right": ("revise", r"adopt the criticism that is right"),
     "revision answers what is not": ("revise", r"answer the criticism that is not"),
     "revision states its position": ("revise", r"- Position: your answer to the task"),

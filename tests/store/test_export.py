@@ -248,7 +248,7 @@ RUN_CHANGES: dict[str, tuple[tuple[str, ...], Any, str]] = {
     "a bool as a seed": (("run", "header", "seed"), True, "`run.header.seed` must be a whole number \\(got true\\)"),
     "no id": (("run", "header", "run_id"), "", "`run.header.run_id` must not be empty"),
     "a label that is no text": (("run", "header", "labels"), {"a": 1}, "`run.header.labels.a` must be text"),
-    "a field too many": (("run", "colour"), "red", "`run.colour` is not a known field"),
+    "a field too many": (("run", "color"), "red", "`run.color` is not a known field"),
     "a negative count": (("run", "recoveries"), -1, "`run.recoveries` must be at least 0 \\(got -1\\)"),
     "a count that no store can hold": (("run", "recoveries"), 2**70, "`run.recoveries` must be at most 90071992547"),
     "a time beyond all": (("run", "updated_at"), 10**400, "`run.updated_at` must be a number of seconds"),

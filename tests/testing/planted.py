@@ -252,7 +252,7 @@ def an_output_with_a_lock() -> Any:
     return rent(synthesizer=lambda raw: {"verdict": raw.verdict, "lock": threading.Lock()})
 
 
-def a_moderator_with_a_favourite() -> Any:
+def a_moderator_with_a_favorite() -> Any:
     """Build a debate with a moderator that never calls the second debater."""
     return rent(moderator=lambda _: {"next_speakers": ["ann"]})
 
@@ -488,7 +488,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "an output with a lock": Planted(make=an_output_with_a_lock, promise="has_storable_output"),
     "a side that is never called": Planted(
-        make=a_moderator_with_a_favourite, promise="gives_every_side_a_turn", apart_from=("phases",)
+        make=a_moderator_with_a_favorite, promise="gives_every_side_a_turn", apart_from=("phases",)
     ),
     "`.format` on a question": Planted(make=format_on_a_question, promise="fails_only_with_known_errors"),
     "`%` on a question": Planted(make=percent_on_a_question, promise="fails_only_with_known_errors"),

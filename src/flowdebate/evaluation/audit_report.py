@@ -324,11 +324,11 @@ class VoteCounts:
         self.debates += 1
         self.votes += len(votes)
         self.same += counts[winner]
-        (favourite, number), *runners_up = counts.most_common(2)
+        (favorite, number), *runners_up = counts.most_common(2)
         # "Neither" (None) counts as a side here: readers who mostly vote for neither do not disagree with the judge.
-        if winner is not None and favourite is not None and not (runners_up and runners_up[0][1] == number):
+        if winner is not None and favorite is not None and not (runners_up and runners_up[0][1] == number):
             self.decided += 1
-            self.agreeing += winner == favourite
+            self.agreeing += winner == favorite
 
     @property
     def agreement(self) -> ReaderAgreement | None:

@@ -47,7 +47,7 @@ _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
 _OFFICE = (
-    "You compare texts that answer the same question. They are labelled, in no meaningful order, and you are not told "
+    "You compare texts that answer the same question. They are labeled, in no meaningful order, and you are not told "
     "who wrote them. Judge what each text says: whether it is right, whether it answers the question, and whether its "
     "reasons hold. Disregard the order, length and style of the texts, and your own opinion. If a reference answer is "
     "given, a text is right to the extent that it agrees with that answer.\n\n"

@@ -110,7 +110,7 @@ class ComparingJudge(WireModel):
     """Expected `first_place` if the judge has no position bias."""
     towards_first: Figure | None
     """Share of rows in which the first place won more often than the last; rows with equally many wins are excluded."""
-    favours: Literal["first", "last"] | None
+    favors: Literal["first", "last"] | None
     """Place favored by the judge more often than chance would explain (exact sign test, adjusted for the number of
     judges).
     """
@@ -337,11 +337,11 @@ def _judge(
         if "position_consistency" in ballot_counts.figures
     ]
     leans = [lean > 0 for wins in places if (lean := wins.wins[0] - wins.wins[-1])]
-    favours: Literal["first", "last"] | None = None
+    favors: Literal["first", "last"] | None = None
     if leans and len(set[object]().union(*(wins.arrangements for wins in places))) > 1:
         first, last = sum(leans), len(leans) - sum(leans)
         if sign_test(first, last) * judges <= _ALPHA:
-            favours = "first" if first > last else "last"
+            favors = "first" if first > last else "last"
     return ComparingJudge(
         judge=name,
         rows=len(counts),
@@ -349,7 +349,7 @@ def _judge(
         first_place=_figure(fmean(w.wins[0] / sum(w.wins) for w in places), len(places)) if places else None,
         even=fmean(1 / len(wins.wins) for wins in places) if places else None,
         towards_first=_figure(fmean(leans), len(leans)) if leans else None,
-        favours=favours,
+        favors=favors,
         truth=_orders_against_truth(name, labeled),
     )
 
@@ -401,11 +401,11 @@ def _truth_finding(truth: VerdictsAgainstTruth) -> str:
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
     """Describe how the reading order affected a judge."""
-    if judge.favours is not None and judge.towards_first is not None and judge.first_place is not None:
+    if judge.favors is not None and judge.towards_first is not None and judge.first_place is not None:
         odd = judge.towards_first
-        first_share = odd if judge.favours == "first" else _figure(1 - odd.value, odd.n)
+        first_share = odd if judge.favors == "first" else _figure(1 - odd.value, odd.n)
         yield (
-            f"{judge.judge} favors the {judge.favours} place: where the order decided, it went to that in "
+            f"{judge.judge} favors the {judge.favors} place: where the order decided, it went to that in "
             f"{_share(first_share, 'row')}; the first place won {judge.first_place.value:.0%} of its ballots "
             f"({judge.even:.0%} is even)"
         )

@@ -514,7 +514,7 @@ def lay_out_comparisons(table: ComparisonTable) -> Summary:
                 judge.judge,
                 *format_figure(judge.flips),
                 *format_figure(judge.first_place),
-                "no place" if judge.favours is None else f"the {judge.favours} place",
+                "no place" if judge.favors is None else f"the {judge.favors} place",
             )
             for judge in table.judges
         ),

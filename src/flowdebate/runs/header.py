@@ -67,7 +67,7 @@ def attach_journal(
         block=block,
         seed=run.seed,
         created_at=run.now(),
-        question=_summarise_question(plan),
+        question=_summarize_question(plan),
         input=plan,
         fingerprint=fingerprint_of(block, outline, model_of_environment() if model is None else model),
         model=model_of_environment() if model is None else name_models(model),
@@ -152,7 +152,7 @@ def read_question(value: object) -> str:
     return without_keys(clean_text(value if isinstance(value, str) else json.dumps(value)))
 
 
-def _summarise_question(value: object) -> str:
+def _summarize_question(value: object) -> str:
     """Return the question on one line, for lists and searches."""
     return cut(" ".join(read_question(value).split()), _MAX_LINE_LENGTH)
 

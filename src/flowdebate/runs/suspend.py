@@ -64,7 +64,7 @@ def request_of(place: str, text: str) -> HumanRequest:
 
 
 _ROLES_IN_NAMES = {
-    **dict.fromkeys(("debater", "speaker", "member", "agent", "propose", "criticise", "revise", "vote"), "debater"),
+    **dict.fromkeys(("debater", "speaker", "member", "agent", "propose", "criticize", "revise", "vote"), "debater"),
     **{role: role for role in ("moderator", "judge", "synthesizer", "chair", "referee", "reviewer", "merger")},
     "examiner": "reviewer",
 }

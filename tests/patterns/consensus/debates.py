@@ -33,7 +33,7 @@ TASK = "How can rents be affordable?"
 NAMES = ("ann", "bob", "cy", "di", "ed", "flo", "gus", "hal", "ida", "jo")
 THREE = NAMES[:3]
 
-_PHASES = {"propose": "proposal", "criticise": "critique", "revise": "revision", "vote": "vote"}
+_PHASES = {"propose": "proposal", "criticize": "critique", "revise": "revision", "vote": "vote"}
 _EVENTS = tuple(event for event in vars(emitted).values() if isinstance(event, type) and hasattr(event, "kind"))
 
 

@@ -140,12 +140,12 @@ def test_custom_blocks_can_replace_an_agent_in_every_phase() -> None:
 
     agents = [{"name": "ann"}, {"name": "bob"}, {"name": "cy", "block": own}]
     output = plan(agents=agents, max_rounds=1).run_sync(TASK, model=model()).output
-    proposing, *criticising, revising, voting = requests
+    proposing, *criticizing, revising, voting = requests
     assert [value.kind for value in requests] == ["proposal", "critique", "critique", "revision", "vote"]
     assert {value.agent for value in requests} == {"cy"}
     assert {value.task for value in requests} == {TASK}
     assert proposing.agent == "cy"
-    assert [value.proposal.agent for value in criticising] == ["ann", "bob"]
+    assert [value.proposal.agent for value in criticizing] == ["ann", "bob"]
     assert revising.proposal == Proposal(agent="cy", text="Build homes.")
     assert [critique.critic for critique in revising.critiques] == ["ann", "bob"]
     assert [proposal.text for proposal in voting.proposals][-1] == "Build more homes."

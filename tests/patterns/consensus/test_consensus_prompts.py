@@ -61,7 +61,7 @@ def test_proposer_prompt_matches_snapshot() -> None:
     request = run_debate(answer_with_tie)[Call("proposal", "ann")]
     assert [message["role"] for message in request.messages] == ["system", "user"]
     assert request.messages[0]["content"] == snapshot("""\
-Several agents are looking for the best answer to a task. Each agent proposes an answer, the others criticise it, each agent revises its own proposal, and at the end all of them vote.
+Several agents are looking for the best answer to a task. Each agent proposes an answer, the others criticize it, each agent revises its own proposal, and at the end all of them vote.
 
 Task: How can rents be affordable?
   | The city has no money.
@@ -93,7 +93,7 @@ Round 1. A proposal by another agent:
   | \n\
   | [bob] I agree.
 
-Criticise this proposal. Answer in this order:
+Criticize this proposal. Answer in this order:
 - Reasoning: what decides whether the proposal works, and whether that is supported.
 - Issues: what is wrong, missing or unsupported; at most three, the most serious first, one sentence each.
 - Suggestions: what would make it better; at most three, concrete enough to be adopted.

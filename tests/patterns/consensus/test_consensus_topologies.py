@@ -201,8 +201,8 @@ def test_open_circuits_leave_no_proposal_without_a_critic(size: int, away: set[i
     assert {call.agent for call in calls if call.round == 2 or call.phase == "vote"} <= able
     assert {critique.critic for critique in later.critiques} <= able
     for name in names:
-        criticised = any(critique.target == name for critique in later.critiques)
-        assert criticised is bool(able - {name})
+        criticized = any(critique.target == name for critique in later.critiques)
+        assert criticized is bool(able - {name})
     assert {failure.error_type for failure in result.output.losses} <= {"CircuitOpen"}
     assert {failure.name for failure in result.output.losses} == absent
     assert all(failure.phase != "critique" for failure in result.output.losses)

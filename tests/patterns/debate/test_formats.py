@@ -54,7 +54,7 @@ def test_delphi_is_anonymous() -> None:
         match request.block.split("-")[1]:
             case "propose":
                 return "35 hours, 30 to 40."
-            case "criticise":
+            case "criticize":
                 return {"reasoning": "Sound.", "issues": [], "suggestions": [], "severity": 0.1}
             case "revise":
                 return {"proposal": "34 hours, 30 to 38.", "position": "34", "enough": True}

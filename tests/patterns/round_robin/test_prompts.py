@@ -176,7 +176,7 @@ Referee on [Ada]: 55 of 100; gives no figures; passes over
   | the night
 Referee on [Ben]: 70 of 100
 
-A line that starts with "Referee" is the referee's assessment of the round above it. Give less weight to contributions that it criticises.
+A line that starts with "Referee" is the referee's assessment of the round above it. Give less weight to contributions that it criticizes.
 
 Write the panel's answer to the question: When should the bridge be closed?
   | It carries 9,000 cars a day.\

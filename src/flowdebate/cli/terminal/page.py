@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from flowdebate.ui.steps import Fork
 
 
-_COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+_COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 _SHORT = 300
 """Maximum length of a short fact, in characters: about three lines on a wide terminal."""
 _STYLES = {"plain": "", "dim": "dim", "strong": "bold", "good": "bold green", "warning": "yellow"}
@@ -61,7 +61,7 @@ class Page:
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
         self.screen: Screen = Screen(stream, environ=environ)
         self._speakers = list(speakers)
-        self._colours = {who.name: _COLOURS[index % len(_COLOURS)] for index, who in enumerate(self._speakers)}
+        self._colors = {who.name: _COLORS[index % len(_COLORS)] for index, who in enumerate(self._speakers)}
         self._flow: TextFlow | None = None
         self._marks: Marks | None = None
 
@@ -75,7 +75,7 @@ class Page:
 
     def color(self, name: str) -> str:
         """Return the style for a speaker's name."""
-        return f"bold {self._colours.get(name, 'white')}"
+        return f"bold {self._colors.get(name, 'white')}"
 
     def show(self, section: LiveSection | ReportSection) -> None:  # noqa: C901, PLR0912 - one case for each kind
         match section:

@@ -212,7 +212,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
 
         return step(stages[-1].value.lower().replace("_", "-"), enter_all)
 
-    proposing, criticising, revising = Proposing(loop), Criticizing(loop), Revising(loop)
+    proposing, criticizing, revising = Proposing(loop), Criticizing(loop), Revising(loop)
     polling, voting = Polling(loop), Voting(loop)
     phases = (
         sequencer(name=f"{name}-phases")
@@ -222,7 +222,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
         .tap_each(AgentCalls(proposing), over=proposing.ask)
         .tap(step("check-proposals", check_proposals))
         .tap(step("open-round", open_round))
-        .tap_each(AgentCalls(criticising), over=criticising.ask)
+        .tap_each(AgentCalls(criticizing), over=criticizing.ask)
         .tap(enter_stages(stage.ROUND_N_REVISION))
         .tap_each(AgentCalls(revising), over=revising.ask)
         .tap(step("convergence", check_convergence))

@@ -28,7 +28,7 @@ class ConsensusTemplate(Template):
     """Prompt templates for a consensus debate."""
 
     system: str = part(
-        "Several agents are looking for the best answer to a task. Each agent proposes an answer, the others criticise "
+        "Several agents are looking for the best answer to a task. Each agent proposes an answer, the others criticize "
         "it, each agent revises its own proposal, and at the end all of them vote.\n\n"
         "Task: {task}\n\n"
         f"{_READ}",
@@ -54,7 +54,7 @@ class ConsensusTemplate(Template):
     """Request for a position line, appended to the request for a proposal; other agents do not see this line."""
     critique: str = part(
         "Round {round}. A proposal by another agent:\n{proposals}\n\n"
-        "Criticise this proposal. Answer in this order:\n"
+        "Criticize this proposal. Answer in this order:\n"
         "- Reasoning: what decides whether the proposal works, and whether that is supported.\n"
         "- Issues: what is wrong, missing or unsupported; at most three, the most serious first, one sentence each.\n"
         "- Suggestions: what would make it better; at most three, concrete enough to be adopted.\n"
@@ -107,7 +107,7 @@ CONCISE_CONSENSUS = ConsensusTemplate(
     ),
     critique=(
         "Round {round}. A proposal by another agent:\n{proposals}\n\n"
-        "Criticise this proposal. First the reasoning: what matters most about it. Then the issues: what is wrong or "
+        "Criticize this proposal. First the reasoning: what matters most about it. Then the issues: what is wrong or "
         "missing, at most three, in one sentence each. Then the suggestions: what would make it better, at most three. "
         "Finally the severity: a number from 0 (it is good as it is) to 1 (it must not be carried out)."
     ),

@@ -178,7 +178,7 @@ def _render_proposals(proposals: Sequence[Proposal]) -> str:
 
 _HUMAN_TASKS = {
     "proposal": "Make your proposal.",
-    "critique": "Criticise this proposal.",
+    "critique": "Criticize this proposal.",
     "revision": "This is your own proposal. Revise it.",
     "vote": "Choose the best of these proposals.",
     "tie": "These proposals are tied. Choose the best of them.",

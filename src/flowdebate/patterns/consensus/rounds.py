@@ -161,7 +161,7 @@ class Criticizing(Phase[CritiqueRequest, Critique]):
     """Phase in which each critic criticizes the proposals assigned to it."""
 
     name: ClassVar[AgentPhase] = "critique"
-    verb: ClassVar[str] = "criticise"
+    verb: ClassVar[str] = "criticize"
     returns: ClassVar[object] = Critique
     form: ClassVar[type[WireModel] | None] = CritiqueForm
 

@@ -290,7 +290,7 @@ class RoundRobinSynthesizerTemplate(Template):
         "decide by their reasons. Do not add anything that was not said, and do not mention who said what.\n\n"
         f"{HOW_TO_READ_SAID}"
     )
-    referee: str = part(f"{HOW_TO_READ_AUDITS} Give less weight to contributions that it criticises.")
+    referee: str = part(f"{HOW_TO_READ_AUDITS} Give less weight to contributions that it criticizes.")
     """Text placed before the task if there is a referee."""
     transcript: str = part(
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",

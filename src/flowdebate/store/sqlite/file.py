@@ -133,7 +133,7 @@ def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
     connection = _open(path, patience)
     try:
         connection.create_function("flowdebate_found", 2, _contains, deterministic=True)
-        connection.create_function("flowdebate_labelled", 2, _labelled, deterministic=True)
+        connection.create_function("flowdebate_labeled", 2, _labeled, deterministic=True)
         _check_names(path, name)
         _prepare(connection, name, patience)
     except BaseException:
@@ -251,7 +251,7 @@ def _contains(question: str, text: str) -> bool:
     return decode_text(text).casefold() in decode_text(question).casefold()
 
 
-def _labelled(header: str, labels: str) -> bool:
+def _labeled(header: str, labels: str) -> bool:
     labels_wanted, labels_found = (json.loads(decode_text(text)) for text in (labels, header))
     return bool(labels_wanted.items() <= labels_found.get("labels", {}).items())
 

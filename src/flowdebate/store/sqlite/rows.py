@@ -37,7 +37,7 @@ _CONDITIONS = {
     "block": "block = :block",
     # LIKE ignores case only for ASCII letters. The index usually suffices, but escaped text is checked again.
     "text": "instr(folded, :folded) AND flowdebate_found(question, :text)",
-    "labels": "flowdebate_labelled(header, :labels)",
+    "labels": "flowdebate_labeled(header, :labels)",
     "label": "label = (SELECT key || '=' || atom FROM json_each(:label))",
     "parts": "run_texts MATCH :parts",
     "prefix": "run_id >= :prefix AND instr(run_id, :prefix) = 1",

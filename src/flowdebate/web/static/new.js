@@ -150,7 +150,7 @@ form.addEventListener("submit", async (event) => {
   if (!subject.value.trim() && !("aboutMaterial" in form.dataset && material().length)) return refuse(form, form.dataset.subject ?? "", `Write the ${form.dataset.subject} first.`, "Nothing was started.");
   button.disabled = true;
   try {
-    await refresh(); // the grey sides must be those of the current question
+    await refresh(); // the gray sides must be those of the current question
     if (seats().some((seat) => seat.querySelector("[data-human]:checked") && !nameIn(seat)))
       throw new Refusal("", [{ field: list?.dataset.list ?? "", problem: "Name the side that a person plays." }]);
     const run = await ask("POST", "/runs", await withFiles(request(), false));
