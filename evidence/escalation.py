@@ -205,8 +205,8 @@ NAMES = {
     "R2": "ChatGPT, LLaMA 2, a panel of five",
     "R3": "PaLM 2, GPT-4, both in both orders",
     "S1": "none mislead",
-    "S2": "10 % mislead",
-    "S3": "30 % mislead",
+    "S2": "10% mislead",
+    "S3": "30% mislead",
 }
 
 
@@ -239,7 +239,7 @@ PAGE_TEXT = """\
 # Escalation: the record
 
 `python -m evidence.escalation --llmbar PATH` writes this page. The [predictions](../escalation_predictions.md) were committed before any of
-it was computed, and say what each row is. Brackets contain 95 % intervals.
+it was computed, and say what each row is. Brackets contain 95% intervals.
 
 ## Replayed: LLMBar at `{commit}`
 
@@ -249,7 +249,7 @@ it was computed, and say what each row is. Brackets contain 95 % intervals.
 
 ## Simulated
 
-{questions:,} questions each; 0, 10 and 30 % of them mislead everybody.
+{questions:,} questions each; 0, 10 and 30% of them mislead everybody.
 
 {simulated}
 

@@ -1,4 +1,4 @@
-"""Means and proportions with 95 % intervals, and their format."""
+"""Means and proportions with 95% intervals, and their format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ("Estimate", "bootstrapped", "mean_of", "table", "wilson")
 
 Z = 1.959964
-"""Normal quantile for a 95 % interval."""
+"""Normal quantile for a 95% interval."""
 RESAMPLES = 10_000
 
 

@@ -184,7 +184,7 @@ exact sign-flip test over motions, adjusted for {len(self.preferences)} pairs.
 {rows}
 
 **P2 and P3. Length and side, at equal strength.** In one regression over {self.content.ballots:,} ballots: a side with twice as many words has
-{_effect(length)}, and PRO (which speaks first) has {_effect(order)}. Both are log-odds; brackets are 95 % intervals over motions.
+{_effect(length)}, and PRO (which speaks first) has {_effect(order)}. Both are log-odds; brackets are 95% intervals over motions.
 
 **P4. Independent judges.** What two judges say about a debate beyond what its debaters explain correlates by {self.correlation:.2f}, in the mean of
 {len(self.preferences)} pairs. {self.judges} judges with this correlation are worth {self.effective:.1f}.

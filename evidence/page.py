@@ -38,7 +38,7 @@ debates written for this page. [The study](study.md) and [the audit of a leaderb
 `make evidence` writes this page, except the published part. Without a model, it takes less than two minutes: it recomputes the exact and simulated
 parts, with identical results since all random draws have seeds, and derives the real part from the ballots in `evidence/ballots.jsonl`, for the
 models in that file. `make evidence MODEL=local` also requests missing ballots from the local models. For all of them, this takes one to two hours on
-two cores, and can be interrupted. Brackets contain 95 % intervals.
+two cores, and can be interrupted. Brackets contain 95% intervals.
 """
 
 SIMULATED = """\
@@ -133,8 +133,8 @@ must match the figures above, within the interval of this smaller number of deba
 ### Curtailing
 
 Ballots are requested one by one until the rest cannot change the winner. The panels have independent noise (a standard deviation of half the
-difference between the sides; more noise saves less) and no bias. With votes, a panel of three saves 26 %, a panel of five 32 % and a panel of nine 35
-% (quoted: 26 to 33 %). With scores, and with the few ballots of a schedule, the savings are smaller.
+difference between the sides; more noise saves less) and no bias. With votes, a panel of three saves 26%, a panel of five 32% and a panel of nine 35%
+(quoted: 26 to 33%). With scores, and with the few ballots of a schedule, the savings are smaller.
 
 {curtailing}
 
@@ -147,8 +147,8 @@ to that of their mean error. Nine judges with a correlation of 0.4375 are right 
 
 ### Power of the audit
 
-These audits examine a judge that favors the first slot, with one verdict per item in a random order. To detect a slot that wins 60 %, 70 % and 80 %
-of the time with a power of 80 %, the audit requires 210, 54 and 23 items. It may accuse a fair judge in at most 5 % of audits. For such a judge, this
+These audits examine a judge that favors the first slot, with one verdict per item in a random order. To detect a slot that wins 60%, 70% and 80%
+of the time with a power of 80%, the audit requires 210, 54 and 23 items. It may accuse a fair judge in at most 5% of audits. For such a judge, this
 follows from the binomial distribution; the table checks that the audit computes it.
 
 {audits}

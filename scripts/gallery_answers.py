@@ -8,7 +8,7 @@ __all__ = ("ANSWERS",)
 
 FEATURE: dict[str, list[Any]] = {
     "advocate": [
-        "It passed every test we have, and searches that find nothing fell from 9 % to 4 % in the trial.",
+        "It passed every test we have, and searches that find nothing fell from 9% to 4% in the trial.",
         "Then ship it to a tenth of the users: that is the load test, with people who asked for it.",
     ],
     "skeptic": [
@@ -69,7 +69,7 @@ ANSWERS: dict[str, dict[str, list[Any]]] = {
         ],
     },
     "three_sides": {
-        "hawk": ["Inflation eats cash at 3 % a year.", "In ten years shares have beaten cash in nine."],
+        "hawk": ["Inflation eats cash at 3% a year.", "In ten years shares have beaten cash in nine."],
         "dove": ["We may need the money in May.", "The tenth year was 2022, and we needed the money then."],
         "owl": ["Half can wait, half cannot.", "Half in cash covers eight months of salaries."],
         "judge": [

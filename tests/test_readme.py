@@ -19,16 +19,16 @@ import wheel_check  # noqa: E402 - scripts are no package
 README = (ROOT / "README.md").read_text("utf-8")
 
 FIGURES = {
-    "GPT-4 is right on 84.5 % of the pairs, and on 87.1 % of those where both orders agree (92.8 %).": (
+    "GPT-4 is right on 84.5% of the pairs, and on 87.1% of those where both orders agree (92.8%).": (
         "evidence.md",
         "| GPT-4 | 419 | 84.5% | 92.8% | 87.1% [",
     ),
-    "ChatGPT's score falls from 40.0 % to 34.8 %": ("evidence.md", "| ChatGPT | 419 | 40.0% | 65.9% | 34.8% ["),
-    "of 260 questions, debates got 53.1 % right, votes 55.0 %": (
+    "ChatGPT's score falls from 40.0% to 34.8%": ("evidence.md", "| ChatGPT | 419 | 40.0% | 65.9% | 34.8% ["),
+    "of 260 questions, debates got 53.1% right, votes 55.0%": (
         "evidence.md",
         "53.1% of the pairs, and self-consistency at equal tokens on 55.0%",
     ),
-    "the judge alone 60.4 %": ("evidence.md", "60.4%"),
+    "the judge alone 60.4%": ("evidence.md", "60.4%"),
     "We killed a server 30 times during 25 debates: of 266 calls, only the 16 in flight were repeated": (
         "durable.md",
         "In a test that killed `flowdebate serve` 30 times",

@@ -57,7 +57,7 @@ PUBLIC = {
 """Public pages, each as the run, the kind of link, and the rest of the path."""
 SIDES = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
 OPTIONS: dict[str, Any] = {"max_rounds": 3, "debaters": SIDES}
-SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n"
+SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3% |\n"
 
 
 class Mixed:

@@ -62,7 +62,7 @@ SIDES = """() => [...document.querySelectorAll(".prose > p, .prose td:first-chil
     return [each.localName, right < 2 && left >= 2 ? "rtl" : left < 2 && right >= 2 ? "ltr" : "full"];
 })"""
 """Script that returns the side on which each block starts, judging by its text, bar or bullets."""
-SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each.textContent === "-4 %").map(each => {
+SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each.textContent === "-4%").map(each => {
     const [sign, digit] = [0, 1].map(at => {
         const character = new Range();
         character.setStart(each.firstChild, at);
@@ -77,7 +77,7 @@ SIGNS = """() => [...document.querySelectorAll(".prose td")].filter(each => each
 def block_text(language: str) -> str:
     """Return a contribution with every kind of block."""
     word, city = WORDS[language][5:]
-    table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n| X | -4 % |\n"
+    table = f"| {city} | {word} |\n|---|---|\n| {city} | 3 |\n| X | -4% |\n"
     return f"{word}\n\n- {word}\n- {city}\n\n1. {word}\n\n   {city}\n\n> {word}\n\n{table}"
 
 

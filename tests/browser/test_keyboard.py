@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.server.stage import Stage
 
 pytestmark = pytest.mark.filterwarnings("ignore:debate 'debate'")
-TABLE = "| City | Rents |\n|---|--:|\n| Tokyo | -3 % |\n\n```\nshort = 1\n```\n"
+TABLE = "| City | Rents |\n|---|--:|\n| Tokyo | -3% |\n\n```\nshort = 1\n```\n"
 WIDE = (
     "| " + " | ".join(f"Column{n}WithALongName" for n in range(20)) + " |\n|" + "---|" * 20 + "\n" + "| 1 " * 20 + "|\n"
 )

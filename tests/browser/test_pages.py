@@ -54,7 +54,7 @@ MARKDOWN = """### The **figures**
 
 | Line | Riders a day | Cost per ride | Change |
 |---|---:|---:|---:|
-| 14 | 12,400 | 1.20 € | -3 % |
+| 14 | 12,400 | 1.20 € | -3% |
 
 1. They leave *full*, see https://example.org/a/very/long/address/that/does/not/break/anywhere?with=query&and=more
    - at the school

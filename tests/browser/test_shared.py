@@ -29,7 +29,7 @@ SAID = (
 
 | City | Built | Rents |
 |---|---:|---:|
-| Tokyo | 140,000 | -3 % |
+| Tokyo | 140,000 | -3% |
 
 ```python
 a_very_long_identifier_that_does_not_break_anywhere_at_all_in_a_narrow_window = demand / supply

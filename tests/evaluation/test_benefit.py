@@ -75,7 +75,7 @@ def test_interval_contains_the_difference_and_is_antisymmetric(pairs: list[tuple
 
 
 def test_interval_has_its_nominal_coverage() -> None:
-    """About 95 % of the intervals from 1,500 simulated samples of 40 correlated pairs must contain the true value."""
+    """About 95% of the intervals from 1,500 simulated samples of 40 correlated pairs must contain the true value."""
     random, covered = Random(5), 0
     for _ in range(1_500):
         cells = random.choices([(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)], [0.5, 0.2, 0.1, 0.2], k=40)
@@ -251,7 +251,7 @@ def test_several_baselines_raise_the_bar_for_a_gain() -> None:
 
 @pytest.mark.simulation
 def test_useless_debates_are_rarely_found_helpful() -> None:
-    """With three baselines as good as the debate, at most 5 % of 300 simulated reports may say that it "helped"."""
+    """With three baselines as good as the debate, at most 5% of 300 simulated reports may say that it "helped"."""
     random, wrong = Random(11), 0
     for _ in range(300):
         evaluation = [

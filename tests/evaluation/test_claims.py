@@ -162,7 +162,7 @@ def test_repeated_questions_add_no_evidence() -> None:
 
 @pytest.mark.parametrize("shared", [0.0, 0.3, 0.6])
 def test_intervals_for_correlated_questions_have_nominal_coverage(shared: float) -> None:
-    """In simulations with 30 topics of 5 questions, at least 93 % of the 95 % intervals contain the true value."""
+    """In simulations with 30 topics of 5 questions, at least 93% of the 95% intervals contain the true value."""
     random, covered = Random(7), 0
     ends = [float(stats.norm.ppf(rate)) for rate in (0.7, 0.6)]
     topics = [topic for topic in range(30) for _ in range(5)]
@@ -263,7 +263,7 @@ def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
 
 @pytest.mark.parametrize(("gain", "differing"), [(0.1, 0.3), (0.2, 0.3), (0.1, 0.2)])
 def test_required_number_of_questions_gives_the_test_the_stated_power(gain: float, differing: float) -> None:
-    """The power of the exact test is 80 % with this many questions, and lower with one fewer."""
+    """The power of the exact test is 80% with this many questions, and lower with one fewer."""
 
     def power(n: int) -> float:
         total = 0.0
@@ -348,7 +348,7 @@ def test_fair_panels_are_rarely_accused_despite_many_tests() -> None:
         report = full_audit(items, resamples=0)
         assert report.tests == 12
         accused += any("favors" in finding for finding in report.findings)
-    assert accused <= 7  # 3 of 60 are expected at 5 %; the probability of more than 7 is 1 %
+    assert accused <= 7  # 3 of 60 are expected at 5%; the probability of more than 7 is 1%
     assert any("12 tests were made and p-values are adjusted for that" in finding for finding in report.findings)
 
 

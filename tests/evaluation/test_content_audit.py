@@ -167,7 +167,7 @@ def test_incomparable_choices_are_rejected(choices: Any) -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(900)
 def test_false_alarms_are_rare_with_ten_questions() -> None:
-    """At most 6 % of 1,000 audits raise a false alarm, while real effects are still found.
+    """At most 6% of 1,000 audits raise a false alarm, while real effects are still found.
 
     `docs/judges.md` lists the rates.
     """
@@ -179,9 +179,9 @@ def test_false_alarms_are_rare_with_ten_questions() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
 def test_length_effect_is_found_only_if_present() -> None:
-    """At most 7 % of 400 audits raise a false alarm.
+    """At most 7% of 400 audits raise a false alarm.
 
-    With 60 items, an effect of 1 is found in at least 70 % of 100 audits.
+    With 60 items, an effect of 1 is found in at least 70% of 100 audits.
     """
     alarms, hits = 0, 0
     for seed in range(400):

@@ -75,7 +75,7 @@ def test_planted_rates_are_recovered(seed: int) -> None:
 
 @pytest.mark.simulation
 def test_planted_rates_are_recovered_in_two_hundred_studies() -> None:
-    """Over all seeds, the mean error is 0, and 93 % of the 95 % intervals contain the planted rate."""
+    """Over all seeds, the mean error is 0, and 93% of the 95% intervals contain the planted rate."""
     covered, errors = 0, []
     for seed in range(200):
         figure = dynamics(planted_courses(300, lost=0.25, won=0.10, adopts=0.4, seed=seed)).right_to_wrong

@@ -251,7 +251,7 @@ def _scored_ballot(order: str, share: float, **more: object) -> JudgeBallot:
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
-    """Scores are all or nothing if at least 80 % of the ballots give one side a share of 99 % or more.
+    """Scores are all or nothing if at least 80% of the ballots give one side a share of 99% or more.
 
     Letter ballots and ballots without scores are ignored.
     """

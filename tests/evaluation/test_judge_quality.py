@@ -114,7 +114,7 @@ def test_only_overconfident_judges_are_calibrated() -> None:
 
 @pytest.mark.simulation
 def test_corrected_rates_have_nominal_coverage() -> None:
-    """At least 94 % of the intervals contain the true rate.
+    """At least 94% of the intervals contain the true rate.
 
     The uncorrected rate of this one-sided judge is never close to it.
     """

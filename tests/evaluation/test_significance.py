@@ -59,7 +59,7 @@ def count_alarms(audits: Sequence[JudgeAudit]) -> int:
 
 @pytest.mark.simulation
 def test_audits_of_54_verdicts_have_a_power_of_80_percent() -> None:
-    """At least 80 % of the audits detect a bias of 70 %, and at most one in twenty accuses a fair judge."""
+    """At least 80% of the audits detect a bias of 70%, and at most one in twenty accuses a fair judge."""
     source = Random(1)
     detected = count_alarms([full_audit(single_verdicts(54, 0.7, source), resamples=0) for _ in range(AUDITS)])
     false = count_alarms([full_audit(single_verdicts(54, 0.5, source), resamples=0) for _ in range(AUDITS)])
@@ -76,7 +76,7 @@ def test_verdicts_on_one_item_are_not_independent_evidence(schedule: str, sides:
     source = Random(2)
     resamples = 0 if sides == "ab" else 99
     audits = [full_audit(draw_items(40, schedule, sides, source), resamples=resamples) for _ in range(60)]
-    assert count_alarms(audits) <= 7  # 3 of 60 are expected at 5 %; the probability of more than 7 is 1 %
+    assert count_alarms(audits) <= 7  # 3 of 60 are expected at 5%; the probability of more than 7 is 1%
 
 
 def test_preferences_are_also_found_with_cyclic_orders() -> None:

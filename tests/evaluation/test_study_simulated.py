@@ -135,7 +135,7 @@ def test_intervals_contain_the_planted_gain(seed: int, questions: int, clusters:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_martingale_has_no_expected_gain(seed: int) -> None:
-    """In 2,000 studies of 100 questions, the mean gain is 0 ± .02, and at most 5 % of studies find a difference."""
+    """In 2,000 studies of 100 questions, the mean gain is 0 ± .02, and at most 5% of studies find a difference."""
     gain, conclusions = simulate_martingale(seed, 2_000, questions=100)
     assert abs(gain) <= 0.02
     assert conclusions <= 0.05
@@ -146,7 +146,7 @@ def test_martingale_has_no_expected_gain(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("differing", [0.1, 0.4, 1.0])
 def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: float) -> None:
-    """If two methods are equal, the e-value reaches 20 in at most 5 % of 2,000 studies of 260 questions."""
+    """If two methods are equal, the e-value reaches 20 in at most 5% of 2,000 studies of 260 questions."""
     assert measure_false_alarms(seed, 2_000, questions=260, differing=differing) <= 0.05
 
 
@@ -154,5 +154,5 @@ def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: flo
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_unfinished_reports_rarely_find_false_effects(seed: int) -> None:
-    """Without a true effect, at most 5 % of 200 studies find a difference, although each is reported repeatedly."""
+    """Without a true effect, at most 5% of 200 studies find a difference, although each is reported repeatedly."""
     assert measure_early_findings(seed, 200, questions=120) <= 0.05

@@ -128,7 +128,7 @@ def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, b
 
 @given(st.integers(1, 500))
 def test_confident_voters_gain_if_right_and_lose_if_wrong(count: int) -> None:
-    """The effect grows with the number of outcomes, but one outcome changes a vote's weight by less than 5 %."""
+    """The effect grows with the number of outcomes, but one outcome changes a vote's weight by less than 5%."""
     right, wrong = calibration([(1.0, True)] * count), calibration([(1.0, False)] * count)
     assert right is not None
     assert wrong is not None

@@ -11,7 +11,7 @@ from flowdebate.testing import FunctionModel, ModelRequest
 from tests.server.stage import TOKEN, staged
 
 TEXTS = {
-    "rent-debater-pro": "Rents rose by 12 % last year.",
+    "rent-debater-pro": "Rents rose by 12% last year.",
     "rent-debater-con": "A cap stops new homes.",
     "rent-synthesizer": "Cap rents for three years, and build.",
 }

@@ -22,7 +22,7 @@ def _prompt_and_usage(request: ModelRequest) -> tuple[str, Usage]:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that is right in 70 % of its answers, and in 90 % of its verdicts."""
+    """Replace the model on the page with one that is right in 70% of its answers, and in 90% of its verdicts."""
     draws: dict[tuple[str, int], Random] = {}
 
     def answer(request: ModelRequest) -> ModelResponse:
@@ -41,7 +41,7 @@ def model(page: dict[str, Any]) -> None:
 
 
 def study(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that is right in 75 % of its answers, and in 85 % of its verdicts."""
+    """Replace the model on the page with one that is right in 75% of its answers, and in 85% of its verdicts."""
     os.chdir(tempfile.mkdtemp())
     draws: dict[tuple[int, bool], Random] = {}
 

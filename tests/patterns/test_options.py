@@ -28,7 +28,7 @@ def search(query: str) -> str:
 
 
 RESEARCH = Capability(name="research", tools=[search], instructions="Look it up.", context=["Today is Monday."])
-CONTEXT = [{"role": "user", "content": "Rents rose."}, "By 9 %."]
+CONTEXT = [{"role": "user", "content": "Rents rose."}, "By 9%."]
 
 
 @pytest.mark.parametrize("pattern", ROLES)
@@ -49,7 +49,7 @@ def test_capabilities_and_context_are_passed_to_every_default_block(pattern: str
         assert [tool.name for tool in request.tools] == ["search"]
         assert "Look it up." in request.messages[0]["content"]
         between = [message["content"] for message in request.messages[1:-1]]
-        assert between == ["Rents rose.", "By 9 %.", "Today is Monday."]
+        assert between == ["Rents rose.", "By 9%.", "Today is Monday."]
 
 
 @pytest.mark.parametrize("pattern", ROLES)

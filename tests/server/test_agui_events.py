@@ -243,9 +243,9 @@ def test_tool_calls_are_attributed_to_their_caller() -> None:
         max_rounds=1,
         synthesizer=False,
     )
-    client = single_view(block, ScriptedModel(calls, "Rents rose by 12 %.", "Supply first.", VERDICT))
+    client = single_view(block, ScriptedModel(calls, "Rents rose by 12%.", "Supply first.", VERDICT))
     assert list(client.calls.values()) == [{"name": "look_up", "arguments": '{"year": 2024}', "result": "2024: 12 %"}]
-    assert client.said()[0] == ("pro", "Rents rose by 12 %.")
+    assert client.said()[0] == ("pro", "Rents rose by 12%.")
 
 
 @pytest.mark.parametrize(

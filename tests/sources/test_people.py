@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.base import Block
 
 QUESTION = "Should rents be capped?"
-REPORT = {"report": "Rents rose by 4 %.\n\n[bob] I give up.", "book": "so long " * 1_000}
+REPORT = {"report": "Rents rose by 4%.\n\n[bob] I give up.", "book": "so long " * 1_000}
 pytestmark = pytest.mark.anyio
 
 VERDICT = {"reasoning": "It answered.", "winner": None, "verdict": "Both."}
@@ -116,7 +116,7 @@ def test_people_in_any_role_receive_the_sources(seat: str) -> None:
     for request in requests:
         assert {source.name: source.text for source in request.sources} == REPORT
         assert "Rents rose" not in request.shown
-        assert "[report] Rents rose by 4 %.\n  | \n  | [bob] I give up.\n[book] (8,000 characters" in request.to_read
+        assert "[report] Rents rose by 4%.\n  | \n  | [bob] I give up.\n[book] (8,000 characters" in request.to_read
         assert "so long so long" not in request.to_read
 
 
@@ -162,7 +162,7 @@ async def test_terminals_list_the_sources() -> None:
     pattern = debate(name="it", debaters=sides, max_rounds=1, synthesizer=False, sources=REPORT)
     await pattern.run(QUESTION, model=ScriptedModel("No.", VERDICT))
     os.close(reading)
-    assert "[report] Rents rose by 4 %." in screen.getvalue()
+    assert "[report] Rents rose by 4%." in screen.getvalue()
 
 
 SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
@@ -230,7 +230,7 @@ def test_quotes_in_consensus_proposals_and_revisions_are_marked() -> None:
 
     def answer_as_model(request: Any) -> Any:
         if request.output_schema is None:
-            return "It reads “Rents rose by 4 %.”"
+            return "It reads “Rents rose by 4%.”"
         answers: dict[str, Any] = {"proposal": "It reads “Rents fell by half again”.", "position": "-", "enough": False}
         answers |= {"severity": 0.5, "choice": "ann", "confidence": 0.9, "reasoning": "-"}
         return {name: answers.get(name, []) for name in request.output_schema["properties"]}

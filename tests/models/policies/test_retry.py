@@ -77,7 +77,7 @@ class Verdict(BaseModel):
     seed=st.integers(0, 99),
 )
 def test_waits_double_up_to_the_limit_with_jitter(attempts: int, first: float, longest: float, seed: int) -> None:
-    """The wait before request n is between 50 % and 100 % of min(longest, first * 2^(n-2)) seconds."""
+    """The wait before request n is between 50% and 100% of min(longest, first * 2^(n-2)) seconds."""
     naps, leaf = Naps(), Leaf([endpoint_error])
     retry = Retry(attempts=attempts, first_wait=first, longest_wait=longest, sleep=naps)
     request = make_request(attempts=Attempts(seed=str(seed)))

@@ -108,7 +108,7 @@ def test_invalid_structured_answers_count_as_failures() -> None:
 
 @pytest.mark.parametrize("written", [2, 10, 101, 1.0001, -0.1, float("nan")])
 def test_values_outside_0_to_1_are_rejected(written: float) -> None:
-    """A severity or confidence of 2 could mean 2 %, 20 % or 2 out of 5, so the library does not guess."""
+    """A severity or confidence of 2 could mean 2%, 20% or 2 out of 5, so the library does not guess."""
 
     def answer(call: Call) -> Any:
         if call == Call("critique", "bob", 1, "ann"):

@@ -132,7 +132,7 @@ def test_concordance_of_complete_rankings_matches_the_textbook_formula() -> None
 
 
 def test_agreement_has_no_confidence_interval() -> None:
-    """An earlier 95 % interval contained the true value in only 55 to 92 % of councils with 3 to 9 reviewers."""
+    """An earlier 95% interval contained the true value in only 55 to 92% of councils with 3 to 9 reviewers."""
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
     assert concordance is not None
     assert set(concordance.model_dump()) == {"w", "reviews"}

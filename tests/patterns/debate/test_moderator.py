@@ -287,7 +287,7 @@ def test_default_moderator_schema_lists_the_roster_as_an_enum() -> None:
 
 def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
     model = ScriptedModel(
-        decision("anna", "ben", briefing="Rents rose by 9 %.", newAngle="Who pays?"),
+        decision("anna", "ben", briefing="Rents rose by 9%.", newAngle="Who pays?"),
         "A1",
         "B1",
         decision("anna", newAngle="What of repairs?", reason="Ben has answered."),
@@ -299,7 +299,7 @@ def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
     _rent().run_sync(QUESTION, model=model)
     _, anna1, ben1, _, anna2, _, ben3, _ = (turn_of(call) for call in model.calls)
     for prompt in (anna1, ben1):
-        assert "Rents rose by 9 %." in prompt
+        assert "Rents rose by 9%." in prompt
         assert "Who pays?" in prompt
     assert "What of repairs?" in anna2
     for old in ("Rents rose", "Who pays?"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-FACT = "Rents rose by 9 % in 2025."
+FACT = "Rents rose by 9% in 2025."
 
 
 def rents(city: str, year: int = 2025) -> dict[str, object]:
