@@ -17,7 +17,7 @@ RULE = "| --- | --- | --- | --- | --- | --- |"
 
 
 def shown(hits: float, n: int) -> str:
-    """Format a share with Wilson's interval."""
+    """Format a share with a Wilson interval."""
     z, share = 1.959963984540054, hits / max(n, 1)
     middle, scale = share + z * z / (2 * max(n, 1)), 1 + z * z / max(n, 1)
     half = z * math.sqrt(share * (1 - share) / max(n, 1) + (z / (2 * max(n, 1))) ** 2)

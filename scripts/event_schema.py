@@ -97,7 +97,7 @@ def page_text(text: str) -> str:
 
 
 def _model_of(kind: type[BaseEvent]) -> type[BaseModel]:
-    """Return the model with the JSON Schema of the event's wire form."""
+    """Return the model with the JSON Schema of the event's wire format."""
     types = get_type_hints(kind, localns=_names_of(sys.modules[kind.__module__]), include_extras=True)
     declared: dict[str, Any] = {"kind": (Literal[kind.kind], ...)}
     for item in fields(kind):

@@ -67,7 +67,7 @@ class Watch:
             self.problems += [f"{event!r}: {problem}" for problem in self.problems_of(wire_of(event))]
 
     def problems_of(self, wire: dict[str, Any]) -> list[str]:
-        """Return the differences between an event's wire form and the schema of its kind."""
+        """Return the differences between an event's wire format and the schema of its kind."""
         json.dumps(wire, allow_nan=False)
         if wire["kind"] not in self._kinds:  # a test may have registered another pattern in the meantime
             self._read_schema()

@@ -167,7 +167,7 @@ def test_every_field_of_a_debater_is_in_its_table() -> None:
 
 
 def test_every_field_of_the_raw_output_is_in_its_table() -> None:
-    """Readers of the wire form need an explanation of each key, and of each reason why a debate can end."""
+    """Readers of the wire format need an explanation of each key, and of each reason why a debate can end."""
     assert set(DebateRawOutput.model_fields) <= first_cells("debate.md")
     assert all(f'`"{reason}"`' in TEXTS[ROOT / "docs" / "debate.md"] for reason in get_args(get_args(StopReason)[0]))
 

@@ -1,4 +1,4 @@
-"""The published wire form of events: `wire_of`, its schema, the schema file, and the table of all events."""
+"""The published wire format of events: `wire_of`, its schema, the schema file, and the table of all events."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def find_definition(kind: type[BaseEvent]) -> dict[str, Any]:
 
 
 def test_published_schema_matches_the_classes() -> None:
-    """In a review, changes to the wire form show up as changes to the published file."""
+    """In a review, changes to the wire format show up as changes to the published file."""
     assert SCHEMA.read_text("utf-8") == schema_text(), REMEDY
 
 
@@ -139,7 +139,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_events_of_a_run_are_valid() -> None:
-    """`to_wire()` produces the wire form of the library's own events and puts the kind first."""
+    """`to_wire()` produces the wire format of the library's own events and puts the kind first."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}

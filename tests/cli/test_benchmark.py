@@ -95,7 +95,7 @@ def test_reviewer_rates_match_a_manual_calculation(write_changes: str) -> None:
     report = json.loads(result.stdout)["benchmark"]
     assert (report["changes"], report["faults"], report["leftOut"]) == (3, 2, 0)
     raised, confirmed = report["raised"], report["confirmed"]
-    # Wilson's interval for 2 of 2 begins at 2 / (2 + 1.96²), and for 1 of 2 it is .5 ± .405
+    # the Wilson interval for 2 of 2 begins at 2 / (2 + 1.96²), and for 1 of 2 it is .5 ± .405
     assert raised["recall"] == {"value": 1, "n": 2, "low": pytest.approx(0.342, abs=0.001), "high": 1}
     assert confirmed["recall"]["value"] == 0.5
     assert confirmed["recall"]["low"] == pytest.approx(0.095, abs=0.001)

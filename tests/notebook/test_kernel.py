@@ -189,7 +189,7 @@ def test_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
 def test_invalid_argument_is_rejected(cells: Kernel) -> None:
     assert "a run with a store" in str(cells.run("HumanTurn(await rent().run('Rent?', model=model))").error)
     assert "the run's store" in str(cells.run("HumanTurn('r1', store=False)").error)
-    assert "the handle of a run" in str(cells.run("show(await rent().run('Rent?', model=model))").error)
+    assert "a run handle" in str(cells.run("show(await rent().run('Rent?', model=model))").error)
     assert "`every` must be a number > 0" in str(cells.run("show(rent().start('R?', model=model), every=0)").error)
 
 

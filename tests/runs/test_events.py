@@ -1,4 +1,4 @@
-"""Common properties of all events: a path, a time, and a wire form."""
+"""Common properties of all events: a path, a time, and a wire format."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_event_has_a_path_and_a_time() -> None:
 
 
 def test_every_event_has_a_wire_form() -> None:
-    """The wire form is JSON data with camelCase keys, starts with the kind, and contains all fields of the event."""
+    """The wire format is JSON data with camelCase keys, starts with the kind, and contains all fields of the event."""
     events = tool_events()
     for event in events:
         wire = event.to_wire()

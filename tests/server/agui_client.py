@@ -40,7 +40,7 @@ class AgUiClient:
         return self
 
     def take(self, wire: dict[str, Any]) -> None:
-        """Read an event in its wire form."""
+        """Read an event in its wire format."""
         json.dumps(wire, allow_nan=False)
         event = _EVENTS.validate_python(wire)
         _has_only_known_fields(event)

@@ -29,7 +29,7 @@ DEBATES = {
     "adapters/inspect_ai.py": "scores of an evaluation are the verdict of a debate",
     "telemetry/opentelemetry.py": "the metric of verdicts is defined for a judge of stances",
     "testing/": "drawn debates, simulated judges and the promise of a verdict",
-    "server/protocols/chat_request.py": 'says "debate/" before the names of registered blocks, in the wire form',
+    "server/protocols/chat_request.py": 'says "debate/" before the names of registered blocks, in the wire format',
     "resources/archive.py": "the name of a parameter: a stored debate",
     "store/archive.py": "the name of a parameter: a stored debate",
     "events.py": "imports the events of a debate for type checkers",

@@ -563,7 +563,7 @@ PLANTED: dict[str, Planted] = {
         library=lambda: patched(DebateTranscriptState, "with_entries", as_they_arrived),
         apart_from=("person speaks",),  # one of the two debaters has answered before the run resumes
     ),
-    "a wire form without rounds": Planted(
+    "a wire format without rounds": Planted(
         make=rent,
         promise="round_trips_json",
         library=lambda: patched(DebateRawOutput, "to_wire", without_rounds),

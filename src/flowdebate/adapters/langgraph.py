@@ -78,7 +78,7 @@ class RunnableModel(AdaptedModel):
         super().__init__(location, name or f"langgraph/{runnable.get_name()}", retry)
         self._runnable = runnable
         self._chat = runnable if isinstance(runnable, BaseChatModel) else None
-        # isinstance would require langgraph, which may not be installed, because a chat model needs only langchain_core
+        # isinstance would require langgraph, which may not be installed: a chat model needs only langchain_core
         self._graph = hasattr(runnable, "stream_channels") and hasattr(runnable, "channels")
         self._config = config
 

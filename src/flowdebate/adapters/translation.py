@@ -104,7 +104,10 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
     for role, _ in chat:
         if role not in {"system", "user", "assistant"}:
             raise ConfigurationError(
-                "messages", "role", role, "must be system, user or assistant, because the model runs its own tools"
+                "messages",
+                "role",
+                role,
+                "must be system, user or assistant; tool messages are not accepted, because the model runs its own tools",
             )
     return [(role, text) for role, text in chat if role != "system"]
 

@@ -100,7 +100,7 @@ class PatternOutput(WireModel):
     omitted from JSON) in other runs.
     """
 
-    # Only for type checkers: subclasses declare these as fields, at their places in the wire form.
+    # Only for type checkers: subclasses declare these as fields, at their places in the wire format.
     if TYPE_CHECKING:
 
         @property

@@ -255,7 +255,7 @@ class ReaderAgreement(InNotebooks, WireModel):
     """Agreement between judges and readers who voted before they saw the verdict."""
 
     agreement: Figure | None = None
-    """Share of debates won by the side with the most reader votes, with Wilson's interval. Debates are not counted if
+    """Share of debates won by the side with the most reader votes, with a Wilson interval. Debates are not counted if
     the readers or the judge favored no side.
     """
     debates: int

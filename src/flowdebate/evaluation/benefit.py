@@ -42,7 +42,7 @@ class MethodResult(WireModel):
     accuracy: float
     low: float
     high: float
-    """Bounds of Wilson's interval for the accuracy."""
+    """Bounds of the Wilson interval for the accuracy."""
     undecided: int
     """Number of answers naming either several positions or none."""
     calls: float

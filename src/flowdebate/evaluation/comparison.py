@@ -189,7 +189,7 @@ class ComparedSide(WireModel):
     share: float
     """The text's share of the scores on all ballots; the shares of all texts add up to 1."""
     low: float
-    """Bounds of Wilson's 95% confidence interval for the share that similar judges would give; each judge is one
+    """Bounds of the Wilson 95% confidence interval for the share that similar judges would give; each judge is one
     observation.
     """
     high: float

@@ -53,7 +53,7 @@ class ComparedSystem(WireModel):
     undecided: int
     """Number of rows without a winner; for `rate`, such a row counts as a win shared equally among its texts."""
     rate: Figure
-    """Share of rows won, with Wilson's interval."""
+    """Share of rows won, with a Wilson interval."""
     share: float
     """Mean share of the scores won by the system's texts."""
     characters: float

@@ -29,7 +29,7 @@ class EscalationArm(WireModel):
     """Results over all questions for either the escalation or the unconditional alternative."""
 
     accuracy: Figure
-    """Share of correct answers, with Wilson's interval."""
+    """Share of correct answers, with a Wilson interval."""
     calls: float
     """Mean number of calls per question."""
     tokens: float | None

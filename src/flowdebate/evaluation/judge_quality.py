@@ -67,7 +67,7 @@ class ReliabilityBin(WireModel):
     """Mean confidence and mean accuracy; they are equal if the judge is calibrated."""
     accuracy_low: float
     accuracy_high: float
-    """Bounds of Wilson's interval for the accuracy."""
+    """Bounds of the Wilson interval for the accuracy."""
 
 
 class Calibration(WireModel):
@@ -153,7 +153,7 @@ def judge_quality(
 ) -> JudgeQuality:
     """Measure a judge on `items` with known answers; a path refers to a ballot file. Needs scipy.
 
-    Accuracy has Wilson's interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
+    Accuracy has a Wilson interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
     drawn with `seed`. For the calibration error, the range of confidence is divided into `bins` equal parts. The error
     is compared with that of a perfectly calibrated judge with the same shares, over 1,000 simulated outcomes, with a
     single draw per cluster. Raise ConfigurationError if there are no items, or if a truth is not among its item's

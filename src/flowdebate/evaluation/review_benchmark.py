@@ -168,7 +168,7 @@ class ReviewRates(InNotebooks, WireModel):
     """Share of planted faults found by reviews, and number of findings without a matching fault."""
 
     recall: Figure | None
-    """Share of planted faults found, with Wilson's interval; None if there are no faults."""
+    """Share of planted faults found, with a Wilson interval; None if there are no faults."""
     false_findings: Figure
     """Mean number of false findings (matching no planted fault) per change, with a confidence interval."""
     false_on_clean: Figure | None

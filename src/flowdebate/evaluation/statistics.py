@@ -35,7 +35,7 @@ def check_scipy(location: str) -> None:
 
 
 def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute Wilson's score interval (1927) for a `share` of `n` items; `n` may be fractional.
+    """Compute the Wilson score interval (1927) for a `share` of `n` items; `n` may be fractional.
 
     >>> tuple(round(end, 3) for end in share_interval(0.61, 100))
     (0.512, 0.7)
@@ -56,7 +56,7 @@ def newcombe(
 ) -> tuple[float, float]:
     """Compute the interval for `mean(ones) - mean(others)`, given paired values from 0 to 1 for the same items.
 
-    This is Newcombe's method 10 (1998) for paired proportions, which combines Wilson's intervals with the correlation
+    This is Newcombe's method 10 (1998) for paired proportions, which combines Wilson intervals with the correlation
     of the pairs. The interval has a positive width even if all items agree. `size` is the effective number of
     independent pairs (`effective_size`); None means all pairs.
 

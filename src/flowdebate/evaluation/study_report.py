@@ -45,7 +45,7 @@ class StudyMethod(WireModel):
     accuracy: float
     low: float
     high: float
-    """Bounds of Wilson's interval, adjusted for clusters and repeats."""
+    """Bounds of the Wilson interval, adjusted for clusters and repeats."""
     undecided: int
     """Number of answers that name several positions, or none."""
     calls: float | None

@@ -67,7 +67,7 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> DisplayedRun[
     value: object = handle
     if not isinstance(value, RunHandle):
         hint = "Start the run in the background: handle = pattern.start(question)"
-        raise ConfigurationError("show()", "handle", handle, "must be the handle of a run", hint=hint)
+        raise ConfigurationError("show()", "handle", handle, "must be a run handle", hint=hint)
     check_number("show()", above=0, maximum=_SLOWEST, every=every)
     live, news = Live(), asyncio.Event()
 

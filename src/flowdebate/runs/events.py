@@ -170,7 +170,7 @@ def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
     return {seat: tuple(models) for seat, models in seats.items()}
 
 
-# The flags in prose, for readers of a result.
+# Descriptions of the flags for readers of a result.
 _REMARKS: Mapping[Flag, str] = MappingProxyType(
     {
         "prompt_cut": "after a prompt that the server probably truncated: it counted far fewer tokens than were sent",

@@ -146,7 +146,7 @@ class Converter:
                     answer = self._answer(data, kind, gives_way=False)
         except OSError as error:
             raise BadFile(
-                path, f"cannot be read: the process that would read it cannot be started ({error.strerror})"
+                path, f"cannot be read: could not start the process that reads it ({error.strerror})"
             ) from None
         if answer == "time":
             problem: str | None = f"takes more than {self.seconds:g} s to read: split it, or save it as text"

@@ -678,7 +678,7 @@ class Kind:
 
     read: Callable[[bytes, Text], None]
     libraries: tuple[str, ...] = ()
-    """Modules required to read documents of this kind; the extra `flowdebate[documents]` installs them."""
+    """Modules required to read documents of this kind; install them with the `flowdebate[documents]` extra."""
 
     @property
     def is_installed(self) -> bool:

@@ -44,7 +44,7 @@ def find_passages(
     for all readers; the other half contains different passages for each reader, selected from the next best. Adjacent
     passages in a source are merged.
 
-    Raises ConfigurationError if the extra `flowdebate[documents]` is not installed.
+    Raises ConfigurationError if the `flowdebate[documents]` extra is not installed.
     """
     passages, index = _index(sources)
     scores = [0.0] * len(passages)

@@ -340,12 +340,12 @@ def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
 
 
 def round_trips_json(run: Played) -> Problems:
-    """Check that converting the raw output to its wire form and back leaves it unchanged."""
+    """Check that converting the raw output to its wire format and back leaves it unchanged."""
     if run.raw is not None and run.complete:
         wire = run.raw.to_wire()
         read = type(run.raw).model_validate(wire)
         if read != run.raw:
-            yield _describe_difference(wire, read.to_wire()) or "its wire form omits something"
+            yield _describe_difference(wire, read.to_wire()) or "its wire format omits something"
 
 
 def has_storable_output(run: Played) -> Problems:

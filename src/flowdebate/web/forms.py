@@ -206,7 +206,7 @@ def form_of(
     folded: dict[str, list[Field]] = {panel: [] for panel in ("Format", "Focus", *get_args(Panel), "Material", "Other")}
     front: list[Field] = []
     for name in options.model_fields:
-        # Omit people, who are chosen next to the speakers instead, and options that the server would reject.
+        # Omit people, who are selected beside the speakers on the page, and options that the server would reject.
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not is_option_allowed(options, name):
             continue

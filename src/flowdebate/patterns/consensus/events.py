@@ -1,4 +1,4 @@
-"""Events of a consensus debate, and their wire form, named as in the pipeline this pattern is modeled on.
+"""Events of a consensus debate, and their wire format, named as in the pipeline this pattern is modeled on.
 
 A debate also emits the events common to all patterns: rounds, turns and failed roles.
 """
@@ -143,7 +143,7 @@ class WireEvents:
         """Debates in progress, keyed by path, each with a counter that numbers its events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """Convert `event` to its wire form: one event, two for the first stage of a round, or none."""
+        """Convert `event` to its wire format: one event, two for the first stage of a round, or none."""
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):
@@ -170,7 +170,7 @@ class WireEvents:
 
 
 def wire_events(events: Iterable[object]) -> Iterator[dict[str, Any]]:
-    """Convert a run's `events` to the wire form for consensus debates; see `WireEvents`."""
+    """Convert a run's `events` to the wire format for consensus debates; see `WireEvents`."""
     wire = WireEvents()
     for event in events:
         yield from wire.of(event)

@@ -1,7 +1,7 @@
 """Data models for debates: input, contributions, decisions, verdicts, state, raw output.
 
 Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
-`model_dump_json(by_alias=True)` produce the wire form used by `debate` in flow-state-dev, and both spellings can be
+`model_dump_json(by_alias=True)` produce the wire format used by `debate` in flow-state-dev, and both spellings can be
 loaded. Values are frozen: a change creates a new value.
 """
 
