@@ -138,7 +138,7 @@ def test_unusable_ballots_are_counted_and_excluded() -> None:
     assert (report.slots[0].n, report.unparsed_share) == pytest.approx((1, 1 / 9))
 
 
-def test_models_have_separate_figures_and_are_compared() -> None:
+def test_models_are_reported_separately_and_compared() -> None:
     """Models that always agree count as one model."""
     cast = [
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]

@@ -123,7 +123,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_json_schemas_are_enforced_like_jsonschema(value: Any) -> None:
+def test_json_schemas_are_enforced_as_in_jsonschema(value: Any) -> None:
     """Valid answers pass.
 
     Any other answer raises `SchemaViolation` with a list of its problems, and never a different error.

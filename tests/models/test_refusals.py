@@ -646,7 +646,7 @@ async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
-async def test_a_retry_doubles_the_sent_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
+async def test_retry_sends_double_the_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
     """The limit may come from the model's settings, from the request or from neither of them."""
     model_limit, settings_limit = limits
 

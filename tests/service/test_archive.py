@@ -190,7 +190,7 @@ async def test_imported_run_changes_no_archive(make_service: Service) -> None:
         assert await archived_tasks(other.archive()) == ["Are rents affordable?"]
 
 
-async def test_viewing_a_run_changes_no_archive() -> None:
+async def test_viewing_a_run_does_not_modify_archives() -> None:
     """Viewing an unfinished run replays it, which must not write to the archive."""
     store = MemoryStore()
     async with Service(store=store, model=model(answer_vote)) as service:

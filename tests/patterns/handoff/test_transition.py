@@ -119,7 +119,7 @@ def test_prose_about_transitions_is_not_a_marker(text: str) -> None:
     assert transition == Transition(text=text, name=None) or text == "Transition to Opponents"
 
 
-def test_longest_matching_name_counts() -> None:
+def test_longest_matching_name_wins() -> None:
     """A longer word that merely begins with a name does not match."""
     for written, name in [("Anna", "Anna"), ("Anna Maria", "Anna Maria"), ("Annabel", "Annabel"), ("C+", "C+")]:
         assert read_transition(f"{SAID}\nTransition to {written}", AWKWARD).name == name

@@ -309,7 +309,7 @@ async def _reports() -> Sequence[Any]:
     )
 
 
-async def test_reports_of_evaluations_are_tables() -> None:
+async def test_evaluation_reports_are_tables() -> None:
     for report in await _reports():
         page = Page(report._repr_html_())
         assert page.tags <= {"div", "p", "b", "bdi", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
