@@ -107,7 +107,7 @@ def chat_of(request: ModelRequest) -> list[tuple[str, str]]:
                 "messages",
                 "role",
                 role,
-                "must be system, user or assistant; tool messages are not accepted, because the model runs its own tools",
+                "must be system, user or assistant; the model runs its own tools, so it accepts no tool messages",
             )
     return [(role, text) for role, text in chat if role != "system"]
 
