@@ -405,7 +405,7 @@ def test_invalid_options_are_rejected_immediately(make: Any, message: str) -> No
 
 @pytest.mark.parametrize(
     ("pattern", "correct", "message"),
-    [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "a debate, whose verdict")],
+    [(GRADING, "right", "stances"), (generator(name="judge"), RIGHT, "must be a debate")],
 )
 def test_stance_argued_by_nobody_fails_the_sample(run_eval: Any, pattern: Any, correct: str, message: str) -> None:
     """A typo in a stance must raise an error rather than mark every answer as wrong."""
