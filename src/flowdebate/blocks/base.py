@@ -61,7 +61,7 @@ class Outline:
     target: str | None = None
     """Name of the step that a loop jumps back to."""
     target_index: int | None = None
-    """Index of the target step among this line's siblings."""
+    """Index, among this line's siblings, of the step that a loop jumps back to."""
 
     note: str = ""
     """Note for readers, such as the condition that ends a loop; excluded from `structure`."""
@@ -170,7 +170,9 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     request has changed.
     """
     with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
-    """Function that adapts a pattern to continue a finished run; None if the pattern does not support this."""
+    """Function that prepares a pattern to continue a finished run; None if the pattern does not support continuing
+    runs.
+    """
 
     def __init__(
         self,
@@ -364,7 +366,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return await run_block(self, value, run)
 
     async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Fork a run in the background; return a handle for following, awaiting, cancelling and reading it."""
+        """Fork a run in the background; return a handle for following, awaiting, cancelling and reading the new run."""
         run, value = await self._load_fork(run_id, **options)
         return start_block(self, value, run)
 

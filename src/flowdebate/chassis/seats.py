@@ -140,9 +140,10 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 def check_makers(
     models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
-    """Check the vendors of `models`, keyed by name; errors refer to the users of the models as `seats`.
+    """Check that `models`, a mapping of names to models, come from permitted vendors.
 
-    Raises ConfigurationError for a model from an excluded vendor, and for fewer vendors than `min_vendors`.
+    `seats` is the noun that error messages use for the users of the models, such as "reviewers". Raises
+    ConfigurationError if a model's vendor is excluded or if there are fewer than `min_vendors` vendors.
 
     >>> models = {"Ada": "openai/gpt-5-mini", "Ben": "openrouter/openai/gpt-5"}
     >>> check_makers(models, location="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")

@@ -174,7 +174,7 @@ class PullRequestReview:
         return changes
 
     def _find_comment(self) -> None:
-        """Find the comment posted by an earlier run; its state is trusted only if both author and signature match."""
+        """Find the comment posted by an earlier run; trust its state only if the author and the signature match."""
         self._login = self._github.login()
         for comment in reversed(self._github.reviews(self._number)):
             is_ours = comment.user is not None and comment.user.login == self._login
@@ -208,7 +208,7 @@ class PullRequestReview:
     # Finishing without a review
 
     def finish_unread(self, gate: str | None) -> int:
-        """Post and print the outcome of a run that has nothing to read, and return the exit code."""
+        """Post and print the outcome of a run that had nothing to read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]

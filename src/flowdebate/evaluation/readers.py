@@ -1,4 +1,4 @@
-"""Votes by a run's readers for the better argument, public links to the run, and its note."""
+"""Readers' votes for the better argument in a run, public links to the run, and the note on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREFIX = "votes/"
 _NOTE, _MAX_NOTE_LENGTH = "note", 2_000
 """Key of the document that contains a run's note, and the note's maximum length in characters."""
 _MAX_VOTES = 10_000
-"""Maximum number of votes on a run; needed because a reader without an ID always counts as a new reader."""
+"""Maximum number of votes on a run; necessary because every vote without a reader ID counts as a new reader's."""
 
 
 class Vote(WireModel):
@@ -183,7 +183,7 @@ async def shares_of(store: Store, run: StoredRun) -> dict[str, Share]:
 async def make_share(store: Store, run: StoredRun, shows: Shown, seconds: float) -> Share:
     """Create a public link.
 
-    Raises NotAwaited if the run has too many links, or if the link is for votes but the run cannot accept any.
+    Raises NotAwaited if the run has too many links, or if the link is for voting and the run cannot accept votes.
     """
     run_id = run.header.run_id
     if shows == "vote" and not sides_of(run):

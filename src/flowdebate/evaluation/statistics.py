@@ -25,7 +25,7 @@ _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which the confidence interval of a ratio is based on the normal approximation."""
 _DIRECT = 500
-"""Maximum length of the shorter factor for computing a convolution directly, as a sum of products."""
+"""Maximum length of the shorter factor for a convolution to be computed directly, as a sum of products."""
 _GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -35,7 +35,7 @@ def check_scipy(location: str) -> None:
 
 
 def share_interval(share: float, n: float, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Compute the Wilson score interval (1927) for a `share` of `n` items; `n` may be fractional.
+    """Compute the Wilson score interval (Wilson 1927) for a `share` of `n` items; `n` may be fractional.
 
     >>> tuple(round(end, 3) for end in share_interval(0.61, 100))
     (0.512, 0.7)
@@ -300,9 +300,9 @@ class Resampling:
     def _bootstrap(self, value: Floats, n: Floats) -> tuple[float, float]:
         """Compute the BCa interval (Efron 1987) for `value.sum() / n.sum()`.
 
-        If the correction is undefined, as when all samples lie on one side of the ratio, this is the percentile
-        interval. The results are the same as from `scipy.stats.bootstrap`, without the 25 MB of memory needed to import
-        it.
+        If the correction is undefined, for example because all samples lie on one side of the ratio, the result is the
+        percentile interval. Results match those of `scipy.stats.bootstrap`, but avoid the 25 MB of memory needed to
+        import it.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]

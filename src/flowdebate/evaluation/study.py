@@ -44,16 +44,16 @@ NOISE = "noise"
 positions.
 """
 CONTROL, ALONE = "control", "alone"
-"""Positive control: the judge with a text that decides the question, and the same judge without the text.
+"""Methods of the positive control: the judge with a text that decides the question, and without the text.
 
-The judge does not read a debate in either case.
+In neither case does the judge read a debate.
 """
 JUDGED = (NOISE, CONTROL, ALONE)
 """Methods in which the first design's judge reads something other than the debate."""
 _OWN = (*JUDGED, *get_args(BaselineName))
 """Method names reserved for the study itself; designs cannot use them."""
 _MAX_REPEATS = 1_000
-"""Maximum number of repeats. Cases are held in memory, and additional answers from the same model soon add no
+"""Maximum number of repeats. Cases are held in memory, and more answers from the same model soon stop adding
 information.
 """
 _NOTHING = ("nan", "NaT", "<NA>")
@@ -239,7 +239,7 @@ class Study:
 
     @cached_property
     def keys(self) -> Mapping[tuple[str, str, int], Case]:
-        """Keys for all answers in a finished study, including those for the noise control, each mapped to its case."""
+        """Keys of all answers in a finished study, including answers for the controls, each mapped to its case."""
         cases_by_key = {case.key: case for case in self.cases}
         judged = [NOISE] if self.noise else []
         judged += [] if self.control is None else [CONTROL, ALONE]
@@ -408,7 +408,7 @@ class Study:
 
 
 class Registration(WireModel):
-    """Decisions recorded by a study before its first answer."""
+    """Decisions that a study records before asking its first question."""
 
     at: float
     """Time of registration, in seconds since 1970."""

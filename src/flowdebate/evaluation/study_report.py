@@ -47,7 +47,7 @@ class StudyMethod(WireModel):
     high: float
     """Bounds of the Wilson interval, adjusted for clusters and repeats."""
     undecided: int
-    """Number of answers that name several positions, or none."""
+    """Number of answers that name no position, or more than one."""
     calls: float | None
     tokens: float | None
     completion_tokens: float | None
@@ -88,7 +88,7 @@ class StudyComparison(WireModel):
     required_n: int
     """Number of questions needed to detect a gain of `min_gain` with 80% power."""
     early: bool
-    """True if answers by either method are still missing."""
+    """True if either method is still missing answers."""
     finding: Finding
     """Finding of the comparison; "too_few" while answers are missing, unless the e-value already shows a difference."""
     summary: str
@@ -146,7 +146,7 @@ class StudyReport(InNotebooks, WireModel):
     """Differences from the registration, as sentences."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """Accuracy of the first design's judge at each level of its confidence; empty if there are no ballots."""
+    """Accuracy of the first design's judge at each confidence level; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
     """Changes from a single call's answer to the answer of each design's debate, and from the judge's first ballot to
     its last.
@@ -165,7 +165,7 @@ class StudyReport(InNotebooks, WireModel):
 
     @property
     def frontier(self) -> list[StudyMethod]:
-        """Methods whose accuracy no other method matches with fewer tokens, cheapest first."""
+        """Methods whose accuracy no other method reaches with fewer tokens, cheapest first."""
         best: list[StudyMethod] = []
         priced = [(row.tokens, -row.accuracy, row) for row in self.methods if row.tokens is not None]
         for *_, priced_method in sorted(priced, key=lambda method: method[:2]):
@@ -314,7 +314,7 @@ def _first(summary: str) -> str:
 def _compare_all(
     study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], unfinished: Mapping[str, int]
 ) -> list[StudyComparison]:
-    """Compare all pairs of methods with answers, the primary pair first."""
+    """Compare every pair of methods with answers, starting with the primary pair."""
     pairs = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*pair) for pair in study.compare or ())]
     possible = [pair for pair in pairs if {*credits_[pair.one]} & {*credits_[pair.other]}]
     secondary = len(pairs) - 1
@@ -419,7 +419,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Compute a comparison without its finding, and the largest gain not ruled out by `tests` comparisons."""
+    """Compute a comparison without its finding, and the largest gain that `tests` comparisons do not rule out."""
     one, other = credits_[compared.one], credits_[compared.other]
     # Questions that both methods answered come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
@@ -563,7 +563,7 @@ def _conclude(
 
 
 def _state(primary: StudyComparison | None) -> str:
-    """Describe how far an unfinished study has come; its main comparison may already be conclusive."""
+    """Describe the state of an unfinished study, whose main comparison may already be conclusive."""
     concluded = primary is not None and (primary.finding != "too_few" or not primary.early)
     return "the rest is still missing" if concluded else "nothing is concluded yet"
 

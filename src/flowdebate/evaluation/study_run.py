@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForbidden)
-"""Errors caused by an invalid setup, which would make every other question fail too."""
+"""Errors caused by an invalid setup; every other question would fail in the same way."""
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
@@ -85,7 +85,7 @@ class StudyAnswer(WireModel):
     partner: str | None = None
     """Question whose arguments the judge read; set only for the noise control."""
     problem: str | None = None
-    """Kind of error, if the attempt failed; the question is asked again the next time the study runs."""
+    """Kind of error if the attempt failed; if so, the question is asked again the next time the study runs."""
     transcript: str = ""
     """SHA-256 hash of the transcript."""
     seed: int
@@ -237,7 +237,7 @@ class _Spent(Observer):
 
 @dataclass
 class _Asking:
-    """A single call of `ask_study`."""
+    """A single call to `ask_study`."""
 
     _study: Study
     _file: AnswersFile
@@ -254,7 +254,7 @@ class _Asking:
     _asked: int = 0
 
     def is_open(self, key: tuple[str, str, int]) -> bool:
-        """Return whether the answer is missing or failed."""
+        """Return whether the answer is missing or the last attempt to get it failed."""
         answer = self._file.answers.get(key)
         return answer is None or answer.problem is not None
 
@@ -302,7 +302,7 @@ class _Asking:
         return sum(count * fmean(took.get(design, [usual])) for design, count in remaining.items()) / self._size
 
     async def debate(self, case: Case) -> Case:
-        """Add the answers of a debate and its baselines, and any noise answers made possible by the debate."""
+        """Add the answers from a debate and its baselines, and any noise answers that the debate makes possible."""
         self._add(await self._debated(case))
         if self._study.noise and case.design == self._study.first:
             other_cases = self._similar_questions(case)
@@ -409,10 +409,10 @@ class _Asking:
         return await self._judged(case, name, ArguedDebate(question=question, transcript=entries), how)
 
     async def noise(self, case: Case) -> Case:
-        """Add the noise answer, using the arguments on the next successfully debated question.
+        """Add the noise answer, based on the arguments about the next successfully debated question.
 
-        Nothing is added until that debate is over, so the choice of question does not depend on timing, or if its
-        arguments are no longer available.
+        To keep the choice of question independent of timing, nothing is added until that debate is over. Nothing is
+        added either if the arguments are no longer available.
         """
         for other in self._similar_questions(case):
             if other.key not in self._file.answers:
@@ -423,7 +423,7 @@ class _Asking:
         return case
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
-        """Ask the judge to decide on the basis of the arguments about the `other` question."""
+        """Ask the judge to decide on the basis of the arguments on the `other` question."""
         position_names = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": position_names[entry.stance]}) for entry in raw.transcript]
         argued = ArguedDebate(question=str(case.question), transcript=entries)
@@ -432,7 +432,7 @@ class _Asking:
     async def _judged(
         self, case: Case, name: str, argued: ArguedDebate, how: JudgeOptions, *, partner: str | None = None
     ) -> StudyAnswer:
-        """Let the judge read something other than the debate, and collect the judge's answer."""
+        """Have the judge read something other than the debate, and collect the judge's answer."""
         started, entries = time.monotonic(), argued.transcript
         names = tuple(dict.fromkeys(entry.agent_name for entry in entries))
         anonymity = Anonymity(names=names, stances=case.positions, question=str(case.question))

@@ -1,4 +1,4 @@
-"""Tool schemas for every host, without any JSON Schema keywords rejected by Gemini or OpenAI."""
+"""Tool schemas that suit every host: they contain no JSON Schema keywords rejected by Gemini or OpenAI."""
 
 from __future__ import annotations
 

@@ -80,14 +80,14 @@ class Retry:
     on: Callable[[ModelError], bool] | None = None
     """Predicate that selects the errors to retry; None retries errors whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
-    """Function used to wait; tests replace it."""
+    """Function used to wait; tests can replace it."""
 
     def __post_init__(self) -> None:
         check_count("Retry", attempts=self.attempts)
         check_number("Retry", minimum=0, first_wait=self.first_wait, longest_wait=self.longest_wait)
 
     def wait_before(self, attempt: int, error: ModelError, *, random: Random) -> float | None:
-        """Return how many seconds to wait after `error` before request number `attempt`; None to stop retrying."""
+        """Return how many seconds to wait between `error` and request number `attempt`; None to stop retrying."""
         if attempt > self.attempts or not (error.transient if self.on is None else self.on(error)):
             return None
         if isinstance(error, _AT_ONCE):
@@ -140,7 +140,7 @@ async def call_with_retries(
 
 
 def _ignores_mode(request: ModelRequest, error: ModelError, seen: Counter[type[ModelError]]) -> bool:
-    """Return whether the model appears to ignore its structured mode and another mode is left to try."""
+    """Return whether the model appears to ignore its structured mode and there is another mode left to try."""
     if not isinstance(error, SchemaViolation) or seen[SchemaViolation] < _IGNORED or not request.attempts.modes_left:
         return False
     return error.answer is not None and find_object(error.answer) is None
@@ -225,7 +225,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 
 
 class _Deadline:
-    """Deadline of a call on the loop's clock, extended by time spent in queues but never beyond `latest`."""
+    """Deadline of a call on the event loop's clock; time spent in queues extends it, but never beyond `latest`."""
 
     __slots__ = ("_ends", "_latest", "_loop", "_queues", "_since", "timer")
 
@@ -517,7 +517,7 @@ def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest
 
 
 def _text_of(response: ModelResponse, max_chars: int) -> str:
-    """Return the text of an answer; raise an error if its other fields are invalid."""
+    """Return the text of an answer; raise an error if any other field of the answer is invalid."""
     if not isinstance(response.usage, Usage):
         raise _malformed("usage", response.usage, "a Usage")
     if response.finish not in get_args(FinishReason):
@@ -558,7 +558,7 @@ def _read_strictly(answer: object, output: OutputSchema) -> object:
 
 
 def _check_calls(calls: Sequence[ToolCall], max_chars: int) -> None:
-    """Check the types and sizes of tool calls; it is up to the caller to handle unknown tools."""
+    """Check the types and sizes of tool calls; handling unknown tools is up to the caller."""
     if not isinstance(calls, (tuple, list)):
         raise _malformed("tool_calls", calls, "a sequence of ToolCall")
     for call in calls:

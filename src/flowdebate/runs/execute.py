@@ -345,7 +345,7 @@ def _end(run: Run, status: RunStatus, failure: BaseException) -> str:
 
 
 def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
-    """Execute `run` in a new task; this requires a running event loop."""
+    """Execute `run` in a new task. Requires a running event loop."""
     if not _loop_is_running():
         raise ConfigurationError(
             f"{block.name}.start()",

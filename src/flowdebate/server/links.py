@@ -174,14 +174,14 @@ async def _find_request_path(run_id: str, place: str | None, front: Front, servi
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
 async def request_of_link(code: str, front: FrontOf) -> Response:
-    """Show the request covered by a link, or its role's pending request. Needs no token."""
+    """Show the request that a link covers, or the pending request for the link's role. Needs no token."""
     link, _ = await link_of(front, code)
     return data(await _awaited(front, link))
 
 
 @router.post("/links/{code}", status_code=HTTPStatus.NO_CONTENT, responses=responses(404, 409))
 async def answer_by_link(code: str, body: LinkAnswerBody, front: FrontOf) -> Response:
-    """Answer the request covered by a link, or its role's pending request. Needs no token."""
+    """Answer the request that a link covers, or the pending request for the link's role. Needs no token."""
     front.check_writable()
     link, _ = await link_of(front, code)
     place = link.place or (await _awaited(front, link)).place

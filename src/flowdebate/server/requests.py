@@ -28,9 +28,7 @@ from flowdebate.ui.statuses import State
 MAX_QUESTION_LENGTH = 20_000
 """Maximum length in characters of a question or, if it is not a string, of its JSON."""
 _DEEPEST = 50
-"""Maximum nesting depth of JSON: code in other libraries exceeds Python's recursion limit at a depth of a
-few hundred.
-"""
+"""Maximum nesting depth of JSON; a few hundred levels make other libraries exceed Python's recursion limit."""
 _MAX_ID_LENGTH = 200
 """Maximum length in characters of ids, names and labels; 20 ids of this length fit in the `Last-Event-ID` header of a
 connection that follows several runs.

@@ -1,1 +1,1 @@
-"""Sources for arguments to quote: reading and searching files and folders, and verifying quotes word for word."""
+"""Sources that arguments can quote: files and folders are read and searched, and quotes are verified word for word."""

@@ -116,7 +116,7 @@ class ScriptedModel:
         return response_of(self._replies[number - 1], request, self.name)
 
     def assert_complete(self) -> None:
-        """Raise ScriptError if there are replies left."""
+        """Raise ScriptError if any replies are left."""
         if self.remaining:
             remaining = self._replies[len(self.calls) :]
             count = f"{len(remaining)} of {len(self._replies)}"

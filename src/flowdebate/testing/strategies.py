@@ -308,8 +308,8 @@ def debates(  # noqa: C901 - an option a step
     role. `moderated` says whether there is a moderator (None allows both). With an `output_schema`, the model's answers
     for the synthesizer are drawn from `deliverables` (by default, instances of the type; a JSON Schema has no default).
 
-    A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks does. It never exceeds its
-    `max_rounds`, but may warn.
+    A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks raises it. The debate never exceeds
+    its `max_rounds`, but may emit warnings.
     """
     texts = _outputs(hostile=hostile)
     options: dict[str, Any] = {"name": "debate", **fixed}

@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_EVENTS = 20_000
 """Maximum number of events; if a run has more, its task board is not shown."""
 _MAX_SIZE = 3_000_000
-"""Maximum length of a report in a notebook, in characters; for a longer report, only a summary is shown."""
+"""Maximum length of a report in a notebook, in characters; a longer report is replaced by a summary."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
 """Maximum length of a live page, and of text still being written on it, in characters."""
 
@@ -91,7 +91,7 @@ def _markdown(value: object) -> str | None:
 
 
 def _ended(value: object) -> object:
-    """Return the result if `value` is the handle of a finished run, and otherwise `value` itself."""
+    """Return the run's result if `value` is the handle of a finished run; otherwise, return `value` itself."""
     if isinstance(value, RunHandle) and (result := value.result_if_done()) is not None:
         return result
     return value
@@ -233,9 +233,10 @@ _MAX_EXCERPT_LENGTH = 300_000
 def excerpt(
     sections: Iterable[Section], *, maximum: int = _MAX_EXCERPT_LENGTH, longest: int = _MAX_TEXT_LENGTH
 ) -> list[Section]:
-    """Shorten long texts in sections, and omit contributions from the middle if they are too long in total.
+    """Shorten long texts in sections, and omit contributions from the middle if the total is too long.
 
-    The first and last contributions and everything else are kept. A remark states how many contributions were omitted.
+    Everything else is kept, as are the first and last contributions. A remark states how many contributions were
+    omitted.
     """
     cut = [_cut_section(section, longest) for section in sections]
     spoken = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
@@ -314,7 +315,7 @@ _ROWS = 100
 version control.
 """
 _CELL, _SENTENCE = 300, 2_000
-"""Maximum length of a table cell and of a sentence, in characters."""
+"""Maximum lengths of a table cell and of a sentence, in characters."""
 
 
 def summary_html(summary: Summary) -> str:

@@ -88,9 +88,9 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """Render a report without a journal, for display in a frame, from a document and its run's events.
+    """Render a report for display in a frame, without a journal, from a document and the run's events.
 
-    If given, `sections` replace the document's own.
+    If given, `sections` replace the document's own sections.
     """
     return _rendered(Sheet.of(document, events=events, sections=sections), framed=True)
 
@@ -216,7 +216,7 @@ def _pieces(html: str) -> Sequence[_Piece]:
 
 
 class _Texts(HTMLParser):
-    """Parser that collects the text on a page, except for its style sheet."""
+    """Parser that collects a page's text but ignores its style sheet."""
 
     def __init__(self) -> None:
         super().__init__()

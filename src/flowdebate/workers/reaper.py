@@ -100,7 +100,7 @@ class Reaper:
             await self._ask(b"SELECT pg_advisory_unlock(%s, hashtext(%s))", lock)
 
     async def _give_up(self, delivery: str) -> None:
-        """Turn a run into a dead letter if its delivery was written by other software, and delete the delivery."""
+        """Delete a delivery written by other software, and turn its run into a dead letter."""
         run_id, store = decode_text(delivery.rpartition("/")[0]), self._workers.store
         _LOGGER.error("delivery %s: %s", delivery, FOREIGN)
         with suppress(RunNotFound, RunConflict):

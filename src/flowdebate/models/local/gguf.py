@@ -165,7 +165,7 @@ def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
 
 
 def _parts() -> list[Path]:
-    """Find the parts without importing their packages, because anyone may have published those packages."""
+    """Find the parts without importing the packages, because anyone may have published packages with these names."""
     parts = []
     for number in range(1, _PARTS + 1):
         spec = importlib.util.find_spec(_package(number))

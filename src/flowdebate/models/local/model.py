@@ -137,7 +137,7 @@ async def _continued(chat: Chat, request: ModelRequest) -> ModelResponse:
 
 
 def _join(begins: str, rest: str) -> str:
-    """Join the two strings, adding the space between words that some models omit in their first token."""
+    """Join the two strings, inserting the space between words if a model left it out of its first token."""
     return f"{begins} {rest}" if rest[0].isascii() and rest[0].isalnum() and begins[-1].isascii() else begins + rest
 
 

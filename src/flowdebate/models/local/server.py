@@ -91,7 +91,7 @@ class LocalServer:
 
     @asynccontextmanager
     async def turn(self, request: ModelRequest) -> AsyncIterator[Endpoint]:
-        """Reserve the engine for one call, because it has only one slot.
+        """Reserve the engine, which has only one slot, for a single call.
 
         Waiting calls are served in order and may be cancelled. Raises ModelUnavailable if the engine failed to start.
         """

@@ -209,7 +209,7 @@ def status_error(
     secrets: Sequence[str] = (),
     base_url: str = "",
 ) -> ModelError:
-    """Map an HTTP `status` and its decoded `body` to an error; `x-should-retry` determines whether it is transient.
+    """Map an HTTP `status` and its decoded `body` to an error; `x-should-retry` decides if the error is transient.
 
     `code_text` is a code that the endpoint sent in place of a status.
     """
@@ -242,7 +242,7 @@ def _error_of_status(
 
 
 def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
-    """Map a rejection whose wording blames the key, the prompt, the address or the model; return None for others."""
+    """Map a rejection whose wording blames the key, the prompt, the address or the model; return None for the rest."""
     words, final, callers = reason.words, text.rstrip("."), status < 500 or inside  # noqa: PLR2004
     filtered = callers and status not in _TRANSIENT and _CONTENT.search(words)
     no_path = (inside or status in (404, 405)) and _NO_PATH.search(reason.message.lower())
@@ -295,7 +295,7 @@ def _limited(status: int, text: str, words: str, wait: float | None) -> ModelErr
 
 
 def _address_advice(base_url: str) -> str:
-    """Suggest a correction for an address that serves no API."""
+    """Suggest a correction for an address that does not serve an API."""
     path = urlsplit(base_url).path.rstrip("/")
     if not base_url or re.search(r"/v\d", path):
         return f"Check base_url{_at(base_url)}: it must be the address to which /chat/completions is appended"
@@ -349,7 +349,7 @@ def _of_sdk(  # noqa: PLR0911 - a table
 def _transport(  # noqa: PLR0911 - a table
     links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
-    """Map connection errors; aiohttp's errors are more precise than those raised by httpx2 on top of it."""
+    """Map connection errors; aiohttp's exceptions are more precise than the httpx2 exceptions that wrap them."""
     import ssl
 
     import aiohttp
@@ -413,7 +413,7 @@ class _Reason:
     message: str
     """Message from the endpoint, followed by the message from any endpoint behind it, on one line."""
     words: str
-    """All text in the body in lowercase, including codes and parameters."""
+    """All text in the body, including codes and parameters, in lowercase."""
     wait: float | None
     """Time to wait in seconds, taken from a sentence or a field in the body."""
 
@@ -457,7 +457,7 @@ def _message(body: object) -> str:
 
 
 def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield the strings and numbers in a body with their names, including those in JSON embedded in a string."""
+    """Yield each string and number in a body with its field name, including those in JSON embedded in a string."""
     if isinstance(value, str):
         inner = None
         if value.lstrip()[:1] in ("{", "["):

@@ -1,4 +1,4 @@
-"""Use of the archive in a consensus debate: context shown to agents, and feedback for later debates."""
+"""Archive access during a consensus debate: context shown to agents, and feedback for later debates."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def consensus(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
-    """Assemble the block for running the phases of the debate and producing the output."""
+    """Assemble the block that runs the phases of the debate and produces its output."""
     name, options, stage = loop.name, loop.options, ConsensusStage
     judge: Block[Any, Any] | None = None
     tie_judge: Block[Any, Any] | None = None
@@ -300,7 +300,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
                 ctx.run.degrade("limit")
 
     async def _finish(self, ctx: Context, start_time: float) -> ConsensusOutput:
-        """Publish the output; a failure in the analytics or the archive does not change the answer."""
+        """Publish the output; the answer is unaffected if the analytics or the archive fails."""
         state: ConsensusState = ctx.scope.handle.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
         if state.tally is None or not state.tally.valid:

@@ -52,7 +52,7 @@ class Proposal(Contribution):
     round: int = 0
     """Round of the latest revision; 0 for the original proposal."""
     position: str | None = None
-    """Short form of the proposed answer, stated along with the proposal; None if the agent stated none."""
+    """Short form of the proposed answer, given along with the proposal; None if the agent did not give one."""
 
 
 class CriticAnswer(WireModel):
@@ -185,7 +185,7 @@ class ConsensusRound(WireModel):
 
 
 class SkippedContext(WireModel):
-    """Source of background information left out of the prompts, and the reason."""
+    """A source of background information left out of the prompts, and the reason for leaving it out."""
 
     source: ContextSource
     reason: str
@@ -369,8 +369,8 @@ class ConsensusOutput(PatternOutput):
     early_end: EarlyEnd | None = None
     """Reason for ending the rounds before `max_rounds`, or None if they were not ended early."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Permanently failed calls, truncated proposals and invalid votes: first the agents', each with its `phase`, then
-    the judges'.
+    """Permanently failed calls, truncated proposals and invalid votes: the agents' losses, each with its `phase`, come
+    first, followed by the judges' losses.
     """
     stages: list[StageReached]
     analytics: Analytics | None = None

@@ -58,7 +58,7 @@ class Phase:
     The default is the standard task for a phase of this name, such as "closing", or else the usual task for a round.
     """
     length: Length | None = field(default=None, kw_only=True)
-    """Length of a turn. The default is "short" for a cross-examination, and otherwise the debate's length."""
+    """Length of a turn; by default, "short" in a cross-examination and the debate's length in other phases."""
     turn_order: TurnOrder | None = field(default=None, kw_only=True)
     """Turn order, or None for the debate's order."""
 
@@ -204,7 +204,7 @@ class PhasedTurns(RoundOfTurns):
 def choose_addressee(name: str, stances: Mapping[str, str], number: int) -> str:
     """Choose the debater for `name` to question in round `number` of a cross-examination.
 
-    This is the next debater on another side; in the following round, it is a different debater.
+    The first choice is the next debater on another side; the following round has a different one.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
     >>> [choose_addressee("a", sides, number) for number in (1, 2, 3)], choose_addressee("c", sides, 1)

@@ -1,4 +1,4 @@
-"""The marker "Transition to NAME", which hands over to the next speaker at the end of an answer."""
+"""The marker "Transition to NAME", placed at the end of an answer to hand over to the next speaker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Transition:
     """Next speaker named in an answer, and the rest of the answer, as returned by `read_transition`."""
 
     text: str
-    """Answer without the marker, but otherwise unchanged."""
+    """Answer with the marker removed; the rest is unchanged."""
     name: str | None
     """Name in the roster's spelling or, if it is unknown, as written; None if there is no marker."""
 

@@ -131,7 +131,7 @@ class RoundRobinDebaterTemplate(Template):
         "it depends on.",
         uses(*_TURN),
     )
-    """Task for the first debater, before anybody has spoken."""
+    """Task for the first debater, when nobody has spoken yet."""
     reply: str = part(
         "Build on the strongest points of the others: say what they get right and what they overlook. Where you "
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",

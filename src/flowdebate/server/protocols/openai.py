@@ -190,7 +190,7 @@ def _known(service: Service, name: str) -> ChatModel:
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """Start a request's run or, if its idempotency key was used before, return that run, resuming it if cancelled."""
+    """Start the run for a request, or return the run that already has its idempotency key, resumed if cancelled."""
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -222,7 +222,7 @@ class _Answer(ABC):
         """Yield the frames of the stream; if the run fails, the last frame reports the failure."""
 
     async def _full_text(self) -> tuple[str, End]:
-        """Return the complete text of the answer, and the closing information about it."""
+        """Return the complete text of the answer, and the details of how it ended."""
         async with aclosing(self.source.texts()) as texts:
             text = "".join([text async for text in texts if text is not None])
         return text, await self.source.end()
