@@ -147,7 +147,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return a copy of this block that requires text answers to have the form returned by `form(input, ctx)`."""
+        """Return a copy of this block whose text answers must have the form returned by `form(input, ctx)`."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
@@ -175,7 +175,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_reading(self, reading: Reading) -> Self:
-        """Return a copy of this block that keeps only the part of each text answer selected by `reading`."""
+        """Return a copy of this block that uses `reading` to select the part of each text answer to keep."""
         changed = copy.copy(self)
         changed._reading = reading  # noqa: SLF001 - its own class
         return changed

@@ -38,7 +38,9 @@ class PromptOptions:
     """
 
     profile: Profile | None = None
-    """Set of default prompts: "concise" for small models, "full" for others; None to choose according to the model."""
+    """Set of default prompts: "concise" for small models or "full" for others; None to choose one based on
+    the model.
+    """
     length: Length | None = None
     """Length of a turn: "short", "medium", "long", or a number of words. None means "short" for concise prompts and
     "medium" for full prompts.
@@ -69,10 +71,10 @@ class PromptOptions:
 def check_prompts(
     prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], location: str
 ) -> PromptOptions:
-    """Check and return the options for the prompts of a pattern whose speakers use a `template`.
+    """Validate and return the prompt options of a pattern whose speakers' template is a `template`.
 
-    Raises ConfigurationError for a template of another class, and for `history` or `hide_names` if it is set but not
-    listed in `accepted`.
+    Raises ConfigurationError if the template is of another class, or if `history` or `hide_names` is set but not listed
+    in `accepted`.
     """
     if prompts is None:
         return PromptOptions()
@@ -88,9 +90,10 @@ def check_prompts(
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """Options shared by all patterns, as passed to a pattern's function.
+    """Options shared by all patterns, as passed to a pattern function.
 
-    A pattern's function passes an instance of this class, or of a subclass with further options, to `check_options`.
+    Every pattern function passes an instance of this class, or of a subclass with additional options, to
+    `check_options`.
     """
 
     name: str
@@ -171,7 +174,7 @@ NEEDS_SYNTHESIZER: Constraint[CommonOptions] = Constraint(
 
 
 def quorum_of(roster: str) -> Constraint[CommonOptions]:
-    """Return the quorum constraint for a pattern whose speakers are passed as the `roster` option."""
+    """Return the quorum constraint for a pattern that takes its speakers as the option named `roster`."""
 
     def is_out_of_reach(options: CommonOptions) -> bool:
         return options.failures is not None and (options.failures.quorum or 0) > len(options.roster)

@@ -56,7 +56,7 @@ _SENTENCE = 20  # words per sentence, for converting a length from words to sent
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and kept in the session's history."""
 LENGTH = length_text("medium")
-"""Default length of a turn, as stated in prompts of the full profile."""
+"""Default turn length stated in prompts of the full profile."""
 NOT_KEPT = Visibility(history=False)
 """Default visibility of debaters: not kept in the session's history, because the transcript already contains their
 arguments.
@@ -84,10 +84,12 @@ class BlockOptions(TypedDict, total=False):
     settings: ModelSettings | None
     """Model settings, for example the temperature, the maximum length of an answer, and the timeout."""
     profile: Profile | None
-    """Set of default prompts: "concise" for small models, "full" for others; None to choose according to the model."""
+    """Set of default prompts: "concise" for small models or "full" for others; None to choose one based on
+    the model.
+    """
     sources: SourcesLike | Material | None
-    """Sources that speakers can quote: texts keyed by name, or files and folders. Other roles' prompts do not contain
-    them.
+    """Sources that speakers can quote: texts keyed by name, or files and folders. They are not included in the prompts
+    of other roles.
     """
 
 
@@ -150,7 +152,7 @@ class RoleOptions:
     settings: ModelSettings | None = None
     profile: Profile | None = None
     template: Template | None = None
-    """Template for this role's prompt, used instead of the profile's."""
+    """Template for this role's prompt; it replaces the profile's template."""
 
     def __post_init__(self) -> None:
         check_profile(type(self).__name__, self.profile)
@@ -179,7 +181,7 @@ class DebaterOptions(RoleOptions):
 
 
 class ModeratorOptions(RoleOptions):
-    """Options for the default moderator, overriding the pattern's: `debate(moderator=ModeratorOptions(…))`."""
+    """Options for the default moderator; they override the pattern's: `debate(moderator=ModeratorOptions(…))`."""
 
 
 class SynthesizerOptions(RoleOptions):
@@ -244,13 +246,11 @@ class Wording(NamedTuple, Generic[TemplateT]):
 
     template: TemplateT
     length: str
-    """Length of a turn, as stated in the prompt."""
+    """Turn length stated in the prompt."""
     words: int | None
-    """Maximum number of words stated in the prompt; None if custom instructions may set another length."""
+    """Word limit stated in the prompt; None if custom instructions may set a different one."""
     sentences: int | None
-    """Number of sentences after which a short turn is cut when the concise profile is used; None if turns
-    are not cut.
-    """
+    """Number of sentences to which a short turn is cut in the concise profile; None if turns are not cut."""
 
 
 class RolePrompt(Generic[TemplateT]):
@@ -407,7 +407,7 @@ OutT = TypeVar("OutT")
 
 
 class RosterBlock(Block[Any, OutT], Generic[OutT]):
-    """Default block for a role whose decisions refer to debaters by name: a generator and the debaters' names."""
+    """Default block for a role whose decisions refer to debaters by name, consisting of a generator and those names."""
 
     def __init__(self, inner: Generator[OutT], roster_names: Sequence[str]) -> None:
         super().__init__(inner.name, resources=inner.resources, hidden=inner.hidden)
@@ -437,7 +437,7 @@ FLAGGED: dict[str, Flag] = {
 def render_flag(flag: Flag | None) -> str:
     """Render the line shown below a faulty contribution; return "" if the contribution has no fault.
 
-    The line does not begin with a bar, unlike the lines of a contribution, so that contributions cannot forge it.
+    Unlike the lines of a contribution, this line does not begin with a bar, so contributions cannot imitate it.
     """
     return next((line for line, meant in FLAGGED.items() if meant == flag), "")
 

@@ -45,7 +45,9 @@ _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Seconds until the redirect file written by `--open` is deleted, long enough for a browser to start."""
+"""Time in seconds after which the redirect file written by `--open` is deleted; it is long enough for a browser to
+start.
+"""
 
 _App: TypeAlias = Annotated[
     Text | None,

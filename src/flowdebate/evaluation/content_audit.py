@@ -58,7 +58,7 @@ class ControlledSystem(WireModel):
 
 
 class ContentAudit(InNotebooks, WireModel):
-    """Influences on ballots apart from the quality of the content."""
+    """Effects on ballots of features other than the quality of the content."""
 
     ballots: int
     effects: dict[str, Figure]
@@ -66,7 +66,7 @@ class ContentAudit(InNotebooks, WireModel):
     systems: list[ControlledSystem]
     """Systems, ordered by their win rate at equal length."""
     problem: str | None = None
-    """Reason why there is no regression."""
+    """Reason why no regression was computed."""
     findings: list[str]
 
 

@@ -34,7 +34,7 @@ _Pair = tuple[str | None, str | None]
 
 
 class JudgedItem(WireModel):
-    """Judge's decision on one item with a known answer."""
+    """A judge's decision on an item with a known answer."""
 
     truth: str
     shares: dict[str, Annotated[float, Field(ge=0, le=1)]]
@@ -60,7 +60,7 @@ class ReliabilityBin(WireModel):
 
     low: float
     high: float
-    """Upper bound of the confidence (the largest share) in this bin, inclusive; `low` is exclusive."""
+    """Inclusive upper bound of the bin; `low` is the exclusive lower bound. The confidence is the largest share."""
     n: int
     confidence: float
     accuracy: float
@@ -105,9 +105,9 @@ class JudgeQuality(InNotebooks, WireModel):
     kappa: Figure | None
     """Cohen's kappa between winners and truth, over items with a winner; None if undefined."""
     human_kappa: Figure | None
-    """Cohen's kappa between winners and human labels; None unless both are known."""
+    """Cohen's kappa between the judge's winners and the human labels; None unless both are known."""
     alpha: Figure | None
-    """Krippendorff's alpha between the judge and humans; None unless both are known."""
+    """Krippendorff's alpha between the judge's winners and the human labels; None unless both are known."""
     brier: Figure
     """Mean squared error of the shares: 0 for a judge who is always certain and right, .25 for one who always gives two
     sides equal shares.
@@ -127,7 +127,7 @@ class JudgeQuality(InNotebooks, WireModel):
     reliability: list[ReliabilityBin]
     calibration: Calibration
     findings: list[str]
-    """Findings about the judge, in sentences."""
+    """Findings about the judge, in prose."""
 
 
 def judged_items(
@@ -329,7 +329,7 @@ def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) ->
 
 
 def _behind(shares: dict[str, float]) -> dict[str, float]:
-    """Return the logarithm of each side's share divided by the leading side's share; never positive."""
+    """Return each side's log share relative to that of the leading side; no value is positive."""
     logs = {side: log(max(share, _MIN_PROBABILITY)) for side, share in shares.items()}
     highest = max(logs.values())
     return {side: value - highest for side, value in logs.items()}

@@ -37,11 +37,11 @@ def sought(sides: int) -> float:
 
 
 def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float:
-    """Compute the probability of detecting a bias in `n` items if a place's win rate is `rate`.
+    """Compute the probability of detecting a bias from `n` items if one place has the win rate `rate`.
 
     For two sides, this is the power of the exact two-sided binomial test against 1/2. For more sides, it is the power
     of the test against equal wins, assuming that all other places win equally often: the place's wins follow a binomial
-    distribution, and the scatter of the others' wins follows a chi-square distribution. Needs scipy.
+    distribution, and the spread of the other places' wins follows a chi-square distribution. Needs scipy.
 
     >>> round(power(54, 0.7), 3)
     0.837

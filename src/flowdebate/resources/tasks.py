@@ -33,7 +33,7 @@ TaskAction = Literal["claim", "complete", "fail", "await_review", "resume_from_r
 TaskChange = Literal[
     "added", "claimed", "completed", "failed", "retried", "review_requested", "review_resumed", "cancelled"
 ]
-"""Kind of change reported by an event. `failed` is final; after `retried` the task is pending again."""
+"""Kind of change reported by an event. `failed` is final; after `retried`, the task is pending again."""
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots, because copying a `__dict__` takes a tenth of the time
@@ -45,13 +45,13 @@ class Task:
     goal: str
     """Goal of the task, as a phrase."""
     status: TaskStatus = "pending"
-    """Status of the task in its life cycle."""
+    """Current status of the task."""
     assignee: str | None = None
-    """Intended worker for the task; None if anybody may do it."""
+    """Worker for whom the task is intended; None if any worker may do it."""
     labels: frozenset[str] = frozenset()
     """Application-defined labels that describe the kind of task."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Additional data from the application, as a read-only copy of the argument."""
+    """Application-defined data; a read-only copy of the argument."""
     attempts: int = 0
     """Number of times the task has been claimed so far."""
     max_attempts: int = 1
@@ -250,7 +250,7 @@ class TaskCollection(Protectable):
         return task
 
     def start_task(self, goal: str, *, by: str, metadata: Mapping[str, Any] | None = None) -> Task:
-        """Add a task already claimed by the worker `by`; in a protected collection, only the pattern may change it."""
+        """Add a task already claimed by the worker `by`; only the pattern may change it in a protected collection."""
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
@@ -266,11 +266,11 @@ class TaskCollection(Protectable):
         assignee: str | None = None,
         labels: Iterable[str] = (),
     ) -> Task | None:
-        """Claim a task for the worker `by` and return it, or return None if no task can be claimed.
+        """Claim a task for the worker `by` and return it; return None if no task can be claimed.
 
-        The task is the earliest pending one that is intended for `assignee` or for anybody and has all `labels`. With
-        `task_id`, that task is claimed, or IllegalTransition is raised; its assignee is checked only if `assignee` is
-        passed.
+        Without `task_id`, the earliest pending task is claimed among those that have all `labels` and are intended for
+        `assignee` or for anybody. With `task_id`, that task is claimed, or IllegalTransition is raised; its assignee is
+        checked only if `assignee` is passed.
         """
         labels_wanted = self._check_labels(labels)
         if task_id is None:
@@ -329,7 +329,7 @@ class TaskCollection(Protectable):
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
-        """List the tasks with the given status and assignee (None means any) and all `labels`, in creation order."""
+        """List the tasks that match the status, the assignee (None matches any) and all `labels`, in creation order."""
         self._check_status(status)
         labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES

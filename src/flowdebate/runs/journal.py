@@ -40,7 +40,7 @@ OnUncertain: TypeAlias = Literal["retry", "raise"]
 UNANSWERED = "#unanswered:"
 """Key segment that marks the fatal failure of a role; it is followed by the block's name."""
 DECISION = "#decision"
-"""Key suffix for decisions, each of which is made by code without side effects."""
+"""Key suffix for decisions, which are made by code without side effects."""
 
 
 class JournalOptions(TypedDict, total=False):
@@ -214,7 +214,7 @@ class Journal:
         await self.store.commit(self.run_id, key, kind, body, self._clock)
 
     async def fail(self, key: str, failure: str) -> None:
-        """Record a failed attempt at the step `key`; if recording fails too, only log that error."""
+        """Record a failed attempt at the step `key`; if recording it fails as well, only log that error."""
         try:
             await self.store.fail(self.run_id, key, failure)
         except StoreError:

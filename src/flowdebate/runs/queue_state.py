@@ -39,8 +39,8 @@ class DeliveredRun(WireModel):
     worker: str
     version: str
     delivery: int
-    """Number of times the run has been delivered. The number increases when a worker dies while executing the run, or
-    when the run's provider has an outage.
+    """Number of times the run has been delivered; it increases when a worker dies while executing the run or when the
+    run's provider has an outage.
     """
     seconds: float
     """Time in seconds for which the run waited, measured from when it was queued or when its delay ended."""
@@ -49,7 +49,7 @@ class DeliveredRun(WireModel):
 
 
 class QueueVersion(WireModel):
-    """Queued runs of one version, which are executed only by workers of the same version."""
+    """Runs queued for one version; only workers of the same version execute them."""
 
     version: str
     waiting: int
@@ -57,7 +57,7 @@ class QueueVersion(WireModel):
     """Number of runs delayed because their worker died or their provider was unavailable."""
     running: int
     oldest: float | None
-    """Waiting time in seconds of the run that has waited longest; None if no run is waiting."""
+    """Time in seconds that the longest-waiting run has waited; None if no run is waiting."""
     workers: int
     """Number of live workers of this version."""
 

@@ -1,4 +1,4 @@
-"""Lifetime of a service: its socket, its warm-up before the first run, and recovery of runs from an earlier process."""
+"""Lifetime of a service: its socket, warming up before the first run, and recovery of an earlier process's runs."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ class Recovery:
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
         """Resume unfinished runs.
 
-        With `keep_days`, also deletes runs that have not changed for that many days, now and every hour.
+        With `keep_days`, also delete runs that have not changed for that many days, immediately and then every hour.
         """
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:
             self._active.in_background(self._delete_old(keep_days * _DAY))
 
     def awaits(self, stored: StoredRun) -> bool:
-        """Return whether the recovery will resume an abandoned run."""
+        """Return whether the recovery is going to resume the given abandoned run."""
         return self._task is not None and not self._task.done() and self._concerns(stored)
 
     def _concerns(self, stored: StoredRun) -> bool:

@@ -329,7 +329,7 @@ class Service(Readership):
         options: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunResult[Any]:
-        """Request one plain answer to `messages` from the model in a pattern's first seat; the call is not stored.
+        """Send `messages` to the model in a pattern's first seat, and return one plain answer; the call is not stored.
 
         The call counts towards budgets, and raises the same errors as `begin`.
         """
@@ -371,7 +371,7 @@ class Service(Readership):
         return ()
 
     async def _queue_new(self, header: RunHeader, recipe: Recipe) -> RunState:
-        """Store a new run, and queue it to be started in its turn."""
+        """Store a new run and add it to the queue."""
         await self.store.add(StoredRun(header=header, status="queued", updated_at=time.time(), steps=0), ())
         return await self._queue(header, partial(self._resume, header.run_id, recipe=recipe))
 
@@ -433,7 +433,7 @@ class Service(Readership):
     # Reading
 
     async def run(self, run_id: str) -> RunDetails:
-        """Return a run with its document so far and its pending requests to humans."""
+        """Return a run, including its document so far and its pending human requests."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
         # A run in progress here reports its own state, because replaying its journal would take as long as the run
@@ -522,7 +522,7 @@ class Service(Readership):
         limit: int = 50,
         before: str | None = None,
     ) -> RunPage:
-        """Return a page of runs that match all filters, newest first; `before` is the `next` of the previous page."""
+        """Return a page of the runs that match all filters, newest first; `before` is the previous page's `next`."""
         check_count("Service.runs()", limit=limit)
         runs = await list_runs(
             self.store,
@@ -583,8 +583,8 @@ class Service(Readership):
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
         """Follow a run to its end, starting at its first event or after the mark `after`.
 
-        The run may be in progress in this process or another one, or be over already. If another process is executing
-        it, the run is followed through its journal, and an answer's text arrives only once the answer is complete.
+        The run may be in progress, in this process or another one, or already finished. If another process is executing
+        the run, its journal is read instead, so the text of an answer arrives only once the answer is complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
             async for update in updates:
@@ -625,7 +625,7 @@ class Service(Readership):
         return details[-1] if details else None
 
     async def evidence(self, run_id: str) -> tuple[list[str], Evidence]:
-        """Return the current export of a run as lines, and the result of replaying it, for the run's report."""
+        """Return the lines of a run's current export, and the result of replaying it, for the run's report."""
         recipe = self._recipes.registered(await self.store.run(run_id))
         if recipe is None:
             return await evidence_in(self.store, run_id)
@@ -787,10 +787,10 @@ class Service(Readership):
         retry_dead_letter: bool = False,
         **filters: Any,  # noqa: ANN401 - see `change_all`
     ) -> Changed:
-        """Resume the runs that match all filters accepted by `runs`; the default `limit` is 200.
+        """Resume all runs that match the filters, which are those of `runs`; the default `limit` is 200.
 
-        Without `status`, all runs that stopped early are resumed; dead letters require `retry_dead_letter`. If this
-        service executes the runs itself, it resumes only as many as its limits allow.
+        Without `status`, all runs that stopped early are resumed, except for dead letters, which require
+        `retry_dead_letter`. If this service executes the runs itself, it resumes only as many as its limits allow.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)

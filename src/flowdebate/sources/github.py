@@ -125,7 +125,7 @@ class Changes:
     merge_base: str
     """Commit at which the branch diverged."""
     since: str | None
-    """Commit after which the changes begin; None if they include all changes of the pull request."""
+    """Commit after which the changes begin; None if all changes of the pull request are included."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""

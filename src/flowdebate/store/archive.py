@@ -45,7 +45,7 @@ messages.
 
 
 class ArchivedDebate(PastDebate):
-    """A debate in an archive, with its agents and everything recorded about it since."""
+    """An archived debate, its agents, and everything recorded about it since then."""
 
     agents: list[str]
     """Agents that voted or received votes."""

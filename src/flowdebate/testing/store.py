@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError, RunConflict, RunExists, RunNot
 from flowdebate.store.base import RunFilter, RunHeader, StepRow, Store, StoredRun, StoredStatus
 
 MakeStore: TypeAlias = "Callable[[], Store]"
-"""Factory for store objects; those created during one test share a location."""
+"""Factory for store objects; all objects created during a test share one location."""
 
 TRICKY_TEXTS = (
     "plain",
@@ -296,7 +296,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_record_intents_and_results(self, store: Store) -> None:
-        """Check that attempts count up from 1, failures stay in order, and finished steps have a number and a time."""
+        """Check that attempts count from 1, failures stay in order, and finished steps have a number and a time."""
         await store.create(header("r"))
         assert await store.intend("r", "k", "call", "hash") == 1
         assert list(await store.steps("r")) == [StepRow(key="k", kind="call", request="hash")]
@@ -434,7 +434,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_can_be_filtered(self, store: Store) -> None:
-        """Check each filter on its own and combined with others; newer runs come first, whatever is written later."""
+        """Check each filter alone and in combination; newer runs come first, regardless of later writes."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -477,7 +477,7 @@ class StoreConformance:
 
     @_promise
     async def test_pages_add_up_to_the_list(self, store: Store) -> None:
-        """Check that pages of any size, with any filter, add up to the list, even with equal times or unusual IDs."""
+        """Check that pages of any size, with any filter, add up to the list, even for equal times or unusual IDs."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -495,7 +495,7 @@ class StoreConformance:
 
     @_promise
     async def test_listing_survives_concurrent_changes(self, store: Store) -> None:
-        """Check that, while runs change, no run is listed twice and no run that exists throughout is skipped."""
+        """Check that, during changes, no run is listed twice, and no run that exists throughout is skipped."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
         await _add_old(store, "r16, too", 16.0)

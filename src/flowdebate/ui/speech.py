@@ -51,7 +51,7 @@ class Closed:
 
     id: str
     void: str | None = None
-    """Reason why the utterance does not count; None if it does."""
+    """Reason why the utterance is void; None if it is valid."""
 
 
 WITHDRAWN = "the model was only thinking"
@@ -84,10 +84,10 @@ class _Utterance:
 
 
 class Speech:
-    """Detector of utterances in a run's events; it must receive all events from the beginning.
+    """Detector of the utterances in a run, based on its events; it must receive every event from the beginning.
 
     Several speakers may speak at once. Text from models is passed on as it arrives; an answer that is not streamed is
-    passed on as a single chunk. Each utterance is opened and closed exactly once. It becomes void if its call is
+    passed on as a single chunk. Each utterance is opened and closed exactly once. An utterance is void if its call is
     retried or fails, or if other text replaces it; the replacement is a separate utterance.
     """
 
@@ -246,7 +246,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block that made a `call`, dropping the `#` and number that its later calls end with."""
+    """Return the path of the block that made `call`: the call's path without the `#` and number of a repeat."""
     return call.partition("#")[0]
 
 

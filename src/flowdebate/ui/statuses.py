@@ -36,9 +36,9 @@ class Status:
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
     """Display style of the status on a page."""
     mark: str = ""
-    """Label for the status on a page; empty if the label is `words`."""
+    """Label for the status on a page; if it is empty, `words` is used."""
     ending: str = ""
-    """Description of an unexpected ending, to be followed by, for example, "after 2 complete arguments."."""
+    """Description of an unexpected ending, to be completed by a phrase such as "after 2 complete arguments." """
 
 
 STATUSES: Mapping[str, Status] = {

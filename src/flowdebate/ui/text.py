@@ -16,8 +16,8 @@ from flowdebate._util.documentation import ONE_MODEL, cite
 _SUSPICIOUS = re.compile("[^\n\t -~\xa0-\xac\xae-\u02ff]")
 """Characters to examine: everything except printable ASCII and Latin letters."""
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of characters that a terminal obeys or does not show: control and format characters, surrogates,
-and line separators.
+"""Unicode categories of characters that a terminal interprets or hides: control and format characters, surrogates, and
+line separators.
 """
 _HIDDEN = re.compile("[\u2065\ufff0-\ufff8\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]")
 """Unassigned code points, which terminals do not show."""
@@ -29,7 +29,7 @@ _FIRST_JOINED = "\u0600"
 
 
 def printable(text: str) -> str:
-    r"""Escape every character in `text` that a terminal would obey or not show.
+    r"""Escape every character in `text` that a terminal would interpret or hide.
 
     Newlines, tabs, and joiners between letters, marks and emoji are kept.
 
@@ -86,7 +86,7 @@ def cost_text(cost: float, prices: str | None, *, complete: bool = False) -> str
 
 
 def acts_or_hides(char: str) -> bool:
-    """Return whether a terminal would obey `char` or not show it."""
+    """Return whether a terminal would interpret or hide `char`."""
     return category(char) in _OBEYED or _HIDDEN.match(char) is not None
 
 
@@ -109,7 +109,7 @@ def as_json(value: object) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Escape the characters in JSON `text` that a terminal would obey or not show."""
+    """Escape the characters in JSON `text` that a terminal would interpret or hide."""
 
     def escape(match: re.Match[str]) -> str:
         char = match[0]

@@ -1,4 +1,4 @@
-"""Names in arguments: spellings of the names of debaters, models and model families, and how they are recognized.
+"""Recognition of names in arguments: the possible spellings of debaters, models and model families.
 
 The rules rely on cues in the text (capitals and neighboring words), not on lists of names and occupations. On the test
 corpus, they find 227 of the 246 names, and wrongly change 25 of the 179 turns that contain no name. With such lists
@@ -189,7 +189,7 @@ def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]
 
 
 def _spell_model(model: str) -> Iterator[tuple[str, Level]]:
-    """List the spellings of a model name such as `"openai/gpt-5-mini"`: in full, without provider, and shortened."""
+    """List the spellings of a model name such as `"openai/gpt-5-mini"`: full, without provider, shortened."""
     provider, _, _ = model.partition("/")
     if provider in {"local", "intent"}:
         return  # these are settings, which do not identify a model

@@ -58,7 +58,7 @@ class TopologyOptions:
     hub: str | None = field(default=None, kw_only=True)
     """Agent at the center of a star; by default, the first agent in alphabetical order."""
     sparsity: float = field(default=DEFAULT_SPARSITY, kw_only=True)
-    """Share of the other agents that criticize each proposal, for the topologies "sparse" and "random-graph"."""
+    """Fraction of the other agents that criticize each proposal, in the topologies "sparse" and "random-graph"."""
 
     def __post_init__(self) -> None:
         location = type(self).__name__

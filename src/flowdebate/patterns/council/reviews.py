@@ -226,7 +226,7 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
 
 
 def _distinct_steps(count: int) -> list[int]:
-    """List 1 to `count` - 1, alternating between both ends, so that no difference between neighbors repeats.
+    """List 1 to `count` - 1 from alternating ends, so that no two pairs of neighbors have the same difference.
 
     Differences are taken modulo `count`. For an odd `count`, each difference in a plain zigzag occurs twice. Taking two
     numbers from the same end halfway through replaces the second half of the differences with the missing ones.
@@ -299,7 +299,7 @@ def agreement(reviews: Mapping[str, CouncilReview]) -> CouncilAgreement | None:
 
 
 def _centered_sums(rankings: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Return the sum of each answer's centered ranks, doubled so that it is a whole number."""
+    """Sum each answer's centered ranks; the sums are doubled to make them whole numbers."""
     sums: dict[str, int] = {}
     for ranking in rankings:
         for index, name in enumerate(ranking):

@@ -27,7 +27,9 @@ does not follow; the answer omits something required by the question.
 """
 Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
-"""Decision on the answer: it stands if no claim holds; otherwise, it is revised or, without a revision, rejected."""
+"""Decision on the answer: it stands if no claim is upheld; otherwise, it is revised, or rejected if there is no
+revision.
+"""
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
 """Reason why a critique ended: there was no answer, no claims were made, the judge ruled, the judge did not rule, or
 the author revised the answer.
@@ -47,7 +49,7 @@ _Text = Annotated[str, Field(max_length=4_000)]
 
 
 class CritiqueInput(PatternInput):
-    """Input to a critique, and to the author."""
+    """Input to a critique, and to its author."""
 
     question: str
     answer: str | None = None
@@ -108,7 +110,7 @@ class Claim(WireModel):
     ruling: Ruling = "cannot_tell"
     """The final ruling; it is "holds" only if the evidence has been verified."""
     judged: Ruling | None = None
-    """The judge's own ruling; None if the judge gave none."""
+    """The ruling as given by the judge; None if the judge did not rule on the claim."""
     reason: str = ""
     """The judge's reason."""
     evidence: list[Evidence] = Field(default_factory=new_list)
@@ -139,7 +141,7 @@ class RevisionRequest(CritiqueInput):
 
     kind: ClassVar[str] = "revise"
     is_complete: ClassVar[bool] = True
-    """True: the input is self-contained, so no transcript is shown to a human along with it."""
+    """Always True: the input is self-contained, so a human receives it without a transcript."""
     claims: list[Claim]
     """The upheld claims."""
 
@@ -232,11 +234,11 @@ class CritiqueOutput(PatternOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsRequest:
-    """Input to a critic's block. The block returns `Claims`, their fields, or a list of claims."""
+    """Input to a critic's block. The block returns a `Claims` object, its fields as a dict, or a list of claims."""
 
     kind: ClassVar[str] = "criticize"
     is_complete: ClassVar[bool] = True
-    """True: the input is self-contained, so no transcript is shown to a human along with it."""
+    """Always True: the input is self-contained, so a human receives it without a transcript."""
     question: str
     answer: str
 
@@ -265,7 +267,7 @@ class RulingsRequest:
 
     kind: ClassVar[str] = "rule"
     is_complete: ClassVar[bool] = True
-    """True: the input is self-contained, so no transcript is shown to a human along with it."""
+    """Always True: the input is self-contained, so a human receives it without a transcript."""
     question: str
     answer: str
     claims: tuple[Claim, ...]

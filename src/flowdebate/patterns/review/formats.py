@@ -1,4 +1,4 @@
-"""Export formats of a review: a pull request comment, SARIF for code scanning, and JSON Lines."""
+"""Export formats for reviews: a pull request comment, SARIF for code scanning, and JSON Lines."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Continuation:
 
 
 def plan_continuation(stored: StoredRun, *, location: str, rounds: int = 1, ask: str | None = None) -> Continuation:
-    """Plan the continuation of a stored run by `rounds` rounds.
+    """Plan a continuation of a stored run for `rounds` more rounds.
 
     Raises ConfigurationError if the run is unfinished or has no rounds.
     """
@@ -87,7 +87,7 @@ def plan_continuation(stored: StoredRun, *, location: str, rounds: int = 1, ask:
 
 
 def plan_requested_continuation(stored: StoredRun, more: object) -> Continuation:
-    """Plan the continuation of a stored run from a front end's options: "rounds", "ask" or both."""
+    """Plan a continuation of a stored run from a front end's options: "rounds", "ask" or both."""
     if not isinstance(more, Mapping) or not {"rounds", "ask"}.issuperset(more):
         raise ConfigurationError(
             "options", "continuation", more, 'must be a table with "rounds" (default: 1), "ask" or both'
@@ -100,7 +100,7 @@ def plan_requested_continuation(stored: StoredRun, more: object) -> Continuation
 async def plan_continuation_of(
     location: str, run_id: str, *, rounds: int, ask: str | None, store: StoreChoice | StoreOptions
 ) -> Continuation:
-    """Plan the continuation of the run with the given id; raise ConfigurationError if no store is configured."""
+    """Plan a continuation of the run with the given id; raise ConfigurationError if no store is configured."""
     choice = store.store if isinstance(store, StoreOptions) else store
     opened = open_store(choice, location=location)
     if opened is None:
@@ -116,15 +116,15 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parent:
-    """Parent of a fork: the parent's steps that the fork can reuse, and the changes made by the fork."""
+    """Parent of a fork: the steps that the fork can reuse, and the edits made by the fork."""
 
     labels: Mapping[str, str]
     rows: Mapping[str, StepRow]
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time at which the fork diverges from its parent. Like the parent's start, `began_at`, it is measured on the
-    parent's clock.
+    """Time at which the fork diverges from its parent, measured on the parent's clock, as is the parent's start,
+    `began_at`.
     """
     reused_key: str | None = None
     """Substring of the keys of steps that are reused even if their requests have changed; None if there are no such
@@ -133,7 +133,7 @@ class _Parent:
 
 
 class ForkJournal(Journal):
-    """Journal of a fork: if a step is not recorded yet, a matching step of the parent is copied.
+    """Journal of a fork: a step that is not yet recorded is copied from the parent if the parent has a matching one.
 
     Model calls match if both the request and the model are equal; human answers match if the requests are equal. Side
     effects and provider failures have no request, so they are reused as long as no earlier step differs. Stop

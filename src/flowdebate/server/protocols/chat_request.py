@@ -79,7 +79,7 @@ _WHY: Mapping[str, str] = {
     "background": "Start a run with POST /runs instead, and poll it.",
     "include": "Responses include only the answer's text.",
 }
-"""Reasons why known parameters are not supported; a parameter is unknown if it is neither listed here nor a field."""
+"""Reasons why known parameters are not supported. A parameter is unknown if it is neither a key here nor a field."""
 
 
 class _Part(BaseModel):
@@ -158,8 +158,8 @@ class _Request(BaseModel):
     user: str | None = Field(None, max_length=200)
     metadata: dict[str, str] | None = Field(None, max_length=16)
     models: str | list[str] | dict[str, str] | None = None
-    """Models for the pattern, as in its `models` option: one model for all, models by name and role, or a list with one
-    model per member.
+    """Models for the pattern, as in its `models` option: one model for all, a mapping from names and roles to models,
+    or a list with one model per member.
     """
 
     @model_validator(mode="before")
@@ -253,7 +253,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Find the JSON Schema for an object in a message's text, where some clients' JSON mode puts it.
+    """Find an object's JSON Schema in a message's text, where some clients put it in JSON mode.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}

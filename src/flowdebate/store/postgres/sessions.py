@@ -138,10 +138,10 @@ _END_OLD = f"SELECT pg_terminate_backend(pid) {_HELD} AND (classid::bigint << 32
 
 
 class PostgresOwner:
-    """Owner of runs: alive as long as its session holds an advisory lock; a lost session is replaced immediately.
+    """Owner of runs, alive as long as its session holds an advisory lock.
 
-    A thread watches for the loss of the session, so that the runs are unowned only while a new session is being opened.
-    `ensure` checks the lock before anything is written.
+    A thread watches for the loss of the session and replaces it immediately, so that the runs are without an owner only
+    while a new session is being opened. `ensure` checks the lock before anything is written.
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
@@ -229,7 +229,7 @@ class PostgresOwner:
                 pause = None
 
     def _wait(self, pause: float | None) -> None:
-        """Wait for input from the session, for a wake-up signal, or for `pause` seconds."""
+        """Wait until the session has input or a wake-up signal arrives, for at most `pause` seconds."""
         if self._bell is None:
             return
         bell = self._bell[0]

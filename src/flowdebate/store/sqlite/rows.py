@@ -45,7 +45,7 @@ _CONDITIONS = {
     "since": "{created} >= :since",
     "at": "{created} <= :at AND ({created} < :at OR run_id > :id)",
 }
-"""SQL conditions for listing runs, keyed by parameter; each has an index, except for "labels" and "text"."""
+"""SQL conditions for filtering runs, keyed by parameter; all except "labels" and "text" can use an index."""
 _TRIGRAM = 3
 _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 1 OFFSET {NEWEST_SEARCHED - 1}"  # noqa: S608
 _MANY, _MAX_PARTS = 1_000, 32
@@ -104,7 +104,7 @@ ADD_STEP = "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> sqlite3.Cursor:
-    """List runs; use the index if the search text is rare, and otherwise scan the runs, newest first."""
+    """List runs, using the index if the search text is rare and otherwise scanning the runs, newest first."""
     folded, parts = (filters.get("text") or "").casefold(), None
     # almost always true; otherwise, the connection would alter the trigrams by encoding them
     if encode_text(folded) == folded:
@@ -185,7 +185,7 @@ def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
 
 
 def save_open_steps(connection: sqlite3.Connection, run_id: str, attempts: Mapping[str, Attempt]) -> None:
-    """Copy the attempts logged for a run's steps to the database, unless they are already there."""
+    """Copy the logged attempts at a run's steps to the database, skipping any that are already there."""
     for key, (kind, request, number) in attempts.items():
         values = {"run": run_id, "key": key, "kind": kind, "request": request, "attempts": number}
         connection.execute(_SAVE_ATTEMPT, values)

@@ -168,7 +168,7 @@ _MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
 
 
 class SimJudge:
-    """A judge model with configured log-odds; a seed gives bit-identical results, whatever the order of requests.
+    """A judge model with configurable log-odds; for a given seed, its results are bit-identical in any order.
 
     For each side, it computes a sum in the units of `quality` (differences between sums are log-odds):
 
@@ -178,7 +178,7 @@ class SimJudge:
 
     z is standard normal, and the softmax of the sums gives each side's share.
 
-    - `slot`: the term for each slot; a single number is the term for the first slot, decreasing evenly to 0 for the
+    - `slot`: terms for each slot; a single number is the term for the first slot, decreasing evenly to 0 for the
       last.
     - `label`: terms for labels in alphabetical order, like `slot`, or keyed by label. Sides without labels use their
       stances.
@@ -458,7 +458,7 @@ def decide_all(shares: Floats, *, by: str = "mean") -> Decided:
 
 
 def is_right(decided: Decided, best: ArrayLike) -> Floats:
-    """Score each item's verdict: 1 if correct, 0 if wrong, or one divided by the number of leaders in a tie."""
+    """Score each item's verdict: 1 if correct, 0 if wrong, or 1/n if the correct side is one of n tied leaders."""
     import numpy as np
 
     leaders = np.take_along_axis(decided.leaders, np.asarray(best)[:, None], axis=1)[:, 0]

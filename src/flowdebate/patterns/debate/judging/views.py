@@ -174,7 +174,7 @@ def order_for_judge(
 def orders_for_judge(
     entries: Sequence[DebateContributionEntry], *, shuffle: bool = True, random: Random | None = None
 ) -> tuple[list[int], list[int]]:
-    """Return the result of `order_for_judge`, and the same order with each round reversed.
+    """Return the order from `order_for_judge`, followed by the same order with each round reversed.
 
     >>> orders_for_judge([])
     ([], [])
@@ -286,7 +286,7 @@ class BlindTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRound:
-    """Contributions to a round, in the order of the view."""
+    """A round's contributions, in the order of the view."""
 
     title: str
     turns: tuple[BlindTurn, ...]
