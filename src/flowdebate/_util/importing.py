@@ -20,8 +20,8 @@ IMPORTING = threading.Lock()
 def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE:OBJECT") -> T:
     """Load the object named by `spec`; if it is not an instance of `kind`, call it to create one.
 
-    `spec` may refer to a file instead of a module, as in "path/to/file.py:agent"; the file's folder is then put first
-    on the import path. An invalid `spec` raises ConfigurationError.
+    `spec` may refer to a file instead of a module, as in "path/to/file.py:agent"; the file's folder is then added to
+    the front of the import path. An invalid `spec` raises ConfigurationError.
     """
     module, _, path = spec.rpartition(":") if ":" in spec else (spec, "", "")
     problem = (

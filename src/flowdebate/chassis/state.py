@@ -56,7 +56,7 @@ there is no verdict, there is no output, the round has no report, or the next sp
 continues with its next step, or keeps an earlier step's answer.
 
 Other values mark flaws that would otherwise go unnoticed in a result: a truncated or empty argument, a stance without
-an assigned debater, or an invalid winner (not one of the stances), which does not count.
+an assigned debater, or an invalid winner (not one of the stances), which is ignored.
 """
 
 TurnOrder: TypeAlias = Literal["declared", "rotated", "shuffled", "simultaneous"]
@@ -75,16 +75,16 @@ NamedStop = Annotated[str, AfterValidator(_check_one_line)]
 """A stop reason named after the `terminate_when` condition that was met; it is printable and fits on one line."""
 
 DebateStatus: TypeAlias = RunStatus
-"""Status of a debate, which is the same as the status of its run."""
+"""Status of a debate, identical to the status of its run."""
 
 
 def is_declared(turn_order: object) -> bool:
-    """Return whether the order of turns is the default one, which raw outputs omit."""
+    """Return whether the turn order is the default; raw outputs omit the default."""
     return turn_order == "declared"
 
 
 class ProviderFailure(WireModel):
-    """Failure tolerated by the pattern, usually because a provider did not answer."""
+    """Failure tolerated by the pattern; in most cases, a provider did not answer."""
 
     round: int
     """The round in which the failure occurred; for judges and synthesizers, the last round."""
@@ -99,9 +99,7 @@ class ProviderFailure(WireModel):
     instead: Recovery
     """Action taken to recover from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
-    """The task of the turn, in a pattern with several kinds of tasks; None (and omitted from JSON) in other
-    patterns.
-    """
+    """The turn's task, if the pattern has several kinds of tasks; None (and omitted from JSON) in other patterns."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
     """The author of the contribution addressed by the task; None (and omitted from JSON) if there is none."""
 
@@ -193,7 +191,7 @@ class PatternState(WireModel):
 
     @property
     def phase_name(self) -> str | None:
-        """The name of the current round, in a pattern with named rounds."""
+        """Name of the current round, if the pattern names its rounds."""
         return None
 
     def turn_of(self, name: str) -> PatternInput | None:  # noqa: ARG002 - for the patterns
@@ -228,8 +226,8 @@ EntryT = TypeVar("EntryT", bound=Contribution, default=Any)
 class TranscriptState(WireModel, Generic[EntryT]):
     """A pattern's transcript: its entries in order.
 
-    Specify the type parameter when creating a transcript, not at import time, because it makes pydantic build a
-    validator.
+    Specify the type parameter when creating a transcript rather than at import time, because pydantic builds a
+    validator for each parametrized class.
     """
 
     entries: list[EntryT] = Field(default_factory=new_list)
@@ -308,7 +306,7 @@ def question_of(value: object, ctx: Context) -> str:
 
 
 async def accepted(read: Callable[[], T], ctx: Context, *, returns: object, custom: bool) -> T:
-    """Parse a block's answer with `read`; a custom block's value is recorded, and replayed when a run is resumed.
+    """Parse a block's answer with `read`; a custom block's value is recorded, to be replayed if the run is resumed.
 
     Answers from models need not be recorded here, because the model calls record them. An answer rejected by `read` is
     not recorded, because the block may be fixed before the run is resumed.
@@ -378,7 +376,7 @@ class TurnEvent(BlockEvent):
     stance: str | None = None
     """The position assigned by the pattern, if it assigns any."""
     phase: str | None = None
-    """The turn's task, in a pattern with several kinds of tasks."""
+    """The turn's task, if the pattern has several kinds of tasks."""
     target: str | None = None
     """The author of the text that the task is about, if any."""
 
@@ -392,7 +390,7 @@ class TurnStarted(TurnEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnFinished(TurnEvent):
-    """The text of a debater or agent is recorded."""
+    """A debater's or agent's text has been recorded."""
 
     kind: ClassVar[str] = "turn_finished"
 
@@ -403,7 +401,7 @@ class RoleFailed(BlockEvent):
 
     kind: ClassVar[str] = "role_failed"
     block: str
-    """The name of the failed block."""
+    """The name of the block that failed."""
     role: Role
     """The role that the block plays in the pattern."""
     round: int
@@ -417,7 +415,7 @@ class RoleFailed(BlockEvent):
     instead: Recovery
     """Action taken to recover from the failure."""
     phase: str | None = None
-    """The turn's task, in a pattern with several kinds of tasks."""
+    """The turn's task, if the pattern has several kinds of tasks."""
     target: str | None = None
     """The author of the text that the task is about, if any."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TICK = 0.5
-"""Seconds between progress updates; short enough for a smooth progress bar at negligible load."""
+"""Seconds between progress updates; short enough for a smooth progress bar at negligible cost."""
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def _warn_once() -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class Totals:
-    """Call and token limits for all questions combined; once one is reached, no more questions are started."""
+    """Call and token limits for all questions combined; once either is reached, no more questions are started."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -112,7 +112,7 @@ class Totals:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """Outcome of a command that asks many questions; determines its exit code and its advice on how to continue."""
+    """Outcome of a command that asks many questions; it determines the exit code and the advice on how to continue."""
 
     signal: Signals | None = None
     """Signal that interrupted the command."""
@@ -121,7 +121,7 @@ class Ending:
     used_up: bool = False
     """True if a total limit was reached before all questions had been asked."""
     incomplete: bool = False
-    """True if a result is missing for another reason."""
+    """True if a result is missing for some other reason."""
     batch_id: str | None = None
     """Name of the batch; set only by commands with --batch-id."""
 
@@ -188,11 +188,11 @@ class ProgressLines:
         """Announce the models to be asked."""
 
     def watch(self, count: Callable[[], Counts]) -> None:
-        """Show the counts returned by `count` at regular intervals, even while no question is finishing."""
+        """Show the counts returned by `count` at regular intervals, even if no questions are being completed."""
         self._count = count
 
     def refresh(self) -> None:
-        """Show the current counts, provided that `watch` has been called."""
+        """Show the current counts, once `watch` has been called."""
         if self._count is not None:
             self.show(self._count())
 
@@ -276,7 +276,7 @@ def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
 
 
 def _describe(counts: Counts, seconds_left: float | None) -> list[str]:
-    """Describe the counts, with the most important first, because a narrow terminal truncates the line."""
+    """Describe the counts, most important first, because a narrow terminal truncates the line."""
     from flowdebate.cli.terminal.screen import duration
     from flowdebate.evaluation.documents import rate_text
     from flowdebate.runs.batch import BatchSummary

@@ -226,7 +226,7 @@ def command(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
 
 def parameter(name: str, kind: object, option: Option, default: object = None, *, argument: bool = False) -> Parameter:
-    """Return typer's parameter for an option of type `kind`; a bool without a default also gets a `--no-…` flag."""
+    """Return the typer parameter for an option of type `kind`; a bool without a default also gets a `--no-…` flag."""
     plain, values = _kind_of(kind)
     if option.repeated:
         plain = list
@@ -289,7 +289,7 @@ _NEWEST = 50
 
 
 def _completer_of(metavar: str | None, values: Sequence[str]) -> Callable[..., object] | None:
-    """Return typer's completer for an option with this metavar or with a fixed set of `values`."""
+    """Return the typer completer for an option with the given `metavar` or a fixed set of `values`."""
 
     # typer drops values that do not begin with the typed text
     def complete(ctx: typer.Context) -> list[tuple[str, str]]:

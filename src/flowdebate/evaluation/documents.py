@@ -1,4 +1,4 @@
-"""Reports on evaluations and batches as data, laid out alike for terminals, notebooks and pages."""
+"""Reports on evaluations and batches as data, with the same layout in terminals, notebooks and web pages."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def lay_out_review_benchmark(benchmark: ReviewBenchmark) -> Summary:
 
 
 def lay_out_critique_check(check: CritiqueCheck) -> Summary:
-    """Format a critique check: accuracy with the critic and by the judge alone, and a recommendation."""
+    """Format a critique check: accuracy with the critic and with the judge alone, and a recommendation."""
 
     def cell(figure: Figure | None) -> str:
         return "none" if figure is None else f"{figure.value:.0%} ({figure.low:.0%} to {figure.high:.0%})"
@@ -374,7 +374,7 @@ def _ranking_table(systems: Sequence[RankedSystem]) -> Table:
 
 
 def _describe_first_place(ranking: Ranking, called: str) -> list[str]:
-    """Describe the advantage of the first position, if the ranking estimated it."""
+    """Describe the advantage of the first position, if the ranking includes an estimate of it."""
     if (order := ranking.order) is None:
         return []
     between = "no interval" if order.low is None else f"{order.low:+.2f} to {order.high:+.2f}"

@@ -35,7 +35,7 @@ class Dynamics(InNotebooks, WireModel):
     adopted: Figure | None
     """Among voices that first disagreed with another voice, the share that switched to that voice's first answer."""
     first_right: Figure | None
-    """Share of voices whose first answer is correct; None, like all fields below, if no truth is known."""
+    """Share of voices whose first answer is correct; like all fields below, None if no correct answer is known."""
     last_right: Figure | None
     right_to_wrong: Figure | None
     """Among voices whose first answer is correct, the share whose last answer is wrong."""
@@ -43,11 +43,11 @@ class Dynamics(InNotebooks, WireModel):
     outcome_right: Figure | None
     """Share of answer courses with a correct outcome."""
     oracle: Figure | None
-    """Share of answer courses with a correct outcome, or with a correct answer by any voice at any time."""
+    """Share of answer courses in which the outcome, or any answer by any voice, is correct."""
 
     @property
     def oracle_gap(self) -> float | None:
-        """Accuracy that would be gained by always choosing the best of all answers; None if no truth is known."""
+        """Increase in accuracy if the best of all answers were always chosen; None if no correct answer is known."""
         return (
             None if self.oracle is None or self.outcome_right is None else self.oracle.value - self.outcome_right.value
         )
@@ -105,7 +105,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """For a known truth, yield whether the first answers, last answers, outcome, and any answer at all are correct."""
+    """Yield whether first answers, last answers, the outcome, and any answers are correct, if the truth is known."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

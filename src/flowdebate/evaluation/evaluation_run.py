@@ -36,7 +36,9 @@ class Evaluation(InNotebooks):
     report: BenefitReport
     """Report on the benefit of the debates; use `print(evaluation.report.summary)` for an overview."""
     items: Sequence[BenefitItem]
-    """Answers to each question, including failed ones, in row order; a repeated question appears several times."""
+    """Answers to each question in row order, including those of failed debates; a repeated question appears several
+    times.
+    """
     result: BatchResult[Any]
     """The evaluation's runs, including failed ones, and their usage."""
 
@@ -132,9 +134,9 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
 
 
 def deal(choices: Sequence[str], *, question: object, seed: int | None) -> list[str]:
-    """Shuffle a row's positions, in the same way each time for a given question and seed.
+    """Shuffle a row's positions; a given question and seed always produce the same order.
 
-    Data sets often list the correct position first, but it should not always speak first.
+    Data sets often list the correct position first, but the correct position should not always speak first.
 
     >>> sorted(deal(["it is", "it is not"], question="Is it?", seed=1))
     ['it is', 'it is not']
@@ -155,7 +157,7 @@ def evaluate_sync(
 
 
 def reader(of: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that reads a column of a row, given the column's key or a function of the row."""
+    """Return a function that reads a value from a row; `of` is a key or a function of the row."""
     if not isinstance(of, str):
         return of
     column = of

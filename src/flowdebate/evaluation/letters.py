@@ -14,15 +14,15 @@ _TWO = 2
 
 
 def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
-    """Fit length bias and threshold to letter verdicts on two sides, for `JudgeOptions(answer_form="letter", fit=…)`.
+    """Fit the length bias and threshold of a judge's letter verdicts, for `JudgeOptions(answer_form="letter", fit=…)`.
 
-    Pass each verdict as `verdict.judging`, along with the stance of the side that is better by construction, or None if
-    both sides are equally good. Length bias is fitted by least squares to all pairs: a better side has a constant lead,
-    equally good sides have none, and in both cases the lead grows with the logarithm of the ratio of the sides'
-    lengths. `min_log_odds` is the length-corrected lead that another pair of equally good sides exceeds with a
-    probability of at most 5%: the ceil(.95 (n + 1))-th smallest of n. Raise ConfigurationError for fewer than 10 pairs
-    in which one side is better, for fewer than 20 pairs of equally good sides, for sides of equal length, or for other
-    kinds of ballots.
+    Pass each verdict on two sides as `verdict.judging`, along with the stance of the side that is better by
+    construction, or None if both sides are equally good. The length bias is fitted to all pairs by least squares: the
+    better side of a pair has a constant lead, equally good sides have no lead, and in both cases the logarithm of the
+    ratio of the sides' lengths contributes to the lead. `min_log_odds` is the length-corrected lead that another pair
+    of equally good sides exceeds with a probability of at most 5%: the ceil(.95 (n + 1))-th smallest of n. Raises
+    ConfigurationError if there are fewer than 10 pairs with a better side or fewer than 20 pairs of equally good sides,
+    if all sides have the same length, or if the ballots are of another kind.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-"""Names for this machine in a request's Host header."""
+"""Host header values that refer to this machine."""
 
 _INSTRUCTIONS = (
     "Debates and other discussions of language models, which are stored and survive restarts. They take minutes: call "
@@ -75,8 +75,8 @@ def create_server(
     """Create an SDK server for `service`, usable with any transport and with either generation of the protocol.
 
     Over HTTP, `service_of` may return a different service for each request, such as one limited to a single user's
-    runs; over stdio, it receives None. Files below `allow_sources` may be used as a debate's sources. The service must
-    be closed by whoever created it.
+    runs; over stdio, it receives None. Files below `allow_sources` may be used as a debate's sources. The caller
+    remains responsible for closing the service.
     """
     from flowdebate import __version__
 
@@ -124,8 +124,8 @@ def http_app(
 
     A request is answered with 421 if its Host is neither this machine nor one of `allow_hosts`, and with 403 if it
     comes from a different Origin; with `guarded`, the enclosing application checks both. When mounting the application
-    in another one, enter its lifespan from there: `async with app.router.lifespan_context(app)`. `{path}/server-card`
-    is its MCP Server Card (SEP-2127).
+    in another one, enter its lifespan within that application's lifespan: `async with
+    app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(

@@ -137,7 +137,7 @@ def make_options(
 ) -> dict[str, Any] | None:
     """Build the plan options for the built-in `pattern`; return None if there are none.
 
-    Raise ConfigurationError for an option that the pattern lacks.
+    Raises ConfigurationError for an option that the pattern does not have.
     """
     info = find_pattern(pattern)
     if info is None:
@@ -223,11 +223,13 @@ even if repeated, tools that change a run, and tools that permanently delete an 
 
 
 READER = "get_run"
-"""Name of the only tool listed with a result schema, because most tools return the same kind of report."""
+"""Name of the only tool listed with a result schema; most tools return the same kind of report, so one schema is
+enough.
+"""
 
 
 class RunTools:
-    """The tools for runs, as methods; the host's model reads their docstrings."""
+    """Tools for runs, as methods; their docstrings are shown to the host's model."""
 
     def __init__(self, service_of: ServiceOf, patterns: Collection[str], folders: Sequence[Path] = ()) -> None:
         self._of = service_of
@@ -431,7 +433,7 @@ def add_run_tools(
     models: Collection[str],
     folders: Sequence[Path],
 ) -> None:
-    """Register the tools for runs of the application's own `patterns` and, if `plans` is True, of the built-in ones.
+    """Register the tools for running the application's own `patterns` and, if `plans` is True, the built-in patterns.
 
     Hosts may choose among `models`, and sources must be below `folders`.
     """
@@ -526,7 +528,7 @@ _CANNOT_ASK = (
 
 
 class Form(BaseModel):
-    """Form for a person; each request gets a subclass with the fields of its answer."""
+    """Base class for forms shown to a person; each request gets a subclass with fields for its answer."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", title="Answer")
     request: ClassVar[PendingInput]
@@ -569,7 +571,7 @@ def make_form(request: PendingInput) -> type[Form]:
 
 
 def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
-    """Return the request at `place`, or the first one; raise NotAwaited if the run is not waiting for it."""
+    """Return the request at `place` or, if None, the first; raise NotAwaited if the run is not waiting for it."""
     waiting = [request for request in run.pending if place in (None, request.place)]
     if not waiting:
         location = "" if place is None else f" at {place}"

@@ -12,7 +12,7 @@ SameAnswer: TypeAlias = Callable[[str | None, str | None], bool]
 
 
 class AnswerCourse(WireModel):
-    """Answers given to one question by each voice in a run, in order, and the outcome."""
+    """Each voice's answers to one question in a run, in order, and the outcome."""
 
     voices: dict[str, list[str | None]]
     """Each voice's answers, in order; None marks a missing answer."""

@@ -1,8 +1,7 @@
 """Finish reasons, normalized across providers.
 
-No list of reasons is complete, so a reason is classified by the words it contains, regardless of case and of how the
-words are joined: `MAX_TOKENS`, `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that an answer
-was truncated.
+No list of reasons is complete, so reasons are classified by the words they contain, regardless of case and separators:
+`MAX_TOKENS`, `maxPredictedTokensReached` and `model_context_window_exceeded` all mean that the answer was truncated.
 """
 
 from __future__ import annotations

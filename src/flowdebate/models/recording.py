@@ -1,9 +1,9 @@
 """`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without making any calls.
 
-A cassette has a header and one line of JSON per call: the request and its hash, its position among equal requests, and
-the answer, in the same form as in a journal (`codec.call_row`), or the error. With `exchanges`, the line also contains
-the call's HTTP requests and responses. Because people edit cassettes, everything is validated on reading: an invalid
-line raises BadFile, which states the line number and the field.
+A cassette has a header and one line of JSON per call: the request, its hash, its position among equal requests, and
+either the error or the answer (in the same form as in a journal; see `codec.call_row`). With `exchanges`, the line also
+contains the call's HTTP requests and responses. Because people edit cassettes, everything in them is validated: an
+invalid line raises BadFile with the line number and the field.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ CLASSES: dict[str, type[ModelError]] = {
     for name, error_class in vars(errors).items()
     if name in errors.__all__ and isinstance(error_class, type) and issubclass(error_class, ModelError)
 }
-"""Error classes allowed in a cassette, to keep a file from elsewhere from creating other objects."""
+"""Error classes allowed in a cassette; no other objects may be created from an untrusted file."""
 
 
 class Failure(Recorded):
@@ -216,7 +216,7 @@ class Call(Recorded):
     answer: Answer | None = None
     error: Failure | None = None
     attempts: tuple[AttemptRow, ...] = ()
-    """Attempts made for a failed call; an answer contains its own attempts."""
+    """Attempts made for a failed call; for other calls, the answer contains them."""
     notices: tuple[Notice, ...] = ()
     exchanges: tuple[HttpExchange, ...] = ()
     """Recorded HTTP exchanges, in order."""
@@ -241,8 +241,8 @@ def describe_request(request: ModelRequest) -> dict[str, JsonValue]:
     """Return the parts of `request` that an answer may depend on, as JSON.
 
     These are the messages, tools, output schema, choices, form and settings, but not the deadline, the maximum length
-    of the answer, listeners, or tool descriptions. A journal hashes more (`codec.digest_of`): there a step is found by
-    its path, and the hash only reveals changes; here, a request is found solely by its hash.
+    of the answer, listeners, or tool descriptions. A journal hashes more (`codec.digest_of`), because it finds steps by
+    path and uses the hash only to detect changes, whereas a cassette finds requests by hash alone.
     """
     request_settings = request.settings
     settings = {
@@ -372,7 +372,7 @@ class RecordingModel(Wrapper):
 
 
 def _is_out_of_time(request: ModelRequest, started: float) -> bool:
-    """Return whether a call was cancelled at its own deadline, not at that of an enclosing policy."""
+    """Return whether a call was cancelled at its own deadline rather than that of an enclosing policy."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
@@ -390,7 +390,7 @@ def _new_call(
     exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
-    """Build a call's line from its first fields, `opening`; raise ValueError if the answer could not be read back.
+    """Build the line for a call from its first fields, `opening`; raise ValueError for an unreadable answer.
 
     With `exchanges`, the line never contains `host`.
     """
@@ -455,7 +455,7 @@ def _anonymous(value: Any, host: str = "", secrets: Iterable[str] = ()) -> Any: 
 
 
 def _data_of(response: ModelResponse, output: OutputSchema) -> JsonValue:
-    """Return the answer as JSON data that `output` can validate; None if the answer's text is enough."""
+    """Return the answer as JSON data that `output` can validate; None if the answer's text suffices."""
     with suppress(Exception):  # custom validators and comparisons may raise anything
         read = output.validate(response.text)
         if type(read) is type(response.data) and read == response.data:
@@ -492,7 +492,7 @@ class ReplayModel:
     A debate with the recorded seed produces the same output and the same events, except for times and the run id. An
     answer's text is streamed as a single chunk.
 
-    Raises BadFile for any other file. The file is read once and never written.
+    The file is read once and never written. Raises BadFile if it is not such a cassette.
     """
 
     tells_attempts = True

@@ -86,7 +86,7 @@ class Wrapper:
         return await self.ask(request)
 
     async def ask(self, request: ModelRequest) -> ModelResponse:
-        """Return a validated answer from the inner model, which retries unless an outer model already does."""
+        """Return a validated answer from the inner model, which retries failed calls unless an outer model does so."""
         return await answer(self.inner, request)
 
     def models(self) -> tuple[Model, ...]:
@@ -95,7 +95,7 @@ class Wrapper:
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Keep the connections of all wrapped models open inside the block."""
+        """Keep the connections of all wrapped models open within the `async with` block."""
         async with AsyncExitStack() as stack:
             for model in self.models():
                 opened = getattr(model, "open_connections", None)
@@ -126,12 +126,12 @@ class PerRequestWrapper(Wrapper):
 
     @property
     def retry(self) -> Retry | None:
-        """Retry policy of `inner`, applied by the caller around this wrapper."""
+        """Retry policy of `inner`; the caller applies it around this wrapper."""
         return getattr(self.inner, "retry", None)
 
     @property
     def timeout(self) -> float | None:
-        """Deadline of `inner` for all attempts at a call, applied by the caller around this wrapper."""
+        """Deadline of `inner` for all attempts at a call; the caller applies it around this wrapper."""
         return getattr(self.inner, "timeout", None)
 
 
@@ -160,8 +160,8 @@ class Thinking(PerRequestWrapper):
 class Retrying(Wrapper):
     """Retry failed calls to `inner` according to `retry` (at most three requests by default).
 
-    Use it for models without retries, such as your own. `OpenAIModel` has its own retries (`retry=`); when retry loops
-    are nested, only the outermost is active, so attempts never multiply.
+    Use this wrapper for models without retries, such as custom ones. `OpenAIModel` has its own retries (`retry=`); when
+    retry loops are nested, only the outermost is active, so attempts never multiply.
 
     >>> from flowdebate.testing import ScriptedModel
     >>> Retrying(ScriptedModel("Yes."), Retry(attempts=5)).retry.attempts

@@ -1,4 +1,4 @@
-"""Notebook support: a live display of runs in progress, and a person's turn in a cell.
+"""Notebook support: a live display of runs in progress, and cells in which a person takes a turn.
 
 Requires the `notebook` extra: `pip install "flowdebate[notebook]"`. Results, handles and reports can be displayed
 without it. See docs/notebooks.md.

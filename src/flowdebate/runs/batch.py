@@ -1,7 +1,7 @@
 """Batches: run one block on many questions with bounded concurrency, never paying for a run twice.
 
-The worker pool below knows nothing about runs. It executes jobs concurrently, staying only slightly ahead of its
-reader.
+The worker pool in this module knows nothing about runs: it executes jobs concurrently, staying only slightly ahead of
+its reader.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class BatchSummary:
     usage: Usage = Usage.zero()  # noqa: RUF009 - a frozen value
     """Calls made and tokens used by all runs, including runs in progress and replayed answers."""
     cost: float | None = None
-    """Cost according to the `prices` in the limits or the built-in prices; None if the prices are unknown."""
+    """Cost based on the `prices` in the limits or on the built-in prices; None if the prices are unknown."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the price list with its date."""
     seconds: float = 0.0
@@ -313,8 +313,8 @@ class Batch(Generic[OutT, RawT]):
     """Runs of one block on many questions: iterate to get items as they complete, or await `all()`.
 
     Batches are created by `Block.batch` and can be consumed only once. If the block and the stored plan depend on the
-    row, `each` returns both for a row. Leaving the iteration early (by `break`, an error, or a cancellation) cancels
-    the remaining runs; `async with` also waits until they have ended.
+    row, `each` returns both for a given row. Leaving the iteration early (by `break`, an error, or a cancellation)
+    cancels the remaining runs; `async with` also waits until they have ended.
     """
 
     def __init__(  # noqa: PLR0913 - the options of Block.batch
@@ -367,7 +367,7 @@ class Batch(Generic[OutT, RawT]):
 
     @property
     def summary(self) -> BatchSummary:
-        """Current counts for the batch; they are final once it has ended."""
+        """Current counts for the batch; final once the batch has ended."""
         return self._tally.summary(self._in_progress.values())
 
     async def all(self) -> BatchResult[OutT, RawT]:

@@ -22,33 +22,35 @@ _NOTHING = nullcontext()
 class Observer(RunObserver):
     """Base class for observers of runs, passed as `run(…, observe=…)`.
 
-    By default, the methods do nothing. The returned contexts are entered around the observed work, in the same task, so
-    context variables are visible to the work, and its exceptions pass through the contexts. Steps replayed from a
-    store, or reused in a fork, are not observed.
+    By default, the methods do nothing. The context managers they return wrap the observed work within the same task, so
+    the work can see their context variables, and its exceptions pass through them. Steps replayed from a store, or
+    reused in a fork, are not observed.
     """
 
     def run(self, run: RunView, labels: dict[str, str], /) -> AbstractContextManager[RunObserver]:
-        """Return a context around the run that yields an observer for its agents, calls, tools and events.
+        """Return a context manager that wraps the run and yields an observer for its agents, calls, tools and events.
 
-        `labels` are the labels of the stored run; labels added to a new run are stored with it.
+        `labels` are the run's labels in the store; any labels added to a new run are stored with it.
         """
         del run, labels
         return nullcontext(self)
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
-        """Return a context around the submission of a run to the workers' queue; it may add `labels` to the run."""
+        """Return a context manager for the submission of a run to the workers' queue; it may add `labels`
+        to the run.
+        """
         del block, run_id, labels
         return _NOTHING
 
     def deliver(
         self, block: str, run_id: str, labels: dict[str, str], delivered: DeliveredRun, /
     ) -> AbstractContextManager[object]:
-        """Return a context around a worker's processing of a run taken from its queue."""
+        """Return a context manager that wraps a worker's processing of a run taken from its queue."""
         del block, run_id, labels, delivered
         return _NOTHING
 
     def queue(self, state: QueueState, /) -> None:
-        """Handle the current state of a queue, read by each of the queue's workers every few seconds."""
+        """Handle the current state of a queue, as read every few seconds by each of the queue's workers."""
 
 
 NOBODY = Observer()
@@ -81,10 +83,10 @@ def observing(observe: object) -> Observing | None:
 
 
 def is_new(events: Sequence[object], place: str = "") -> bool:
-    """Return whether the current events result from a new call in this process, not from a replayed call.
+    """Return whether the current events result from a new call in this process rather than from a replayed one.
 
     The result depends on the latest call at or below `place` or, if there is none, on the run's latest call. A resumed
-    run must not log or count its replayed part again.
+    run must not log or count the replayed part again.
     """
     calls = [event for event in events if isinstance(event, ModelCalled)]
     within = [call for call in calls if call.path == place or call.path.startswith((f"{place}/", f"{place}#"))]
@@ -93,7 +95,7 @@ def is_new(events: Sequence[object], place: str = "") -> bool:
 
 
 def log_failure(run: Run, path: str, **fields: object) -> None:
-    """Log a non-fatal failure of `run`, unless it is replayed; `fields` must not contain any content."""
+    """Log a non-fatal failure of `run` unless it is being replayed; `fields` must not contain text from the run."""
     if RUN_LOGGER.isEnabledFor(logging.WARNING) and not run.is_replay and is_new(run.records.events, path):
         field_text = ", ".join(f"{name} {value}" for name, value in fields.items())
         RUN_LOGGER.warning("run %s continues: %s", run.run_id, field_text, extra={"run_id": run.run_id, **fields})

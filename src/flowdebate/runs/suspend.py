@@ -29,7 +29,7 @@ class HumanRequest:
     place: str
     """Unique path of the request within the run."""
     shown: str
-    """Text for the human to read: the question and the transcript so far, with text from models inside fences."""
+    """Text for the human to read: the question and the transcript so far; text written by models is fenced."""
     expects: str
     """Description of the expected answer."""
     schema: Mapping[str, Any] | None = None
@@ -94,7 +94,7 @@ def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> st
 
 
 def read_answer(body: str) -> tuple[Any, bool]:
-    """Read a stored answer; return the answer, and whether the run was suspended to wait for it."""
+    """Parse a stored answer; return the answer, and whether the run was suspended to wait for it."""
     stored = json.loads(body)
     return stored["answer"], stored["parked"]
 

@@ -1,4 +1,4 @@
-"""Runs active in one process: runs executed by it, and runs in other processes followed by it."""
+"""Runs active in one process: those it executes, and those it follows in other processes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ActiveRuns:
 
     At most `max_concurrency` runs are executed at once, and at most `owner_concurrency` per owner. Up to `max_queued`
     more wait for their turn: those with the lowest priority value come first, and within a priority, owners take turns.
-    For each followed run in another process, a `follower` reads the journal every `poll` seconds, as long as
+    For each run followed in another process, a `follower` reads the journal every `poll` seconds, as long as
     `continuation` returns True.
     """
 
@@ -92,7 +92,7 @@ class ActiveRuns:
         self.closing: bool = False
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run that this process is executing or recently finished; return None for others.
+        """Return the handle of a run that this process is executing or recently finished; otherwise, return None.
 
         A finished run's handle is kept for a minute.
         """
@@ -129,12 +129,12 @@ class ActiveRuns:
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """Return the next waiting run; return None if none of the waiting runs may start now."""
+        """Return the next waiting run, or None if none may start now."""
         waiting = (queued for queued in self._queue if self._has_room(queued.owner))
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
-        """Queue a run to start in its turn, once there is capacity; raise TooManyRuns if too many are waiting."""
+        """Queue a run to start in turn, once there is capacity; raise TooManyRuns if the queue is full."""
         self.check_queue()
         # As in the workers' queue, a run shares the turn of the first waiting run, unless its owner already has waiting
         # runs: then it takes the turn after the last of them.
@@ -184,7 +184,7 @@ class ActiveRuns:
     async def start(
         self, starting: Coroutine[Any, Any, RunHandle[Any]], *, owner: str, in_turn: bool = False
     ) -> StoredRun:
-        """Start a run and open its channel, which receives all events from the first one on.
+        """Start a run and open its channel for all of the run's events.
 
         Raises TooManyRuns if the maximum number of runs is in progress, or if other runs are waiting and `in_turn` is
         not set.
@@ -224,7 +224,7 @@ class ActiveRuns:
         asyncio.get_running_loop().call_later(_LINGER, forget)
 
     def forget(self, run_id: str) -> None:
-        """Drop a run from memory, so that its events are read from its journal from now on."""
+        """Drop a run from memory, so that its events are read from its journal from then on."""
         self._executed.pop(run_id, None)
 
     async def follow(self, run_id: str, after: str | None) -> AsyncGenerator[Update]:
@@ -292,7 +292,7 @@ class ActiveRuns:
             self._unwatch(run_id, channel)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task in the background, to be cancelled by `close`."""
+        """Start a background task; `close` cancels it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)  # otherwise, the task could be garbage-collected before it ends
         task.add_done_callback(self._tasks.discard)

@@ -32,7 +32,7 @@ class PendingInput(WireModel):
     place: str
     """Path of the request in the run, to be passed as `place=` when submitting the answer."""
     shown: str
-    """Text to show to the human, with text from models inside fences."""
+    """Text to show to the human; text written by models is fenced."""
     expects: str
     """Description of the expected answer."""
     answer_schema: dict[str, Any] | None = None
@@ -50,7 +50,7 @@ class PendingInput(WireModel):
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short sources in full, long ones as name and length."""
+        """Render `shown` and the sources as plain text: short sources in full, long ones by name and length only."""
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @classmethod
@@ -74,11 +74,11 @@ class RunSummary(WireModel):
     speakers: tuple[str, ...] = ()
     """Speakers, in the order of their first turns."""
     decision: str | None = None
-    """Decision on one line: the winner with the winning stance, or another decision; None if there is none."""
+    """One-line decision: the winner and the winning stance, or another kind of decision; None if there is none."""
     models: tuple[str, ...] = ()
     """Names of the models called in this run."""
     cost: float | None = None
-    """Cost based on the prices in the run's limits or on built-in prices; None if the prices are unknown."""
+    """Cost based on the prices in the run's limits or on the built-in prices; None if the prices are unknown."""
     prices: str | None = None
     """Unit of `cost`: the currency, and the price list with its date; None if the unit is unknown."""
 
@@ -219,7 +219,7 @@ class RunRecord:
 
 
 class Changed(WireModel):
-    """Outcome of resuming or cancelling all runs that match the given filters."""
+    """Outcome of resuming or cancelling all runs that match a set of filters."""
 
     runs: tuple[RunState, ...]
     """The runs that were changed."""
@@ -230,7 +230,7 @@ class Changed(WireModel):
 
 
 class BudgetState(WireModel):
-    """Amount of one limit of a budget used so far, over all processes that share the budget."""
+    """One limit of a budget, and the amount used so far by all processes that share the budget."""
 
     budget: str
     """Scope of the budget: "all runs", or the quoted name of an owner, whose budget is per day."""
@@ -257,7 +257,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs that match all filters, as found by `find`: at most `limit` runs per status in `statuses`."""
+    """Change the runs that match all filters: for each of the `statuses`, at most `limit` runs returned by `find`."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

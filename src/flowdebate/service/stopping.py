@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TO_BEGIN = 5.0
 """Time limit in seconds for a server to begin its shutdown; the longest validation of an answer takes two seconds."""
 _TO_END = 15.0
-"""Time limit in seconds for a server's shutdown, not counting waits, which have their own limits."""
+"""Time limit in seconds for a server's shutdown, not counting waits, each of which has its own limit."""
 
 
 class EndingServer(uvicorn.Server):

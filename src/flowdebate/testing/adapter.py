@@ -40,7 +40,7 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeAnswer:
-    """Answer to be returned by a framework's fake model, converted to the framework's own type."""
+    """Answer for a framework's fake model to return, after converting it to the framework's own type."""
 
     pieces: tuple[str, ...] = ()
     """The answer's text, split into chunks for streaming."""

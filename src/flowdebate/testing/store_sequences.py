@@ -180,7 +180,7 @@ class _StoreMachine(RuleBasedStateMachine):
         return self.stores[which % len(self.stores)]
 
     def done(self, call: Coroutine[Any, Any, T]) -> T | str:
-        """Return the result of `call`, or only the name of its error, because error messages may differ by store."""
+        """Return the result of `call`, or only the name of its error, because messages may differ between stores."""
         try:
             return self.loop.run(call)
         except StoreError as error:
@@ -210,7 +210,7 @@ def _without_time(run: StoredRun | str) -> StoredRun | str:
 
 
 def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
-    """Run `examples` random sequences of operations, comparing each result with a MemoryStore's."""
+    """Run `examples` random sequences of operations, comparing the results with a MemoryStore's."""
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(

@@ -77,7 +77,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": every configured vendor's default model or, if not allowed, an allowed one."""
+        """Return the models for "each": each configured vendor's default or, if not allowed, another allowed model."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -176,7 +176,7 @@ class Policies:
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """Return a copy of `plan` with its policies already applied to every model, so that none remain to be applied.
+    """Return a copy of `plan` whose models have the policies applied and whose own policies are empty.
 
     With `recording=False`, nothing is recorded; use this for runs that may be resumed, because an interrupted recording
     cannot be continued.
@@ -258,7 +258,7 @@ different models.
 
 
 def _record(factory: Callable[[Model | str], Model], first: Model, path: str) -> Callable[[Model | str], Model]:
-    """Create a function that makes models record their answers, all in one file under the `first` model's name."""
+    """Create a function that makes models record their answers in a single file under the `first` model's name."""
     from flowdebate.models.call import answer
     from flowdebate.models.recording import RecordingModel
     from flowdebate.models.wrapper import Wrapper
@@ -305,7 +305,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
         from flowdebate.models.base import ModelRequest, ModelResponse
 
     class Seat(Wrapper):
-        """Replayed recording that goes by another model's name."""
+        """Recording replayed under another model's name."""
 
         def __init__(self, title: str) -> None:
             super().__init__(replayed)
@@ -408,7 +408,7 @@ _MAX_NAMED = 8
 
 
 def sources_lines(plan: Plan) -> list[str]:
-    """Describe the sources sent with each call and the omitted ones; return no lines if there are no sources."""
+    """Describe the sources sent with each call and those omitted; return no lines if there are no sources."""
     read = [source for source in plan.sources if source.left_out is None]
     if not read:
         return []

@@ -57,11 +57,11 @@ _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
 """Options from a plan file, before validation."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
-"""Plan file: its path, or its content as stored with a run."""
+"""Path of a plan file, or the content of a plan file stored with a run."""
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""Depth of a run, for users who do not know the pattern's options. Each depth takes more calls than the one before;
+"""Depth of a run, for users who do not know the pattern's options. Each depth takes more calls than the previous one;
 "auto" moves on to the next depth only if the deciding members disagree.
 """
 
@@ -124,7 +124,7 @@ def or_off(text: str) -> float | str | bool:
 def read_models(value: object, flag: str = "--model", word: str = "MODEL") -> Any:  # noqa: ANN401 - or what a file says already
     """Parse a plan's `model` option from the command line: [NAME|ROLE=]MODEL, given once or several times.
 
-    If several values name no seat, they form a list.
+    Two or more values without a seat form a list.
 
     >>> read_models(["local"]), read_models(["openai/gpt-5", "judge=gemini/flash"])
     ('local', {'default': 'openai/gpt-5', 'judge': 'gemini/flash'})
@@ -207,16 +207,20 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Presentation of a field as an option; commands add their own options as `Annotated[Count, Option(help="…")]`."""
+    """Metadata for presenting a field as an option; commands declare theirs with `Annotated[Count,
+    Option(help="…")]`.
+    """
 
     help: str
     panel: Panel | None = None
-    """Group under which the help page lists the option; None for an option of a single command."""
+    """Group under which the help page lists the option; None for options specific to one command."""
     flag: str | None = None
     """Command-line flag, if it differs from the field's name; "--yes -y" adds a short form, and "" means no flag."""
     metavar: str | None = None
     repeated: bool = False
-    """True if the option can be repeated although its type is not a list; `read` then receives all values."""
+    """True if the option may be given several times although its type is not a list; `read` then receives
+    all values.
+    """
     read: Callable[[Any], Any] | None = None
     """Function that converts a command-line value to the format of plan files."""
     on: bool = False
@@ -406,7 +410,7 @@ class PlanOptions(BaseModel):
     SPEAKER: ClassVar[str] = "debater"
     """Name of the role played by the speakers."""
     ROLES: ClassVar[tuple[str, ...]] = ()
-    """Other roles; if a role has a field of the same name, it exists only when that field is enabled."""
+    """Roles other than the speakers; a role with a field of the same name exists only if that field is enabled."""
 
     model: SeatModels | None = option(
         '"local", or "provider/model" such as "openai/gpt-5-mini"; repeat with NAME= or ROLE= to set the '
@@ -542,8 +546,8 @@ class PlanOptions(BaseModel):
     def read(cls, values: Mapping[str, Any], *, file: PlanFile = None, location: str | None = None) -> Self:
         """Merge options from a front end (None if not set) with those in a plan file.
 
-        Invalid options raise ConfigurationError or BadFile with the name of the option, or with the file and the key.
-        `location` describes where a plan comes from if it does not come from a file.
+        Invalid options raise ConfigurationError or BadFile, naming either the option or the file and the key.
+        `location` describes the plan's origin if it was not read from a file.
         """
         location = file if isinstance(file, str) else location or _STORED
         content = read_plan_file(file) if isinstance(file, str) else dict(file or {})
@@ -571,7 +575,7 @@ class PlanOptions(BaseModel):
 
     @classmethod
     def lists_models(cls) -> bool:
-        """Return whether the roster may be a list of models, each of which stands for a speaker without a position."""
+        """Return whether the roster may be a list of models, each standing for a speaker without a position."""
         entry = _entry_model(cls.model_fields[cls.ROSTER].annotation)
         return entry is not None and issubclass(entry, PersonaEntry)
 
@@ -712,7 +716,7 @@ class OutputOptions(PlanOptions):
 
     @property
     def synthesizes(self) -> bool:
-        """Return whether there is a synthesizer; by default, there is."""
+        """Return whether the pattern has a synthesizer; by default, it does."""
         return self.synthesizer is not False
 
 
@@ -735,7 +739,7 @@ def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Re
 
 
 def _reaches(kind: Any, reach: Reach | None) -> Iterator[str]:  # noqa: ANN401 - any type
-    """Return what values of the type `kind`, or of the types in it, may refer to."""
+    """Return what values of type `kind`, or of the types it contains, may refer to."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _reaches(parts[0], _reach(parts[1:]) or reach)

@@ -63,7 +63,7 @@ class Fact:
     edge: bool = False
     """True for a statement by the page itself, aligned with the left edge."""
     summary: str | None = None
-    """Text without details, for a page that shows the details only on request."""
+    """Text without its details, for pages that show the details only on request."""
     short: bool = False
     """True if the text may be truncated on a narrow page; reports show it in full."""
     exact: bool = False
@@ -74,20 +74,20 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A role's statement, with details as labeled facts."""
+    """A role's statement and its details, shown as labeled facts."""
 
     label: str
     text: str
     facts: tuple[Fact, ...] = ()
     remark: str | None = None
-    """Remark on the statement by the page itself."""
+    """The page's own remark on the statement."""
     opens: bool = False
-    """True if the group opens a round, with words addressed to the round's speakers."""
+    """True if the group opens a round by addressing the round's speakers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Each side's share of the points or of the vote in one of a judge's answers."""
+    """Each side's share of the points or votes in one answer from a judge."""
 
     order: tuple[str, ...]
     """Names of the sides, in the order seen by the judge."""
@@ -116,11 +116,11 @@ class Ballots:
     """One-sentence conclusion drawn from the ballots."""
 
     are_votes: bool = False
-    """True if each ballot only names a winner, leaving no shares to draw."""
+    """True if each ballot only names a winner, so there are no shares to draw."""
 
     @property
     def tally(self) -> str:
-        """Text with the number of ballots for the leading side, or with each side's share if the judge assigned shares.
+        """Number of ballots for the leading side, or each side's share if the judge assigned shares, as text.
 
         >>> one = Shares(order=("a", "b"), values=(1.0, 0.0))
         >>> Ballots(sides=("a", "b"), rows=(one,), total=(1.0, 0.0), remark="", are_votes=True).tally
@@ -145,7 +145,7 @@ class Card:
     winner: str | None = None
     """Name of the winning speaker; None if there is none."""
     ballots: Ballots | None = None
-    """Ballots, for pages that can draw them; the facts describe the same ballots in words."""
+    """Ballots for pages that can draw them; the facts describe the same ballots in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class Working:
     who: str
     """Sentence describing the current work, such as "The judge is weighing the arguments"."""
     since: float
-    """Starting time of the work, according to the live view's clock."""
+    """Time at which the work started, on the live view's clock."""
     facts: tuple[str, ...] = ()
     """Further facts, most important first: the turn, and the tokens and money spent so far."""
     model: str = ""
@@ -205,11 +205,11 @@ class Working:
 
 
 Section: TypeAlias = Heading | Entry | Fact | Group | Card | Output | Remark
-"""Section of a page. Code that renders sections ends with `assert_never`, to prevent new kinds of sections from being
-silently dropped.
+"""Section of a page. Code that renders sections ends with `assert_never` so that new kinds of sections are not silently
+dropped.
 """
 LiveSection: TypeAlias = Section | Speaking | OutputHeading | Piece | Ending | Working
-"""Section of a live view, to which text is only appended."""
+"""Section of a live view; text is only ever appended to it."""
 
 
 # Sections specific to reports

@@ -159,7 +159,7 @@ class QueuedRunStatus:
 
     run_id: str
     status: StoredStatus
-    """Status in the store, which is "queued" until a worker starts the run."""
+    """Status in the store; "queued" until a worker starts the run."""
     owned: bool
     """True if a process is executing the run."""
     steps: int
@@ -188,11 +188,9 @@ class History:
     deaths: int = 0
     """Number of workers that have died while executing the run since it last recorded a step."""
     deaths_alone: int = 0
-    """Number of the workers counted in `deaths` that were executing no other run, so that only this run can have killed
-    them.
-    """
+    """Number of workers counted in `deaths` that were executing no other run, so only this run can have killed them."""
     outages: int = 0
-    """Number of times the run has been delayed by an outage of its provider since it last recorded a step."""
+    """Number of provider outages that have delayed the run since it last recorded a step."""
     since: int = 0
     """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
@@ -205,7 +203,7 @@ class History:
 
     @property
     def suspect(self) -> bool:
-        """True if the run is suspected of killing its workers, so that no other run may be executed alongside it."""
+        """True if the run is suspected of killing its workers, so no other run may be executed alongside it."""
         return self.deaths >= _DEATHS_TOGETHER
 
     @property
@@ -409,7 +407,7 @@ class RunQueue:
         )
 
     def cancelled(self, ids: Iterable[str]) -> set[str]:
-        """Return those of the `ids` whose deliveries have been cancelled."""
+        """Return the `ids` whose deliveries have been cancelled."""
         workflows = self.open().list_workflows(
             workflow_ids=list(ids), status="CANCELLED", load_input=False, load_output=False
         )
@@ -466,14 +464,14 @@ _OURS = "portable_json"  # DBOS's marker for JSON rows, as written by this libra
 
 
 def json_serializer() -> Serializer:
-    """Return DBOS's JSON serializer for use in place of its default one, which would unpickle rows without a marker."""
+    """Return DBOS's JSON serializer, to replace the default one, which would unpickle rows without a marker."""
     from dbos._serialization import DBOSPortableJSON
 
     return DBOSPortableJSON
 
 
 def refuse_pickles() -> None:
-    """Prevent DBOS from unpickling rows in this worker process; raise ConfigurationError if it still would.
+    """Prevent DBOS from unpickling rows in this worker process; raise ConfigurationError if this is not possible.
 
     Each row has a marker that determines how DBOS reads it. Without this function, anybody with write access to the
     queue's tables could run code in every worker.

@@ -41,7 +41,7 @@ class Leak:
     start: int
     end: int
     meant: str
-    """Debater, model, model family or maker that the name refers to, spelled as in the roster if it is listed there."""
+    """Name of the debater, model, model family or maker referred to, spelled as in the roster if listed there."""
     alias: str
 
 
@@ -150,7 +150,7 @@ def _split_words(text: str) -> set[str]:
 def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
-    """Draw a noun and a number for each name, model family and maker; the nouns are not in `avoid`."""
+    """Draw a noun and a number for each name, model family and maker, skipping the nouns in `avoid`."""
     # start at 10: in many arguments, a single digit refers to a turn, a round or a side
     count, low = len(people) + len(machines) + 2, 10
     free: Sequence[int] = ()
@@ -242,7 +242,7 @@ _EXCERPT = 30
 
 
 class Entry(Protocol):
-    """An argument in any pattern's transcript."""
+    """Protocol for an argument in the transcript of any pattern."""
 
     # properties, because entries are frozen and a protocol's plain attributes would have to be writable
     @property
@@ -270,7 +270,7 @@ class LeakAt(WireModel):
     whose: Literal["own", "other", "model"]
     """Owner of the name: the author ("own"), another debater ("other"), or a model or its maker ("model")."""
     meant: str
-    """Debater, model, model family or maker that the name refers to, spelled as in the roster if it is listed there."""
+    """Name of the debater, model, model family or maker referred to, spelled as in the roster if listed there."""
     text: str
     """The name as the author wrote it."""
     start: Annotated[int, Field(ge=0)]
@@ -314,7 +314,7 @@ class LeakReport(WireModel):
 
 
 def leak_report(entries: Sequence[Entry], aliases: Aliases) -> LeakReport:
-    """Report the names found in the arguments in `entries`, with their positions."""
+    """Report the names found in the arguments in `entries`, and where they occur."""
     leaks: list[LeakAt] = []
     for place, entry in enumerate(entries):
         for leak in aliases.hide(entry.text).leaks:

@@ -38,7 +38,7 @@ TOLD = (
 _WORDS = 4.0
 """Reading speed, in words per second."""
 _AT_ONCE = 1_000.0
-"""Playback speed for non-interactive output, high enough for pauses not to be noticed."""
+"""Playback speed for non-interactive output, high enough that pauses go unnoticed."""
 
 
 @opt.command()
@@ -95,7 +95,7 @@ def recorded_plan(speed: float) -> Plan:
 
 
 async def _serve(plan: Plan, description: str) -> None:
-    """Play the recording in a browser until interrupted, on a server that contains no other runs."""
+    """Play the recording in a browser until interrupted, on a server without any other runs."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
     from flowdebate.service.service import Service

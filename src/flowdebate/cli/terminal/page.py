@@ -52,7 +52,7 @@ _RESET = "starting over: turns that came at the same time are now in a different
 
 
 class Page:
-    """Writer that prints the parts of a debate to `stream`, in the order of the calls to its methods.
+    """Writer that prints the parts of a debate to `stream` in the order in which its methods are called.
 
     No escape codes are written if `stream` is not a terminal or if NO_COLOR is set. Text from models and users is
     indented or framed, so it cannot be mistaken for text from the page itself.
@@ -232,7 +232,7 @@ class Page:
         self._facts([f"Fork of {in_line(short_id(fork.parent))}: {fork.counts}"])
 
     def _facts(self, facts: Sequence[str]) -> None:
-        """Write `facts`, as many on each line as fit."""
+        """Write `facts`, fitting as many as possible on each line."""
         from rich.cells import cell_len
 
         between = " · " if self.screen.is_utf8 else "; "
@@ -296,7 +296,7 @@ class Page:
 
 
 def render(document: Document, page: Page) -> None:
-    """Write the page of a saved document."""
+    """Write a saved document as a page."""
     page.subject(document.label, document.subject)
     for section in document.sections():
         page.show(section)

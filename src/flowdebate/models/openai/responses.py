@@ -74,7 +74,7 @@ def with_tool_calls(response: ModelResponse, request: ModelRequest) -> ModelResp
 def parameters_of(
     output: OutputSchema, *, mode: str, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Build the request parameters that demand `output` in `mode`, offering `tools` as an alternative."""
+    """Build the request parameters that ask for `output` in `mode`, with `tools` as an alternative."""
     written: dict[str, Any] = {"messages": list(messages)}
     if tools:
         written |= {"tools": list(tools), "tool_choice": "auto"}
@@ -123,10 +123,10 @@ def instruction(output: OutputSchema, mode: str) -> str:
 
 
 def read(response: ModelResponse, output: OutputSchema, *, mode: str, offered: bool) -> ModelResponse:
-    """Parse the answer to a request for `output`: its text, not yet validated, or tool calls if tools were `offered`.
+    """Parse the answer to a request for `output`: unvalidated text, or tool calls if tools were `offered`.
 
-    An answer written as text instead of as a tool call is accepted, and is listed among the repairs. A truncated answer
-    (`length`) is returned unchanged.
+    An answer written as text instead of a tool call is accepted and recorded as a repair. A truncated answer (`length`)
+    is returned unchanged.
     """
     calls = response.tool_calls
     answers = [call for call in calls if call.name == output.name] if mode == "tools" else []
@@ -157,12 +157,12 @@ Json = Any  # an object that openai constructed from a server's JSON without val
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Parser for one model's answers; its errors reveal none of `secrets`."""
+    """Parser for one model's answers; its errors never reveal any of the `secrets`."""
 
     requested_model: str | None = None
     """Name of the requested model; None if the server's answers use another name."""
     strict: bool = False
-    """True to raise MalformedResponse for an answer from another model."""
+    """True to raise MalformedResponse if another model answered."""
     secrets: Sequence[str] = ()
     room: int | None = None
     """Maximum number of tokens in the answer, as requested; None if the request set no limit."""
@@ -462,7 +462,7 @@ _MAX_NAME_LENGTH = 200  # maximum length, in characters, of a reported model nam
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
-    """Raise the error contained in a response with status 200; some proxies and Google's filter send these."""
+    """Raise the error inside a response with status 200, as sent by some proxies and by Google's filter."""
     feedback = getattr(holder, "promptFeedback", None)
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         raise ContentFiltered(f"the prompt was blocked: {_clean(str(feedback['blockReason']), secrets)}")

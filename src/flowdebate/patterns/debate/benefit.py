@@ -32,7 +32,7 @@ class MethodAnswer(WireModel):
     """A debate's or a baseline's answer to one question, together with its cost."""
 
     answer: list[str]
-    """Positions named in the answer: several in a tie, possibly none."""
+    """Positions named in the answer: several if they are tied, or none."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of tokens, or None if the server does not report it."""

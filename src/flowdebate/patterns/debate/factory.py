@@ -123,7 +123,7 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """Create the block that opens a round as decided by the moderator or, if it fails, in declared order."""
+    """Create the block that opens a round; speakers are in the moderator's order or, if that fails, declared order."""
     names = loop.names
     moderator = loop.role(
         MODERATOR,

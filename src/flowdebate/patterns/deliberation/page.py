@@ -35,7 +35,7 @@ _DEBATERS = (
         "system_prompt": "You are a skeptic. You want the careful answer, because you see what can go wrong.",
     },
 )
-"""Two default debaters, with different perspectives on any topic."""
+"""Two default debaters with different perspectives, suitable for any topic."""
 
 
 _STATUSES: Mapping[ReportStatus, str] = {"SETTLED": "the matter is settled", "CONTINUE": "not settled yet"}

@@ -1,4 +1,4 @@
-"""Event of a handoff: the choice of the next speaker."""
+"""Handoff event: the choice of the next speaker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .schemas import ChosenBy
 
 @dataclass(slots=True, kw_only=True)
 class HandoffMade(BaseEvent):
-    """A handoff turn is over, and the next speaker has been chosen.
+    """A turn of a handoff has ended, and the next speaker has been chosen.
 
     If `problem` is set, the event is a warning: the speaker did not make a valid choice.
     """

@@ -37,7 +37,9 @@ MAX_PAIRS = 40
 number of findings.
 """
 _NEAR = 5
-"""Maximum distance in lines between two reports of one fault: one reviewer may cite the cause, another the effect."""
+"""Maximum distance in lines between two reports of the same fault: one reviewer may cite the cause, another
+the effect.
+"""
 
 
 # Locations
@@ -126,10 +128,10 @@ _BEFORE_PATH = re.compile(r"(?:(?:file|source|path)\b:?\s+|file://|(?:\./)+|[ab]
 def _resolve(
     file: str | None, line: int | None, end_line: int | None, sources: tuple[Source, ...]
 ) -> tuple[str | None, int | None, int | None]:
-    """Resolve `file` to a file in the material and its lines; the path may include line numbers.
+    """Find `file` in the material; return the file and the cited lines, which may be part of the path.
 
-    The path may come from another folder or operating system. It may be quoted, be a page name, or be written as it
-    appears in the prompt.
+    The path may come from another folder or operating system. It may be quoted, name a page, or be written as in the
+    prompt.
     """
     files = _files(sources)
     if file is None:
@@ -175,7 +177,7 @@ def _find_file(path: str, files: Mapping[str, object]) -> str | None:
 
 
 def _spots(quote: str, names: Sequence[str], sources: tuple[Source, ...]) -> list[tuple[str, int, int]]:
-    """Find a quote in these files; return the file, first line and last line (0 if unnumbered) of each match.
+    """Find a quote in the files `names`; return the file, first line and last line (0 if unnumbered) of each match.
 
     The quote must match word for word, ignoring whitespace, with or without the marks added by prompts and Markdown. If
     there is no such match, the quote is looked up in the same way as quotes in arguments.
@@ -203,8 +205,8 @@ def _names_of(source: Source) -> frozenset[str]:
 
 _View: TypeAlias = Literal["lines", "signs", "after", "before"]
 _VIEWS: tuple[_View, ...] = ("lines", "signs", "after", "before")
-"""Views of a diff that quotes may refer to: its lines without and with their +/- signs, and the file after and before
-the change.
+"""Views of a diff in which quotes are looked up: its lines without or with +/- signs, and the file after or before the
+change.
 """
 _LEFT_OUT: dict[_View, str] = {"after": "-", "before": "+"}
 
@@ -222,7 +224,7 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """Return a cached function that renders a view of a file, for use with all quotes in a run."""
+    """Return a cached function that renders a view of a file; it serves all quotes in a run."""
     files = _files(sources)
     return cache(lambda file, view: _join_lines(files[file], view))
 
@@ -245,7 +247,7 @@ def _join_lines(of_file: Sequence[Line], view: _View) -> tuple[str, list[int], l
 
 
 def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) -> list[FileCoverage]:
-    """Compute each file's coverage; `read` maps each reviewer to the number of lines shown, keyed by source."""
+    """Compute each file's coverage; `read` contains the number of lines shown to each reviewer, by source."""
     coverage = []
     for source in sources:
         lines = () if source.left_out is not None else _lines_under_review(source)
@@ -264,7 +266,7 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review in the prompts, keyed by source; if a part is None, count all lines."""
+    """Count the lines under review included in prompts, by source; if any of the `parts` is None, count all lines."""
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
@@ -401,7 +403,7 @@ class Tally(NamedTuple):
 
     @property
     def support(self) -> int:
-        """Number of reviewers who confirmed the finding, or who raised it without withdrawing it later."""
+        """Number of reviewers who confirmed the finding, or raised it and did not later withdraw it."""
         return self.raised - self.withdrawn + self.confirmed
 
     @property
@@ -411,7 +413,7 @@ class Tally(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The counts in prose, with a note if all support comes from one model."""
+        """Description of the counts, with a note if all support comes from one model."""
         again = " again" if self.earlier else ""
         counts = [f"{self.raised} of {counted(self.reviewers, 'reviewer')} raised it{again}"]
         for count, verb in ((self.withdrawn, "withdrew"), (self.confirmed, "confirm"), (self.refuted, "refute")):
@@ -421,7 +423,7 @@ class Tally(NamedTuple):
 
 
 class StateRule(NamedTuple):
-    """Row in the table of states that the documentation and `Finding.why` are generated from."""
+    """Row of the state table from which the documentation and `Finding.why` are generated."""
 
     state: FindingState
     condition: str
@@ -586,8 +588,8 @@ def hold_gate(
     """Check the findings against the rules of a gate.
 
     If no rule is broken, but a reason is given in `missing`, the gate is undecided. A finding whose location is not in
-    the material never breaks a rule; if it otherwise would, the gate is undecided as well. Findings confirmed by an
-    earlier review are exempt from this, because their locations may no longer exist.
+    the material never breaks a rule; if it would have broken one, the gate is undecided as well. Findings confirmed by
+    an earlier review are exempt from this, because their locations may no longer exist.
     """
     states = {
         finding.id: finding.state

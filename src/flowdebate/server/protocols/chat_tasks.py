@@ -1,7 +1,7 @@
-"""Chat applications' hidden tasks, such as titles, tags and follow-up questions, which no user requested.
+"""Hidden tasks of chat applications, such as generating titles, tags and follow-up questions.
 
-Chat applications send these tasks to the chat's model before or after an answer. They are recognized by their wording
-and answered with a single model call, rather than with a debate on "Generate a title".
+Chat applications send them to the chat's model before or after an answer, without any request from the user. They are
+recognized by their wording and answered with a single model call, rather than with a debate on "Generate a title".
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import Any
 _MAX_SENTENCE_LENGTH = 400
 """Maximum number of characters to examine in each sentence."""
 _TURNS = 12
-"""Maximum number of positions in a sentence, after a comma, a colon or a word such as "and", at which to look for a
-request.
-"""
+"""Maximum number of positions in a sentence to check for a request: after commas, colons, and words such as "and"."""
 _MAX_LENGTH = 8_000
-"""Maximum number of characters of a message to search for a task, half of them at its beginning and half at its end."""
+"""Maximum number of characters to search for a task in a message: half at its beginning and half at its end."""
 
 # The chat that a task is about, included as data in the task's prompt
 
@@ -183,7 +181,7 @@ def _orders(sentence: str) -> bool:
 
 
 def _is_about_task(text: str) -> bool:
-    """Return whether the last lines are a question from a user about the task preceding them."""
+    """Return whether the last lines are a user's question about the preceding task."""
     *before, last = [*filter(None, map(str.strip, text.split("\n\n")))] or [""]
     if not before or not last.endswith("?") or _SPEAKER.match(last) or before[-1].endswith(":"):
         return False

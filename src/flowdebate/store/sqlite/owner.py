@@ -104,9 +104,10 @@ class OpenSteps:
         return run_id in self._runs
 
     def add_run(self, run_id: str, attempts: Mapping[str, Attempt], finished: Iterable[str]) -> None:
-        """Start tracking a run with these open and finished steps; raise OSError if the log cannot be written.
+        """Start tracking a run with the given open and finished steps; raise OSError if the log cannot be written.
 
-        Earlier lines about the run are ignored from then on, because they may belong to a deleted run with the same id.
+        From then on, earlier lines about the run are ignored, because they may belong to a deleted run with the same
+        id.
         """
         self._write(f"\n[{_text(run_id)}, null]".encode())
         self._runs[run_id] = {**attempts, **dict.fromkeys(finished)}
@@ -182,7 +183,7 @@ class OpenSteps:
 def read_open_steps(path: Path, run_id: str) -> dict[str, Attempt]:
     """Read the latest attempt at each step of a run, whether open or finished.
 
-    Lines in the log at `path` from before the run was last added to it are ignored.
+    Lines written before the run was last added to the log at `path` are ignored.
     """
     try:
         lines = path.read_bytes().split(b"\n")
