@@ -170,7 +170,7 @@ class ReviewRates(InNotebooks, WireModel):
     recall: Figure | None
     """Share of planted faults found, with a Wilson interval; None if there are no faults."""
     false_findings: Figure
-    """Mean number of false findings (matching no planted fault) per change, with a confidence interval."""
+    """Mean number of false findings (those matching no planted fault) per change, with a confidence interval."""
     false_on_clean: Figure | None
     """Mean number of findings per clean change; None if there are no clean changes."""
 
@@ -273,7 +273,7 @@ def _mean(counts: Sequence[int]) -> Figure:
 
 
 def describe_benchmark(benchmark: ReviewBenchmark) -> str:
-    """Describe the reviewed changes on one line."""
+    """Describe the reviewed changes in one line."""
     counts = f"{counted(benchmark.changes, 'change')}, {counted(benchmark.faults, 'planted fault')}"
     return (
         f"{counts}; {counted(benchmark.left_out, 'change')} without a complete review" if benchmark.left_out else counts

@@ -36,8 +36,9 @@ class Observer(RunObserver):
         return nullcontext(self)
 
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
-        """Return a context manager for the submission of a run to the workers' queue; it may add `labels`
-        to the run.
+        """Return a context manager that wraps the submission of a run to the workers' queue.
+
+        It may add `labels` to the run.
         """
         del block, run_id, labels
         return _NOTHING

@@ -207,8 +207,9 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Metadata for presenting a field as an option; commands declare theirs with `Annotated[Count,
-    Option(help="…")]`.
+    """Metadata that presents a field as an option.
+
+    Commands declare their own options as `Annotated[Count, Option(help="…")]`.
     """
 
     help: str
