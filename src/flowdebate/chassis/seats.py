@@ -48,7 +48,7 @@ class Seats:
 
     @property
     def choice(self) -> Any:  # noqa: ANN401 - a ModelChoice of what was given
-        """The assignments merged into a single `model` option, without "each"."""
+        """All assignments merged into a single `model` option, which no longer contains "each"."""
         rest = self.rest if isinstance(self.rest, Mapping) else {DEFAULT: self.rest}
         if [*rest] == ["chat", "synthesize"] and rest["chat"] == rest["synthesize"]:
             rest = {DEFAULT: rest["chat"]}
@@ -165,7 +165,7 @@ def check_makers(
 
 
 def default_vendor_models(model: ModelChoice, *, location: str, without: Sequence[str] = ()) -> ModelChoice:
-    """Choose models for a multi-vendor pattern if none are specified, and warn about the choice.
+    """Choose models for a multi-vendor pattern if no models are specified, and warn about the choice.
 
     Models from vendors in `without` are not used.
     """
@@ -193,7 +193,7 @@ def deal_roles(roles: Sequence[str], models: Sequence[str]) -> dict[str, str]:
 
 
 def independent_by_default(model: ModelChoice, roles: Sequence[str], *, location: str) -> ModelChoice:
-    """Choose models from different vendors for the `roles` if none are specified, and warn about the choice."""
+    """Choose models from different vendors for the `roles` if no models are specified, and warn about the choice."""
     if model is not None or model_of_environment() is not None or not (available := list_available_models()):
         return model
     models = deal_roles(roles, available)

@@ -159,7 +159,7 @@ def sign_test(ones: int, other_wins: int) -> float:
 
 
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
-    """Compute the two-sided p-value for one place's wins if places were exchanged at random. Needs scipy.
+    """Compute the two-sided p-value for one place's number of wins under random exchanges of places. Needs scipy.
 
     Each of `items` contains its places' wins and the index of the tested place. This is the exact permutation test:
     among all choices of one place per item, the share whose wins are at least as far from the mean as the observed
@@ -274,9 +274,9 @@ class Resampling:
     ) -> tuple[float, float]:
         """Compute the 95% confidence interval for the ratio of the sum of `values` to the sum of `numbers`.
 
-        Each item has a value and a number. For a share between `minimum` and 1, this is the Clopper-Pearson interval if
-        each item is 0 or 1 out of 1, or if items do not differ. Otherwise, and for an unbounded ratio (`minimum` None),
-        it is a bias-corrected and accelerated (BCa) bootstrap interval over items. Above 5,000 items, the normal
+        Each item has a value and a number. A share between `minimum` and 1 gets the Clopper-Pearson interval if every
+        item is 0 or 1 out of 1, or if all items have the same share. Any other share, and an unbounded ratio (`minimum`
+        None), gets a bias-corrected and accelerated (BCa) bootstrap interval over items. Above 5,000 items, the normal
         approximation is used instead, because its error is then smaller than the difference between two bootstrap
         intervals.
         """

@@ -57,7 +57,7 @@ _MAX_REPEATS = 1_000
 information.
 """
 _NOTHING = ("nan", "NaT", "<NA>")
-"""String forms of an empty cell in a data frame."""
+"""Strings that stand for an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 """Pattern matching a hash; messages show only its first 12 digits."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
@@ -263,7 +263,7 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design providing a method's answers, or the method itself if its judge reads no debate."""
+        """Return the design that supplies a method's answers; for methods whose judge reads no debate, the method."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
@@ -299,7 +299,7 @@ class Study:
         return str(self._filled(self._index_of[case.item], self.rows[self._index_of[case.item]], "control"))
 
     def registration(self, *, model: ModelChoice = None) -> Registration:
-        """Collect everything fixed before the first answer; `register` writes the result to a file."""
+        """Collect everything fixed before the first answer is obtained; `register` writes the result to a file."""
         from flowdebate.runs.header import list_model_names
 
         firsts = {case.design: case for case in reversed(self.cases)}

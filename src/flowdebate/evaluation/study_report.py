@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of known amounts for reporting their mean."""
+"""Minimum share of answers with a known amount; below it, the mean amount is not reported."""
 
 
 class StudyMethod(WireModel):
@@ -52,7 +52,9 @@ class StudyMethod(WireModel):
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Mean amounts per answer, over the answers with known amounts; None if fewer than nine in ten are known."""
+    """Mean amount per answer, over the answers for which it is known; None if it is known for fewer than
+    nine in ten.
+    """
 
 
 class StudyComparison(WireModel):
@@ -71,14 +73,14 @@ class StudyComparison(WireModel):
     difference: float
     low: float
     high: float
-    """Difference in accuracy, with the bounds of Newcombe's interval for paired proportions."""
+    """Difference in accuracy, with the bounds of the Newcombe interval for paired proportions."""
     clusters: int
     """Number of independent groups of questions."""
     p: float
     """P-value of the exact sign-flip test over clusters."""
     p_adjusted: float
-    """P-value adjusted by Holm's method over all comparisons except the primary one; left unadjusted for the primary
-    one.
+    """P-value adjusted by Holm's method over all comparisons except the primary one, whose p-value is left
+    unadjusted.
     """
     e_value: float
     """E-value of the comparison, which may be checked after every question; see `flowdebate.evaluation.e_value`."""
@@ -148,14 +150,13 @@ class StudyReport(InNotebooks, WireModel):
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge at each confidence level; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes from a single call's answer to the answer of each design's debate, and from the judge's first ballot to
-    its last.
+    """Changes from a single call's answer to that of each design's debate, and from the judge's first to its last
+    ballot.
     """
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
-    """Share of verdicts for the side read first, in debates with two sides, keyed by design and control.
+    """Share of verdicts for the side read first, in two-sided debates, keyed by design or control.
 
-    This is the mean, over debates, of that side's share of the ballots; it is one half if the judge has no position
-    bias.
+    It is the mean of the side's share of the ballots in each debate. Without position bias, it is one half.
     """
 
     @property
@@ -179,7 +180,7 @@ class StudyReport(InNotebooks, WireModel):
         return next((comparison for comparison in self.comparisons if comparison.primary), None)
 
     def to_html(self) -> str:
-        """Render the report as a single script-free HTML file with tables, plots and registration differences."""
+        """Render the report as one HTML file without scripts: tables, plots and differences from the registration."""
         html: str = resolve_name("flowdebate.web.report:study_html")(self)
         return html
 
@@ -298,7 +299,7 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
 
 
 def _with_undecided_wrong(comparison: StudyComparison, if_wrong: StudyComparison) -> StudyComparison:
-    """If counting undecided answers as wrong leads to a different finding, add it to the summary."""
+    """If the finding changes when undecided answers count as wrong, add the changed finding to the summary."""
     if comparison.finding == if_wrong.finding:
         return comparison
     summary = f"{comparison.summary} With undecided answers counted as wrong: {_first(if_wrong.summary)}"

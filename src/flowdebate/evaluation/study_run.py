@@ -1,4 +1,4 @@
-"""Execution of a study: each question is asked once, answers are stored as numbers, and crashed studies can resume."""
+"""Execution of a study: questions are asked once, answers are stored as numbers, and crashed studies can be resumed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _FATAL = (ConfigurationError, RunChanged, RunConflict, StoreError, RealModelForb
 
 
 def _missing_verdict(raw: DebateRawOutput) -> str:
-    """Return the kind of failure if the judge failed, and "NoVerdict" otherwise."""
+    """Return the kind of failure if the judge failed; otherwise, return "NoVerdict"."""
     failure = next((loss for loss in raw.losses if loss.role == "judge"), None)
     return "NoVerdict" if failure is None else failure.error.partition(":")[0]
 
@@ -154,13 +154,13 @@ class StudyProgress:
     failed: int
     """Number of failed answers."""
     new_answers: int
-    """Number of answers from this call."""
+    """Number of answers obtained by this call."""
     seconds: float
     """Seconds since the start of this call."""
     usage: Usage
     """Usage of the debates finished by this call, including failed ones."""
     remaining: float | None
-    """Estimated time for the remaining questions in seconds, based on how long each design's earlier answers took.
+    """Estimated time in seconds for the remaining questions, based on how long each design's earlier answers took.
 
     None until the first answer.
     """
@@ -261,7 +261,7 @@ class _Asking:
     async def all(
         self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, seconds: float | None
     ) -> None:
-        """Ask all `cases`, running as many at once as allowed."""
+        """Ask the questions of all `cases`, as many at once as allowed."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:

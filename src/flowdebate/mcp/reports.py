@@ -1,8 +1,8 @@
 """Tool results: runs, lists of runs and verdicts as structured output, with next steps for the host.
 
 Text written by models or people is fenced as in this library's prompts: a contribution follows a tag, other text
-follows a label, and each continuation line begins with a bar. No line of a tool's result therefore begins with a
-debater's text, so no such text can be mistaken for the tool's own words.
+follows a label, and each continuation line begins with a bar. As a result, no line begins with a debater's text, and
+such text cannot be mistaken for the tool's own words.
 """
 
 from __future__ import annotations

@@ -413,7 +413,7 @@ async def _once(model: Model, request: ModelRequest) -> ModelResponse:
 
 
 def _complete(error: ModelError, model: Model, request: ModelRequest, *, before: int) -> None:
-    """Add the model's and the block's names to `error`, and record the error in the last attempt."""
+    """Add the model and block names to `error`, and record the error in the last attempt."""
     error.model = error.model or model.name
     error.block = error.block or request.block
     attempts = request.attempts.made
@@ -494,9 +494,9 @@ def _warn_of_cut(server: str | None, model: str | None) -> None:
 
 
 def _take_out_thinking(response: ModelResponse, text: str, request: ModelRequest) -> tuple[ModelResponse, str]:
-    """Remove the thinking from an answer, count its tokens in the attempt, and note if its opening tag is missing.
+    """Remove the thinking from an answer, and add its token count to the latest attempt.
 
-    Raises LostToThinking if the answer consists only of thinking.
+    Also notes whether the opening tag was missing. Raises LostToThinking if the answer consists only of thinking.
     """
     if not request.choices:
         response = without_thinking(replace(response, text=text))

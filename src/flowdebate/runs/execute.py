@@ -232,7 +232,7 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
 
 
 class _Starts:
-    """Queue that starts at most one run per event loop turn, so that other work can be done in between."""
+    """Queue that starts at most one run per event loop iteration, so that other work can be done in between."""
 
     def __init__(self) -> None:
         self.starting = False
@@ -253,7 +253,7 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait for an event loop turn in which no other run starts, because preparing a run's first prompt takes time."""
+    """Wait for an event loop iteration in which no other run starts, because preparing a first prompt takes time."""
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:

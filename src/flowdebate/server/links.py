@@ -58,7 +58,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link that needs no token: for answering one or all of a role's requests, or for reading the run."""
+    """Create a link that needs no token, to answer one or all of a role's requests or to read the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -164,7 +164,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _find_request_path(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the path of the pending request at `place` or, by default, of the only one; raise NotAwaited if none."""
+    """Return the path of the pending request at `place`, or of the only one; raise NotAwaited if there is none."""
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
@@ -219,7 +219,7 @@ async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
 async def link_of(front: Front, code: str, *, public: bool = False) -> tuple[Link, StoredRun]:
     """Return the link with this code, and its run.
 
-    Responds with 404 to an invalid code, a different kind of link, or a deleted run.
+    Responds with 404 if the code is invalid, the link is of a different kind, or the run has been deleted.
     """
     link = front.links.read(code)
     if link is not None and (link.share is not None) is public:

@@ -347,7 +347,7 @@ async def ready(front: FrontOf) -> Health:
 
 @catalog.get("/queue", response_model=list[QueueState], responses=responses())
 async def queue(front: FrontOf) -> Response:
-    """Show this server's work queue with its live workers; return [] if the server has no workers."""
+    """Show this server's work queue and its live workers; return [] if the server has no workers."""
     workers = front.service.workers
     return data([] if workers is None else [await workers.overview()])
 

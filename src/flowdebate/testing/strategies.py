@@ -158,8 +158,7 @@ def examples(
 ) -> SearchStrategy[Example]:
     """Draw examples for `check_pattern`: a question, and the models' texts, choices, failures and delays.
 
-    With `failures`, calls fail in about a third of the examples. `texts` are added to the possible answers of the
-    models.
+    With `failures`, calls fail in about a third of the examples. `texts` are added to the models' possible answers.
     """
     texts_drawn = st.sampled_from(texts) | arguments() if texts else arguments()
     fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
@@ -407,7 +406,7 @@ def _name(side: Debater | Mapping[str, Any]) -> str:
 
 @cache
 def hostile_values() -> SearchStrategy[Any]:
-    """Draw return values that a block cannot use; exceptions among them are raised."""
+    """Draw return values that a block cannot use; if a value is an exception, it is raised."""
     odd = [
         None,
         0,
@@ -434,7 +433,7 @@ def hostile_values() -> SearchStrategy[Any]:
 
 @cache
 def hostile_replies() -> SearchStrategy[Any]:
-    """Draw unusable model replies for `FunctionModel`; exceptions among them are raised."""
+    """Draw unusable model replies for `FunctionModel`; if a reply is an exception, it is raised."""
     broken = [
         ToolCall(id="1", name="no_such_tool", arguments="{"),
         [ToolCall(id="", name="", arguments="null"), ToolCall(id="", name="", arguments="[]")],

@@ -45,7 +45,7 @@ _MAX_EVENTS = 20_000
 _MAX_SIZE = 3_000_000
 """Maximum length of a report in a notebook, in characters; a longer report is replaced by a summary."""
 _LIVE, _LIVE_TEXT = 40_000, 8_000
-"""Maximum length of a live page, and of text still being written on it, in characters."""
+"""Maximum lengths of a live page and of the text still being written on it, in characters."""
 
 
 def html_of(value: object) -> str | None:
@@ -261,7 +261,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _middle(sizes: Sequence[int], maximum: int) -> tuple[int, int]:
-    """Find the first and last index to omit from the middle, so the rest has at most `maximum` characters."""
+    """Find the first and last index to omit from the middle, so that the rest has at most `maximum` characters."""
     first, last, used, at_front = 0, len(sizes) - 1, 0, True
     while first <= last:
         used += sizes[first if at_front else last]
@@ -357,7 +357,7 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """Omit a table's excess rows, or shorten the long text in another section."""
+    """Omit a table's excess rows, or shorten the text of any other long section."""
     match section:
         case Heading():
             return section

@@ -1,4 +1,4 @@
-"""Reports as single HTML files without scripts, either on a run (including its journal) or on a study."""
+"""Reports on a run (including its journal) or on a study, each as a single HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 _MEGABYTES = 64
-"""Maximum size of a file to verify, and of the journal in it, in megabytes."""
+"""Maximum size in megabytes of a file to verify and of the journal in it."""
 STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')

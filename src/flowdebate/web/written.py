@@ -11,7 +11,7 @@ from typing import Any
 from flowdebate.patterns import find_pattern
 
 _WIDE = 88
-"""Maximum width of a line in a program; the default of common Python formatters."""
+"""Maximum line width in a generated program: the default of common Python formatters."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PROGRAM = """import asyncio
 

@@ -111,7 +111,7 @@ class Reaper:
         await asyncio.to_thread(self._workers.queue.drop, delivery)
 
     async def _redeliver(self, delivery: WorkflowStatus) -> None:
-        """Redeliver a dead worker's run; if the worker had started it, do so after a delay."""
+        """Redeliver a dead worker's run, after a delay if the worker had already started it."""
         queue, store = self._workers.queue, self._workers.store
         run_id = decode_text((delivery.attributes or {}).get("run", ""))
         with suppress(RunNotFound, RunConflict):  # the run was deleted, or is being executed
@@ -211,7 +211,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Return those of `ids` first seen at least GRACE seconds ago; forget other ids of this kind."""
+        """Return the `ids` first seen at least GRACE seconds ago; forget ids of this `kind` missing from `ids`."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

@@ -118,7 +118,7 @@ def _ended(request: HumanRequest) -> OutputError:
 
 
 def value_typed(line: str, part: Mapping[str, Any], definitions: Mapping[str, Any]) -> object:
-    """Convert `line` to a field's value; return inconvertible text unchanged, so that validation rejects it.
+    """Convert `line` to a field's value; if that fails, return the text unchanged, so that validation rejects it.
 
     >>> value_typed("yes", {"type": "boolean"}, {}), value_typed("ann, bob", {"type": "array"}, {})
     (True, ['ann', 'bob'])

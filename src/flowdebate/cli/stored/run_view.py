@@ -169,7 +169,7 @@ def show_outcome(run: StoredRun, page: Page) -> None:
 
 
 def document_of(run: StoredRun, steps: Sequence[StepRow]) -> Document:
-    """Return a stored run's document as its command would have saved it; raise BadFile if the run has none."""
+    """Return a stored run's document, as the original command would have saved it; raise BadFile if there is none."""
     return asyncio.run(document_of_run(run, steps))
 
 

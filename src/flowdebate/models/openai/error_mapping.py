@@ -168,7 +168,7 @@ def map_error(
 def find_unsendable(
     error: Exception, create: Callable[..., object], parameters: Mapping[str, Any]
 ) -> RequestRejected | None:
-    """Return the error for a request `create` cannot send; None if `error` was not caused by the request."""
+    """Return the error for a request that `create` cannot send; None if the request did not cause `error`."""
     if not isinstance(error, (TypeError, ValueError, RecursionError)):
         return None
     problem = ""
@@ -478,7 +478,7 @@ def _fields(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
 
 
 def _wait_in(name: str, text: str) -> float | None:
-    """Parse a waiting time from a field such as `"retryDelay": "23s"`."""
+    """Parse a wait time from a field such as `"retryDelay": "23s"`."""
     if name not in _WAITS:
         return None
     seconds = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s?", text.strip())

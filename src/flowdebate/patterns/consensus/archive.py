@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAX_RESEARCH_LENGTH = 20_000
-"""Maximum length of the research text in characters; every prompt contains it."""
+"""Maximum length in characters of the research text, which is included in every prompt."""
 
 
 async def gather_context(research: Invocation | None, loop: Loop[ConsensusOptions], ctx: Context) -> None:
@@ -218,7 +218,7 @@ def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDeba
 
 @dataclass(slots=True)
 class _ArchiveWriter:
-    """Writer for a debate's results in an archive; failures are collected instead of being raised."""
+    """Writer that stores a debate's results in an archive, collecting failures instead of raising them."""
 
     archive: Archive
     ctx: Context

@@ -75,7 +75,7 @@ class HumanCritique(CriticAnswer):
 
 
 class Critique(CriticAnswer):
-    """A critique, with the names of its author and of the author of the proposal."""
+    """A critique and the names of its author and of the proposal's author."""
 
     # docstrings of event data become the descriptions in `events.schema.json`
     critic: str

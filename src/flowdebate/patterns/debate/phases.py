@@ -48,7 +48,8 @@ class Phase:
     takes two turns. In later rounds of the phase, the question goes to a different debater if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """Debaters who speak (or ask) in this phase, numbered from 1 as in the roster; if empty, all debaters do.
+    """Numbers, counted from 1 in the roster, of the debaters who speak (or ask) in this phase; if empty, all debaters
+    speak.
 
     They speak in the order listed. A moderator's choice of speakers takes precedence.
     """
@@ -106,7 +107,7 @@ PhaseLike: TypeAlias = "Phase | str | Mapping[str, Any]"
 def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, ...]:
     """Validate the phases of a debate with `members` debaters; None means no phases.
 
-    If a phase is invalid, raises ConfigurationError with its index.
+    Raises ConfigurationError, with the index of the phase, if a phase is invalid.
     """
     if value is None:
         return ()

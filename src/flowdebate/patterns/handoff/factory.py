@@ -246,7 +246,7 @@ def render_retry(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript with the speaker's latest words, the problem with its choice, and the valid names.
+    """Render the transcript with the speaker's latest words, the problem with the chosen name, and the valid names.
 
     The result begins like the message for the turn itself.
     """
@@ -543,5 +543,6 @@ HANDOFF: PatternSpec[HandoffOptions] = PatternSpec(
 )
 """Specification of the handoff pattern.
 
-The pattern has no quorum: each turn has a single speaker, and if its provider fails, another speaker takes over.
+The pattern has no quorum: each turn has a single speaker, and if that speaker's provider fails, another speaker takes
+over.
 """

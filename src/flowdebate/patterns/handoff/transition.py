@@ -21,7 +21,7 @@ class Transition:
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
 _LEAD = f"{DECORATION}-+•>=#→⇒.0123456789 \t\r"
-"""Characters allowed before a marker on a separate line: bullets, numbers, quotes, markdown."""
+"""Characters allowed before a marker that has a line to itself: bullets, numbers, quotes, markdown."""
 # maximum number of markers to examine, starting from the last, because a model can write any number of them
 _MAX_MARKERS = 50
 _MAX_NAME_LENGTH = 2_000  # maximum length, in characters, of a name with every character escaped

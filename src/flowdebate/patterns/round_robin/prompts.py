@@ -137,9 +137,9 @@ class RoundRobinDebaterTemplate(Template):
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
         uses(*_TURN, "other"),
     )
-    """Task for a debater once another one has spoken; `{other}` stands for the latest speaker."""
+    """Task for a debater once another debater has spoken; `{other}` stands for the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """Task for a debater when only the debater itself has spoken."""
+    """Task for a debater if nobody else has spoken."""
 
 
 DEBATER = RoundRobinDebaterTemplate()

@@ -207,7 +207,7 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Answer built from the text provided by `source`, either in one piece or in chunks."""
+    """Answer that sends the text provided by `source`, either in one piece or in chunks."""
 
     source: Source
     model: ChatModel
@@ -229,7 +229,7 @@ class _Answer(ABC):
 
 
 class _Completion(_Answer):
-    """A chat completion, in one piece or in chunks."""
+    """A chat completion, sent in one piece or in chunks."""
 
     async def whole(self) -> Response:
         text, end = await self._full_text()
@@ -291,7 +291,7 @@ class _Completion(_Answer):
 
 
 class _Response(_Answer):
-    """A response with a single assistant message, in one piece or as events."""
+    """A response with a single assistant message, sent in one piece or as events."""
 
     async def whole(self) -> Response:
         text, end = await self._full_text()
