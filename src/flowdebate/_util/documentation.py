@@ -81,7 +81,7 @@ def read_page(name: str) -> str | None:
 
 
 def _folder() -> Path:
-    """Return the folder that contains the pages: inside the package, or next to the sources in a checkout."""
+    """Return the folder containing the pages, which is in the package or, in a checkout, next to the sources."""
     package = Path(__file__).parent.parent
     installed = package / "docs"
     return installed if installed.is_dir() else package.parent.parent / "docs"

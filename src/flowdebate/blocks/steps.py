@@ -1,4 +1,4 @@
-"""Sequencer steps, with one class for each kind of step."""
+"""Sequencer steps, one class for each kind."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Tap(Then):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Beside(Tap):
-    """Tap that runs concurrently with all steps from the step `since` to the step following the tap."""
+    """Tap that runs concurrently with other steps, from the step `since` up to the step after the tap."""
 
     since: int
 
@@ -94,7 +94,7 @@ class Parallel(Step):
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
     finish: bool = False
-    """True to let the other blocks finish if one of them fails."""
+    """True if the other blocks should be allowed to finish when one of them fails."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return tuple(self.branches.values())
@@ -178,7 +178,7 @@ class Branch(Step):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DoLoop(Step):
-    """Step that repeats a block on its own output, at least once, while (or until) a condition holds."""
+    """Step that runs a block, and repeats it on its own output while (or until) a condition holds."""
 
     body: Block[Any, Any]
     condition: Invocation

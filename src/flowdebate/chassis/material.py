@@ -45,7 +45,9 @@ _MAX_NAMED = 50
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Heading above the passages shown in a turn."""
 _LAST_WORDS = 3_000
-"""Number of characters from the end of the transcript, where the latest arguments are, to search for passages with."""
+"""Number of characters at the end of the transcript to use in the search for passages; they contain the latest
+arguments.
+"""
 
 
 class ShownPassages(WireModel):
@@ -62,7 +64,7 @@ class Material:
     """Material that a pattern's speakers can quote from."""
 
     sources: tuple[Source, ...]
-    """Sources, including files omitted from a folder."""
+    """All sources, including the omitted files of a folder."""
     tokens: int | None = None
     """Maximum length of the sources in a prompt, in tokens; None for a quarter of the model's context size."""
     in_plan: bool = False
@@ -70,11 +72,9 @@ class Material:
     numbered: bool = False
     """True to show line numbers in prompts so that answers can refer to them."""
     divided: bool = False
-    """True to divide long sources among several prompts, with one `Part` each, instead of searching them
-    for passages.
-    """
+    """True to divide long sources into `Part` objects, one per prompt, instead of searching them for passages."""
     share: tuple[int, int] = (0, 1)
-    """0-based index of this speaker, and the number of speakers among whom passages from long sources are divided."""
+    """0-based index of this speaker, and the number of speakers who share the passages from long sources."""
     shared: Material | None = None
     """The complete material, if this object is only one speaker's share of it; otherwise None."""
 
@@ -96,7 +96,7 @@ class Material:
         return sources
 
     async def record(self, ctx: Context) -> None:
-        """Record the sources once per run, as a decision at the current path in the journal.
+        """Record the sources in the journal once per run, as a decision at the current path.
 
         A resumed run keeps its original sources.
         """
@@ -303,7 +303,7 @@ def check_history(value: object, *, location: str) -> Window | None:
 
 
 def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text) -> Capability:
-    """Render the summary of older entries to begin a message with; `hide` replaces names with aliases."""
+    """Render the summary of older entries for the beginning of a message; `hide` replaces names with aliases."""
 
     async def revise(text: str, _: object, ctx: Context) -> str:
         older = pattern_state(ctx).older
@@ -316,7 +316,7 @@ def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text
 
 
 def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]:
-    """Create the block `{name}-summary`, which adds rounds that drop out of the window to the previous summary."""
+    """Create the block `{name}-summary`, which adds to the previous summary the rounds that have left the window."""
 
     def turn(until: int, ctx: Context) -> str:
         before = pattern_state(ctx).older
@@ -345,7 +345,7 @@ def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]
 
 
 class SumUp(Wrapped):
-    """Tap that runs when a round starts; it stores a summary by `inner` of the rounds dropping out of the `window`."""
+    """Tap that has `inner` summarize the rounds leaving the `window` when a round starts, and stores the summary."""
 
     def __init__(self, inner: Block[Any, str], window: Window) -> None:
         super().__init__(inner)

@@ -96,7 +96,7 @@ class PatternOutput(WireModel):
     if there are none.
     """
     escalation: list[EscalationStep] | None = Field(default=None, exclude_if=is_none)
-    """The steps of the escalation up to and including the one with this output, in a run with depth "auto"; None (and
+    """In a run with depth "auto", the escalation steps up to and including the one that produced this output; None (and
     omitted from JSON) in other runs.
     """
 
@@ -141,7 +141,7 @@ class PatternOutput(WireModel):
 
     @property
     def incomplete(self) -> str | None:
-        """Line shown above every answer if speakers are missing, saying who and why; None if everyone spoke."""
+        """Line shown above every answer to say which speakers are missing and why; None if everyone spoke."""
         return missing_line(self.losses)
 
     @property
@@ -253,7 +253,7 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
 
 
 def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
-    """Collect the fields, common to all raw outputs, that describe how the run ended, including its failures."""
+    """Collect the fields, shared by all raw outputs, that describe the run's failures and how the run ended."""
     state = pattern_state(ctx)
     return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
 

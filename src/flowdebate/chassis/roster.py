@@ -97,8 +97,8 @@ MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 _MAX_MEMBERS = 100
 """Default maximum number of members in a roster; the time needed to build a pattern is quadratic in this number."""
 _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
-"""Maximum length of each field, in characters; every prompt contains all names and stances, and every argument is
-searched for names.
+"""Maximum length of each field, in characters. The lengths are limited because every prompt contains all names and
+stances, and every argument is searched for names.
 """
 MANY_MEMBERS = 10
 """Roster size above which a warning is issued."""
@@ -297,7 +297,7 @@ BlockT = TypeVar("BlockT", bound="Block[Any, Any]")
 
 
 class UnboundRole(Block[Any, Any]):
-    """Incomplete block for a role, lacking facts about its pattern such as the debaters' names.
+    """Incomplete block for a role; it lacks facts about the role's pattern, such as the debaters' names.
 
     The pattern replaces it with a complete block. Any other use raises a ConfigurationError listing the missing facts.
     """
@@ -374,7 +374,7 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Create a decorator for functions that create a `role`'s block in `pattern`; `needs` are optional for callers."""
+    """Create a decorator for functions that create a `role`'s block in `pattern`; `needs` may be omitted by callers."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
@@ -451,7 +451,7 @@ _ABSENT = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Role:
-    """A role as declared by its pattern: its default blocks, their visibility, and the handling of its failures."""
+    """A role as declared by its pattern: the default blocks, their visibility, and how failures are handled."""
 
     name: str
     """Name of the pattern's option for the role. The role's block is named `{pattern}-{name}`."""
@@ -472,7 +472,7 @@ class Role:
     def closes(self) -> bool:
         """True if the role acts last in the pattern.
 
-        Its failure then does not affect the contributions, and it can be called again.
+        A failure then does not affect the contributions, and the role can be called again.
         """
         return self.instead in ("no_verdict", "no_output")
 
@@ -485,7 +485,7 @@ class Role:
             raise ConfigurationError(location, self.name, value, problem)
 
     def is_filled(self, value: object) -> bool:
-        """Return whether a pattern includes the role when its option is `value`."""
+        """Return whether a pattern includes the role if the role's option is set to `value`."""
         return value is not False and (value is not None or self.absent != "by default")
 
 
@@ -496,10 +496,10 @@ def with_answer_schema(
     who: str | None = None,
     material: Material | None = None,
 ) -> Block[Any, Any]:
-    """Set the answer schema of the role on `block`, if it is a human block with no output schema of its own.
+    """Give a human `block` the answer schema of its role, unless it has an output schema of its own.
 
-    The schema is the result of `schema()`. `who` describes the role to the human, who also sees the `material`. Other
-    blocks are returned unchanged.
+    `schema()` returns the answer schema. `who` describes the role to the human, who also sees the `material`. Blocks
+    other than human blocks are returned unchanged.
     """
     fitted: Callable[..., Block[Any, Any]] | None = getattr(block, "with_answer_schema", None)
     if fitted is None:

@@ -63,7 +63,7 @@ OnFailure: TypeAlias = Literal["fail", "skip"] | StandIn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    """Policy for permanent provider failures, with time limits for calls and rounds."""
+    """Policy for permanent provider failures, and time limits for calls and rounds."""
 
     on_failure: OnFailure | None = None
     """"fail", "skip" or `StandIn(model)`. None means the pattern's default: panels skip a member that fails, whereas
@@ -121,7 +121,7 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Return whether a provider caused the error; failures caused by application code are never skipped.
+    """Return whether the error is the provider's fault; failures caused by application code are never skipped.
 
     A rejected API key also counts as a provider failure, because other members may use other models.
     """
@@ -180,13 +180,13 @@ def record_failure(  # noqa: PLR0913 - the fields of a failure
 
 
 def start_clock(failures: FailurePolicy, ctx: Context) -> None:
-    """Start the time limit shared by the turns of a round, if there is one."""
+    """Start the clock for the time limit shared by a round's turns, if there is a limit."""
     if failures.round_timeout is not None:
         ctx.scope.handle.deadline = asyncio.get_running_loop().time() + failures.round_timeout
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Call `block` with `value`, at a path below the path of `ctx`, within a turn's time limit."""
+    """Call `block` with `value`, at a path below that of `ctx`, and apply a turn's time limit."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )
@@ -228,7 +228,7 @@ async def in_time(
 
 
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
-    """Return the failure of `block` at this path that was recorded when the run was executed earlier."""
+    """Return the failure of `block` recorded at this path in an earlier execution of the run, if there is one."""
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
@@ -299,7 +299,7 @@ class WithFallback(Wrapped):
 
 
 class SkipIfSilent(Wrapped):
-    """Block that runs `inner` only if there are contributions to decide about.
+    """Block that runs `inner` only if there are contributions to base a decision on.
 
     If `heard` returns false, the role is skipped, and the result is `MISSING`, as after a failure.
     """
@@ -332,7 +332,7 @@ def guarded(
     *,
     closes: bool = False,
 ) -> Block[Any, Any]:
-    """Apply the time limit to `role`; `recover` replaces the answer after a tolerated provider failure.
+    """Wrap `role` in the time limit; after a tolerated provider failure, `recover` provides the answer.
 
     A resumed run calls a closing role (`closes`) again.
     """
@@ -348,7 +348,7 @@ AUDIT = "audit"
 
 
 class TurnTask:
-    """Context manager for a turn's task in the audit trail; the task ends in the same way as the turn.
+    """Context manager for a turn's task in the audit trail; the task has the same outcome as the turn.
 
     An exception marks the task as errored; reaching one of the run's limits or cancelling the turn marks it as
     cancelled. While the turn is waiting for a human's answer, the task is under review. The turn's own code must
@@ -398,7 +398,7 @@ async def take_turn(
     lose: Callable[[Exception, Recovery], None],
     **fields: Any,  # noqa: ANN401 - fields of `TurnStarted` and `TurnFinished`
 ) -> T | None:
-    """Take a turn as part of its task: call `speak(block, task)` for each of `speakers` until one succeeds.
+    """Take a turn within its task: call `speak(block, task)` for each of `speakers` until one succeeds.
 
     `lose` records each tolerated provider failure. Returns None if all speakers fail and the turn is skipped.
     """

@@ -17,13 +17,13 @@ from flowdebate.cli.help import Commands, Group, RunCommands, deferred
 from flowdebate.patterns import PATTERNS, PatternInfo
 
 _NARROWEST = 20
-"""Minimum page width, in columns; in a narrower page, indented words would not fit on a line."""
+"""Minimum page width, in columns; on a narrower page, indented words would not fit on a line."""
 _WIDEST = 100
 """Maximum width of help pages, in columns; wider pages are hard to read."""
 
 
 class _Entry(NamedTuple):
-    """A command, given by the import path of its function."""
+    """A command, identified by its function's import path."""
 
     place: str
     line: str

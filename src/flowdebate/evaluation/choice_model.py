@@ -1,4 +1,4 @@
-"""Conditional logit model of choices, with a test for separation and with intervals suited to few clusters."""
+"""Conditional logit model of choices, including a test for separation and intervals suited to few clusters."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _identified(columns: Floats) -> bool:
 
 
 def _separated(columns: Floats, shares: Floats) -> bool:
-    """Return whether the data are separated, making the maximum-likelihood coefficients infinite."""
+    """Return whether the data are separated, in which case the maximum-likelihood coefficients are infinite."""
     import numpy as np
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
 

@@ -23,7 +23,7 @@ class Paired:
     difference: float
     low: float
     high: float
-    """Difference in accuracy, with the bounds of Newcombe's interval for paired proportions."""
+    """Difference in accuracy, and the bounds of its Newcombe interval for paired proportions."""
     largest_gain: float
     """Largest difference that the interval does not exclude, adjusted for the number of comparisons (Bonferroni)."""
     clusters: int
@@ -35,9 +35,7 @@ class Paired:
     answered: float
     """Sum of the differences over the questions answered by both methods."""
     leads: tuple[int, int]
-    """Number of clusters in which the first method was right more often than the second, and the number in which it was
-    right less often.
-    """
+    """Numbers of clusters in which the first method was right more often, and less often, than the second."""
 
 
 def compare_credits(

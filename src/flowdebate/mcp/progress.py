@@ -39,7 +39,7 @@ async def wait_with_progress(service: Service, run_id: str, seconds: float, ctx:
 
 
 _LAST = 1.0
-"""Time in seconds to wait for a run's last messages after it has ended."""
+"""Time, in seconds, to wait for the last messages of a run that has ended."""
 
 
 async def _report_progress(service: Service, run: RunDetails, ctx: Context[Any, Any]) -> None:
@@ -96,7 +96,7 @@ class Progress:
 
     @property
     def message(self) -> str:
-        """Message with the names of the current speakers, and their round.
+        """Message naming the current speakers and their round.
 
         >>> from flowdebate.chassis.state import RoundStarted
         >>> progress = Progress(5)
@@ -111,7 +111,7 @@ class Progress:
 
 
 def _usual_calls(document: Document | None) -> int | None:
-    """Estimate a run's number of calls: one per speaker in each round, plus those for the result."""
+    """Estimate how many calls a run makes: one per speaker in each round, plus those for the result."""
     if document is None or not (speakers := getattr(document, document.ROSTER, None)):
         return None
     last = document.last_calls

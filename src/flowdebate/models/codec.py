@@ -47,7 +47,7 @@ def exact_json(value: object) -> str | None:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Return whether both values are equal as JSON data, including types at every level: 1, 1.0 and True all differ."""
+    """Return whether two values are equal as JSON data, including all their types: 1, 1.0 and True differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -73,7 +73,7 @@ class TextHasher:
         self._beginnings: list[_Beginning] = []
 
     def hash(self, text: str) -> str:
-        """Return the hash of `text`; it does not depend on earlier strings."""
+        """Return the hash of `text`, regardless of which strings were hashed before."""
         best, shared = None, _LONG - 1
         for beginning in self._beginnings:
             if (alike := beginning.shared_with(text)) > shared:
@@ -110,7 +110,7 @@ class _Beginning:
         return start + low
 
     def extend(self, text: str, shared: int) -> None:
-        """Make the shared prefix the new common prefix, and keep the remainder of `text`."""
+        """Extend the common prefix to `shared` characters of `text`, and keep the remainder of `text`."""
         self.hasher.update(_encoded(text[len(self.text) : shared]))
         self.text, self.rest = text[:shared], text[shared:]
 
@@ -201,7 +201,7 @@ class Answer(Recorded):
 
 
 class StoredAnswer(Answer):
-    """An answer in a journal, where default values are omitted."""
+    """An answer in a journal; default values are omitted."""
 
     text: str
     finish: FinishReason
@@ -329,7 +329,7 @@ class Manner(NamedTuple):
 
 
 def manner_of(body: str) -> Manner | None:
-    """Return how the answer in a `call_row` was produced; None if its run did not call a model for it."""
+    """Return how the answer in a `call_row` was produced; None if the run obtained it without calling a model."""
     recorded = json.loads(body)
     models = called_models(body)
     if not models or recorded.get("origin", "asked") != "asked":
@@ -372,7 +372,7 @@ def tokens_of(usage: Usage) -> Tokens:
 
 
 def usage_of(tokens: Tokens) -> Usage:
-    """Restore a usage from the counts written by `tokens_of`."""
+    """Restore a `Usage` from the counts written by `tokens_of`."""
     calls, prompt, cached, completion, reasoning, cache_written = tokens
     return Usage(
         calls=calls,

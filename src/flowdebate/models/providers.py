@@ -20,11 +20,11 @@ class Provider:
     """A provider's connection options."""
 
     base_url: str | None
-    """The endpoint; None for OPENAI_BASE_URL or, if unset, OpenAI itself."""
+    """Endpoint URL; None to use OPENAI_BASE_URL or, if that is unset, OpenAI itself."""
     key_env: str | None
     """Environment variable holding the key; None for servers without keys."""
     default: str | None
-    """Default model, current and inexpensive; None for the server's first model."""
+    """Default model, chosen to be current and inexpensive; None to use the server's first model."""
     _: KW_ONLY
     structured: StructuredMode = "json_schema"
     tools_with_schema: bool = True
@@ -32,12 +32,12 @@ class Provider:
     effort: str | None = "reasoning_effort"
 
     def address(self, name: str) -> str | None:
-        """Return the endpoint of the provider `name`, from its environment variable if set; None for OpenAI's own."""
+        """Return the endpoint of the provider `name`, from its environment variable if set; None means OpenAI's own."""
         return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 
 def _local_server(port: int, *, effort: str = "reasoning_effort") -> Provider:
-    """Describe a server on this machine: it needs no key, and cannot combine tools with a schema."""
+    """Describe a local server: it needs no API key and cannot combine tools with a schema."""
     return Provider(f"http://127.0.0.1:{port}/v1", None, None, tools_with_schema=False, effort=effort)
 
 

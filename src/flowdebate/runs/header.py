@@ -33,7 +33,7 @@ DEFAULT_MODEL = "the default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Store for a run, with related options: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
+    """A run's store, with related options: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -193,7 +193,7 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the run's limits for storage, without the cost limit, because its prices cannot be stored."""
+    """Return the run's limits for storage, excluding the cost limit, because prices cannot be stored."""
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}

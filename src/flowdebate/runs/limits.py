@@ -29,7 +29,7 @@ _ANSWER = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Prices of a model per million tokens, in any currency.
+    """A model's prices per million tokens, in any currency.
 
     >>> Price(prompt=0.25, completion=2.0).of(Usage(calls=1, prompt_tokens=4_000, completion_tokens=500))
     0.002
@@ -84,7 +84,7 @@ class Limits:
     queues.
     """
     prices: Prices | None = None
-    """Prices of tokens; None to use those from `genai-prices`, if installed. A price table takes precedence over
+    """Token prices; None to use those from `genai-prices`, if installed. A price table takes precedence over
     `genai-prices`.
     """
 
@@ -107,7 +107,7 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Return whether any field is set, so that usage has to be limited or counted."""
+        """Return whether any field is set, and usage therefore has to be limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
@@ -185,7 +185,7 @@ class Budget:
 
     @property
     def prices(self) -> str | None:
-        """Unit of `cost`, and the source of its prices; None if the cost is unknown."""
+        """Currency of `cost`, and the source of the prices; None if the cost is unknown."""
         if self.cost is None:
             return None
         if self._limits.prices is not None:
@@ -289,7 +289,7 @@ class Budget:
 OWNER = "owner"
 """Key of the label that names the owner of a run."""
 _COLLECTION = "budgets"
-"""Document collection with the account for all runs; owners' accounts are in collections below it."""
+"""Collection of the document that stores the account for all runs; owners' accounts are in subcollections of it."""
 _DAY = 86_400
 
 
@@ -364,7 +364,7 @@ class Account:
         self._check(await self.used(), Used())
 
     def add_pending(self, used: Used, instead: Used | None = None) -> None:
-        """Add `used` to the usage to be written next, and remove the reservation `instead` that it replaces.
+        """Add `used` to the usage to be written next, in place of the reservation `instead`.
 
         Raises BudgetReached if this would exceed the budget.
         """
@@ -373,7 +373,7 @@ class Account:
         self._owed = self._owed.plus(used).plus(instead or Used(), -1)
 
     async def count(self, more: Used | None = None) -> None:
-        """Write the usage not yet written, plus `more` for a request about to be sent.
+        """Write any unwritten usage, plus `more` for a request about to be sent.
 
         Raises BudgetReached if this would exceed the budget.
         """

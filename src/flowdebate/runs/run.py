@@ -77,19 +77,19 @@ class RunObserver:
     """Observer of one run: its agents' answers, calls, tools and events."""
 
     def agent(self, block: str, path: str, /) -> AbstractContextManager[object]:
-        """Return a context manager for all model and tool calls that contribute to one answer of a generator."""
+        """Return a context manager that wraps all model and tool calls contributing to one answer of a generator."""
         del block, path
         return _NOTHING
 
     def call(
         self, started: CallStarted, request: ModelRequest, /
     ) -> AbstractContextManager[Callable[[ModelResponse], object] | None]:
-        """Return a context manager for a model call, including all attempts; it yields a callback for the response."""
+        """Return a context manager that wraps all attempts at a model call and yields a callback for the response."""
         del started, request
         return _NOTHING
 
     def tool(self, call: ToolCall, path: str, /) -> AbstractContextManager[Callable[[str], object] | None]:
-        """Return a context manager for a tool's execution; it yields a callback for the result."""
+        """Return a context manager that wraps a tool's execution and yields a callback for the result."""
         del call, path
         return _NOTHING
 
@@ -100,7 +100,7 @@ class RunObserver:
 _UNOBSERVED = RunObserver()
 
 Observing: TypeAlias = "Callable[[Run, dict[str, str]], AbstractContextManager[RunObserver]]"
-"""Factory for a context manager around a run; it yields the run's `RunObserver` and may add labels to the run."""
+"""Factory for a context manager that wraps a run, yields the run's `RunObserver`, and may add labels to the run."""
 
 
 class _Observed:
@@ -166,15 +166,13 @@ class Run:
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
-    """Time at which the run was first started, on its own clock; a resumed run keeps this time."""
+    """Time at which the run first started, according to the run's own clock; a resumed run keeps this time."""
     cache: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values, keyed by owner, that are looked up or recorded only once per run."""
     tracing: RunObserver = field(default=_UNOBSERVED, init=False)
     """Observer of the run's calls, tools and events, set while the run is being executed."""
     records: Records = field(init=False)
-    """Events and states of the run. `Run.emit`, `Run.notify` and `Run.now` delegate to the methods of the
-    same names.
-    """
+    """Events and states of the run. `Run.emit`, `Run.notify` and `Run.now` delegate to its methods of the same name."""
     emit: _Emit = field(init=False)
     notify: Callable[[object], None] = field(init=False)
     now: Callable[[], float] = field(init=False)
@@ -207,7 +205,7 @@ class Run:
         self.emit(RunStarted(run_id=self.run_id, block=block, seed=self.seed, path=block))
 
     def end(self, status: RunStatus, error: str | None = None) -> None:
-        """Emit the last event, which ends the run. Only the first call has an effect; nothing is emitted afterwards."""
+        """Emit the run's last event. Later calls have no effect, and no further events are emitted."""
         if self.status == "running":
             self._ended = time.perf_counter()
             self.build_partial_output(status)
@@ -241,7 +239,7 @@ class Run:
         RUN_LOGGER.info("run %s of %s: %s, %s in %.1f s", self.run_id, block, ended, calls, self.seconds, extra=extra)
 
     def observed(self) -> AbstractContextManager[object]:
-        """Return a context manager for the execution that yields the run's observer."""
+        """Return a context manager that wraps the run's execution and yields the run's observer."""
         return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
@@ -250,7 +248,7 @@ class Run:
             self.outcome = outcome
 
     def register_partial_output(self, path: str, build: Callable[[RunStatus], object]) -> None:
-        """Register `build` to produce the raw output of the pattern at `path` if the run ends before the pattern."""
+        """Register `build` to produce the pattern's raw output if the run ends before the pattern at `path` does."""
         self._unfinished[path] = build
 
     def set_raw_output(self, path: str, raw: object) -> None:
@@ -325,7 +323,7 @@ class Run:
         return self._add_opened(resource.open_within(around, ResourcePlace(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> object:
-        """Return the handle of `resource` shared by the whole run, opening it on first use."""
+        """Return the run-wide handle of `resource`, opening the resource on first use."""
         if resource not in self.shared:
             self.shared[resource] = self.open(resource, path)
         return self.shared[resource]
@@ -417,7 +415,7 @@ class Run:
         return response
 
     def _forward_call_event(self, event: object, path: str, role: str | None) -> None:
-        """Forward an event about the model call at `path`; events about streamed text are live-only, as is the text."""
+        """Forward an event about the model call at `path`; events about streamed text, like the text, are live-only."""
         if isinstance(event, TextWithdrawn):
             self.notify(replace(event, role=role, path=path, at=self.now()))
         else:
@@ -474,7 +472,7 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call's event, and count its usage and tokens; estimate unreported tokens from prompt and answer."""
+        """Emit a call's event, and count its usage and tokens, estimating tokens if the server did not report any."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:
@@ -506,7 +504,7 @@ class Run:
 
 
 def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """Read a failed call with its attempts; return None if the failure has no attempts.
+    """Parse a failed call and its attempts; return None if the failure has no attempts.
 
     Raises the same errors as `read_call`.
     """

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 
 _WHERE = "create_app()"
 _PUBLIC = (f"{API}/health", f"{API}/ready", "/static/", f"{API}/links/", "/answer/", "/shared/")
-"""Prefixes of paths that need no token: the first three reveal nothing, and URLs under the others contain a
-signature.
-"""
+"""Path prefixes that need no token: the first three reveal nothing, and URLs under the others contain a signature."""
 _MIN_TOKEN_LENGTH = 16
 """Minimum length of a token, in characters; shorter tokens could be guessed, because failed attempts are
 not limited.
@@ -225,8 +223,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 _MAX_REQUESTS = 2_000
-"""Maximum number of concurrent requests, twice the 1,000 debates in scripts/benchmarks/http_runs.py; any further
-request gets a 503 response.
+"""Maximum number of concurrent requests; any further request gets a 503 response. The limit is twice the 1,000 debates
+in scripts/benchmarks/http_runs.py.
 """
 _MAX_WAITING = 500
 """Maximum number of connections waiting for data from their clients: half of 1,024, a common limit on open files per
@@ -237,14 +235,16 @@ _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 200 kbit/s.
 """
 _MAX_HEADERS_SIZE = 32_768
-"""Maximum size of the headers in bytes, twice h11's default: browsers send the cookies of every server on this host."""
+"""Maximum size of the headers, in bytes; twice h11's default, because browsers send the cookies of every server on this
+host.
+"""
 _KEEP_ALIVE = 75
 """Time in seconds for which an idle connection stays open; it exceeds the maximum `?wait=`, allowing clients to reuse
 the connection.
 """
 _GRACE = 5
-"""Time limit in seconds for responses to finish; streams have already ended, and in-flight calls have their
-own limit.
+"""Time limit, in seconds, for finishing responses on shutdown; by then, streams have ended, and in-flight calls have
+their own limit.
 """
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
-"""Collection and id of the stored document with the time of the last sign-out of all browsers.
+"""Collection and id of the stored document that records when all browsers were last signed out.
 
 It is kept in the store, because tokens outlive a server and may be shared by several servers.
 """
@@ -61,8 +61,8 @@ class Front:
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Functions to call when the server stops; they must not run any later, because a signal ends the process right
-    afterwards.
+    """Functions to call while the server is stopping; afterwards would be too late, because a signal then ends the
+    process.
     """
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Front:
                 raise ConfigurationError("options", name, None, problem)
 
     def beginning(self, run_id: str | None) -> asyncio.Lock:
-        """Return the lock for starting a run, so that concurrent requests with the same `runId` start only one."""
+        """Return the lock for starting a run, so that concurrent requests with the same `runId` start only one run."""
         return asyncio.Lock() if run_id is None else self._locks.setdefault(run_id, asyncio.Lock())
 
     def is_option_allowed(self, options: type[PlanOptions], name: str) -> bool:

@@ -51,7 +51,7 @@ class Finding(WireModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """An exported run, and its replay."""
+    """An exported run and its replay."""
 
     run: StoredRun
     """The exported run, marked as imported so that no files or servers named in its plan are accessed."""
@@ -61,7 +61,7 @@ class Evidence:
     replay: Replay | None
     """Replay of the run; None if the run's pattern is unknown here."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Hashes of the requests in the replay, keyed by the paths of the calls."""
+    """Hashes of the replay's requests, keyed by call path."""
     problem: str = ""
 
     async def document(self) -> Document:
@@ -122,7 +122,7 @@ class Evidence:
 async def evidence_in(
     store: Store, run_id: str, *, block: Runnable[Any] | None = None, model: ModelChoice = None
 ) -> tuple[list[str], Evidence]:
-    """Return the lines of a run's export, and the evidence in them; for the arguments, see `evidence_of`."""
+    """Return the lines of an exported run and the evidence they contain; for the arguments, see `evidence_of`."""
     lines = [line async for line in export_run(store, run_id)]
     [stored_run] = read_runs(lines, f"run {run_id}")
     return lines, await evidence_of(*stored_run, block=block, model=model)

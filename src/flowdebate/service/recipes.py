@@ -1,4 +1,4 @@
-"""Recipes for runs: how a service builds the block for a new run, a stored run or a fork."""
+"""Recipes for runs: instructions for building the block of a new run, a stored run or a fork."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ class Recipes:
         return self._of_plan(plan, limits, labels or {}, recording=False)
 
     def name_of(self, run: StoredRun) -> str | None:
-        """Return the name of a stored run's pattern; return None if this service does not have the pattern."""
+        """Return the name of a stored run's pattern, or None if this service does not have the pattern."""
         info = pattern_of_run(run)
         return self._registered(run) or (None if info is None else info.name)
 

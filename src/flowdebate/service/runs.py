@@ -36,7 +36,7 @@ from flowdebate.ui.steps import Fork
 
 
 def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
-    """Return the archive for runs with these labels: that of the owner or, if there is none, the shared one."""
+    """Return the archive for runs with these labels: the owner's or, if there is no owner, the shared one."""
     if OWNER not in labels:
         return stored_archive(store)
     # Names in a store must be short and printable, but user names may be neither.
@@ -46,7 +46,7 @@ def archive_of(store: Store, labels: Mapping[str, str]) -> StoredArchive:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """State of a run without an outcome: either it is in progress in this process, or it was replayed."""
+    """State of a run without an outcome, either in progress in this process or replayed."""
 
     view: RunView
     output: object = None
@@ -170,7 +170,7 @@ def opened(location: str | None, *, new: bool = False) -> Iterator[OpenStore]:
     """Open the store at `location`, a file or a URL; None means FLOWDEBATE_STORE, or the user's data directory.
 
     Raises ConfigurationError for an invalid location, and for a missing file unless the store may be `new`. Nothing is
-    read or created yet.
+    read or created until the store is used.
     """
     from flowdebate.store.address import parse_address
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store
@@ -211,7 +211,7 @@ _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC
 
 
 def state_of(run: StoredRun) -> str:
-    """Return the status of `run`; a run in progress is considered abandoned if its process is gone."""
+    """Return the status of `run`; a run in progress counts as abandoned if its process is gone."""
     return "left_behind" if run.status == "running" and not run.owned else run.status
 
 

@@ -14,9 +14,9 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
 ROW_FORMAT = 1
-"""Version of the format of headers and bodies."""
+"""Format version of headers and bodies."""
 PLAN_FORMAT = 1
-"""Version of the format of plans in headers."""
+"""Version of the plan format used in headers."""
 
 RunStatus = Literal["running", "complete", "degraded", "no_verdict", "interrupted", "limit", "failed", "awaiting"]
 """Status of a run: in progress; complete; complete except for provider failures; ended without a verdict; cancelled;
@@ -25,7 +25,7 @@ ended by one of its limits; failed; suspended until a human answers.
 
 StoredStatus = Literal["queued", RunStatus, "rejected", "dead_letter"]
 """Status of a stored run: a `RunStatus`, "queued" (waiting for a worker), "rejected" (no worker can execute it in its
-present form), or "dead_letter" (no longer resumed, because it repeatedly crashed its process without making progress).
+present form), or "dead_letter" (abandoned after repeatedly crashing its process without making progress).
 """
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
@@ -76,7 +76,7 @@ class RunHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """A step of a run, with its attempts and its recorded result."""
+    """A step of a run, including its attempts and its recorded result."""
 
     key: str
     """Path of the step in the run; with concurrent branches, a sequence number would be ambiguous."""
@@ -97,7 +97,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A stored run, consisting of its header and its current state."""
+    """A stored run: its header and its current state."""
 
     header: RunHeader
     status: StoredStatus
@@ -114,7 +114,7 @@ class StoredRun:
 
     @property
     def position(self) -> tuple[float, str]:
-        """Position of the run in lists: `before=run.position` lists all runs that come after this one."""
+        """Position of the run in lists; pass it as `before` to list the runs that come after this one."""
         return (self.header.created_at, self.header.run_id)
 
 
@@ -137,7 +137,7 @@ class Store(Protocol):
         """Add a new run and take ownership of it; raise RunExists if the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
-        """Take ownership of a run, and return the run as it was before the change of ownership.
+        """Take ownership of a run, and return the run in its state before the change.
 
         If the run's status is "running" but its process is dead, taking the run counts as a recovery. Raises
         RunNotFound, and RunConflict while a different owner is alive.
@@ -162,7 +162,7 @@ class Store(Protocol):
         """Read a run; raise RunNotFound if the id is unknown."""
 
     async def steps(self, run_id: str, *, after: int = 0) -> Sequence[StepRow]:
-        """Read the run's finished steps numbered above `after`, in order, followed by its unfinished steps, by key.
+        """Read the run's finished steps numbered above `after`, in order, then its unfinished steps, sorted by key.
 
         Raises RunNotFound.
         """
@@ -204,7 +204,7 @@ class Store(Protocol):
         """
 
     async def documents(self, collection: str) -> Mapping[str, str]:
-        """Read a collection's documents: JSON strings by key, in the order in which the keys were first added.
+        """Read the documents of a collection, as JSON strings by key, in the order in which the keys were first added.
 
         Documents outlive runs.
         """
@@ -361,7 +361,7 @@ def documents_of(run_id: str) -> str:
 
 
 def by_collection(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
-    """Group rows of collection, key and body into the form returned by `Store.documents_in`.
+    """Group rows of (collection, key, body) into the form returned by `Store.documents_in`.
 
     >>> by_collection([("a", "x", "1"), ("b", "x", "2"), ("a", "y", "3")])
     {'a': {'x': '1', 'y': '3'}, 'b': {'x': '2'}}

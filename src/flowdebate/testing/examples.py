@@ -57,9 +57,11 @@ class Example:
     texts: Sequence[str] = ("Yes.",)
     """Texts for the model to choose from when a request has no schema; the prompt determines the choice."""
     choices: Sequence[int] = (0,)
-    """Numbers that determine the model's choices in answers with a schema; the prompt determines the number used."""
+    """Numbers that determine the model's choices in answers with a schema; the prompt determines which
+    number applies.
+    """
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failures to simulate, as keys of `FAULTS`; each is keyed by the number of the call, starting at 1."""
+    """Failures to simulate: keys of `FAULTS` by call number, starting at 1."""
     delays: Sequence[int] = ()
     """Delays of consecutive answers, in event loop iterations; the sequence repeats once it is exhausted."""
 
@@ -159,7 +161,7 @@ _DEEPEST = 6
 
 
 class _Drawn:
-    """A generated answer to a call, determined by the example, the call and the position within the answer."""
+    """Generated answer to a call; each value depends only on the example, the call and the place in the answer."""
 
     def __init__(self, example: Example, call: str) -> None:
         self._example = example

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum number of characters to show of a tool's arguments or of its result."""
+"""Maximum number of characters shown of a tool's arguments or result."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """Functions that build the sections for pattern-specific events, keyed by event class."""
 
@@ -83,16 +83,16 @@ _UNSEEN = frozenset(
 
 
 class Live:
-    """View of one run for all front ends, derived from events: finished sections, current work, and unfinished speech.
+    """View of one run, shared by all front ends and derived from the run's events.
 
     Use `handle` for pages, which show finished contributions next to the text in `speaking`. Use `follow` for
     append-only output, such as a terminal. Without a plan or a document, the view accepts the events of any pattern.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}
-    """Phrases for what each role other than the speakers does, such as "writing the output"."""
+    """Phrases describing what each role other than the speakers does, such as "writing the output"."""
     phases: ClassVar[Mapping[str, str]] = {}
-    """Phrases for what a speaker does, keyed by the turn's phase."""
+    """Phrases describing what a speaker does, keyed by the turn's phase."""
     event_sections: ClassVar[OwnSections] = {}
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
@@ -210,7 +210,7 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the name of the caller: a speaker, a role, or else a block."""
+        """Return the caller's name: that of a speaker or a role or, failing that, of a block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
@@ -221,7 +221,7 @@ class Live:
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
     def has_spoken(self, block: str) -> bool:
-        """Return whether `block` is a speaker's, that is, whether it has had a turn."""
+        """Return whether `block` belongs to a speaker, that is, whether it has had a turn."""
         return block in self._turns
 
     def about(self, name: str, position: str | None = None) -> str:
@@ -440,7 +440,7 @@ class OneByOne(Live):
 
 
 class Together(Live):
-    """View of a pattern with simultaneous speakers; each text is shown when it is complete."""
+    """View of a pattern with simultaneous speakers; each text is shown once it is complete."""
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)
@@ -474,7 +474,7 @@ class Together(Live):
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """Build the sections for a pattern-specific event; return none for events of the run or the application."""
+    """Build the sections for a pattern-specific event; there are none for events of the run or the application."""
     for kind in _kinds():
         if isinstance(event, BaseEvent) and (render := kind.event_sections.get(type(event))) is not None:
             return render(event)

@@ -35,8 +35,8 @@ class StartTool:
     texts: Mapping[str, FieldInfo] = dataclasses.field(default_factory=dict)
     """Pattern options that the tool accepts as strings, with descriptions and limits."""
     without: frozenset[str] = frozenset()
-    """Arguments that other tools have and this one omits, because every argument costs tokens in each request from a
-    host.
+    """Arguments of other tools that this tool omits, because every argument costs tokens in each request
+    from a host.
     """
 
 
@@ -76,7 +76,7 @@ class PatternPage(ABC):
     divides_sources: ClassVar[bool] = False
     """True if sources too long for a prompt are divided among several calls, rather than searched."""
     start_tool: ClassVar[StartTool | None] = None
-    """The MCP server's tool for this pattern alone; it requires sources if there is a `question_about_sources`."""
+    """MCP tool dedicated to this pattern; it requires sources if there is a `question_about_sources`."""
     reads_pull_requests: ClassVar[bool] = False
     """True if the command can review a pull request and post the result to it."""
     formats: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
@@ -126,7 +126,7 @@ class PatternPage(ABC):
         return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.min_speakers)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
-        """Return the speakers named in the subject, in option format, or None if a model has to propose them."""
+        """Return the speakers named in the subject, formatted as an option, or None if a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:
@@ -163,7 +163,7 @@ class PatternPage(ABC):
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError if the options exclude a model; called before the first call of a new run."""
+        """Raise ConfigurationError if the options exclude one of the models; called before a new run's first call."""
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""
@@ -187,7 +187,7 @@ class PatternPage(ABC):
         return max(1, int(self.default_length * {"quick": 0.5, "balanced": 1, "thorough": 1.5}[depth]))
 
     def document_of(self, plan: Plan, raw: object, output: object, facts: Mapping[str, Any]) -> Document:
-        """Build the document for a run of `plan`; its raw output `raw` is None if the run never started."""
+        """Build the document for a run of `plan`; `raw` is the run's raw output, or None if the run never started."""
         options = plan.options
         if raw is None:
             state = {plan.info.subject: plan.subject, "status": "interrupted", "seed": facts["seed"]}
@@ -235,7 +235,7 @@ def roster(
 
 
 def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> Document:  # noqa: ANN401 - of any run
-    """Build the document for a run of `plan`; its raw output `raw` is None if the run never started.
+    """Build the document for a run of `plan`; `raw` is the run's raw output, or None if the run never started.
 
     Raise BadFile if `raw` is invalid.
     """
@@ -247,7 +247,7 @@ def document_of_plan(plan: Plan, raw: Any, output: object, /, **facts: Any) -> D
 
 
 def empty_output(kind: type[BaseModel], values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a raw output of any pattern
-    """Build the raw output for a run that never started, in which all fields are empty."""
+    """Build a raw output with empty fields, for a run that never started."""
     empty: dict[str, Any] = dict(values)
     for name, field in kind.model_fields.items():
         if field.is_required() and name not in empty:

@@ -1,4 +1,4 @@
-"""`flowdebate runs`, `show`, `delete`, `archive` and `share`; `report`, `export` and `import` for files of runs."""
+"""`flowdebate runs`, `show`, `delete`, `archive` and `share`; `report`, `export` and `import` for run files."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def _batch_row(
 ) -> list[StoredRun]:
     """Return the runs of one batch as a single row, or nothing if an earlier page already lists the batch.
 
-    `first` is the batch's newest run below the position `after`.
+    `first` is the batch's newest run that comes after the position `after`.
     """
     from flowdebate.service.runs import list_runs
     from flowdebate.store.base import list_order

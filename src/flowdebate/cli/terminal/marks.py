@@ -54,7 +54,7 @@ class Marks:
         yield from self._style(text[start:])
 
     def _style(self, text: str) -> Iterator[tuple[str, str]]:
-        """Split text outside tables into parts with their styles."""
+        """Split text outside tables into styled parts."""
         begins = self._before == "\n"
         for match in _PARTS.finditer(text):
             part, after = match[0], text[match.end() : match.end() + 1]

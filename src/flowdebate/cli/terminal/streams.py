@@ -27,7 +27,7 @@ def writing() -> Iterator[None]:
 
 
 class CheckedStream:
-    """Stream that raises WriteFailed on failure; otherwise rich would end the process on a broken pipe."""
+    """Stream that raises WriteFailed if writing fails, because rich would end the process on a broken pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -40,9 +40,9 @@ class OpeningTemplate(Template):
     """Templates for the first words of turns; in attributes named `begins…`, each line is one alternative."""
 
     begins: str = part("", uses("position"))
-    """First words for a debater's first turn, for models that can continue a given text.
+    """First words for a debater's first turn, used with models that can continue a given text.
 
-    A small model that begins with its position argues for it. Successive turns use successive lines, so that they do
+    A small model that begins with its position argues for it. Each turn uses the next line, so that successive turns do
     not sound alike.
     """
     begins_reply: str = part("", uses("position"))
@@ -92,7 +92,7 @@ def support_small_model(
     """Add small-model support to a debater's `block`, if its prompt templates call for it.
 
     The model in `options` sorts facts from the sources, in calls made by the block `{name}-facts`. A block with tools
-    gets no second attempt, because the tool results would be missing from it.
+    gets no second attempt, because that attempt would lack the tool results.
     """
     sorter = FactSorter(
         name=f"{name}-facts",
@@ -121,7 +121,7 @@ class SmallModelSupport:
     def is_needed(self, ctx: Context) -> bool:
         """Check whether the prompt templates call for small-model support; most do not.
 
-        `render_turn` calls this method and stores the result for the methods called later in the turn.
+        The result is cached for the rest of the turn, and `render_turn` calls this method first.
         """
         needed = ctx.scope.looked_up.get(self)
         if needed is None:
@@ -162,14 +162,14 @@ class SmallModelSupport:
         return supporting[used].text if used < len(supporting) else None
 
     def bounds(self, value: object, ctx: Context, shift: int = 0) -> AnswerForm:
-        """Return constraints on the answer: its length limits and first words."""
+        """Return the constraints on the answer: its length limits and its first words."""
         bounds = self.prompt.wording.bounds(value, ctx)
         if ctx.scope.looked_up.get(self) is False:
             return bounds
         return {**bounds, "begins": self.first_words(ctx, shift)}
 
     def first_words(self, ctx: Context, shift: int = 0) -> str:
-        """Return the first words of the turn; `shift` selects a different alternative."""
+        """Return the first words of the turn; `shift` selects one of the other alternatives."""
         template = self.prompt.template(ctx)
         if not (template.begins or template.begins_reply or template.begins_again) or self.prompt.is_examination(ctx):
             return ""
@@ -235,7 +235,7 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_opposite_side(self, text: str, ctx: Context) -> Objection | None:
-        """Check whether `text` ends up supporting another side; return None if it does not or no facts are known."""
+        """Return an objection if `text` ends up supporting another side; None if it does not or no facts are known."""
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None
@@ -255,10 +255,10 @@ class Objection:
     turn: str
     """Message requesting a second attempt."""
     copied: tuple[str, ...] = ()
-    """Texts of earlier turns; a second answer must copy less of them to count as an improvement."""
+    """Texts of earlier turns; to count as an improvement, a second answer must copy less from them than the first."""
     excess: float = 0.0
-    """Amount copied by the first answer, relative to the allowed maximum; a second answer must stay below it to count
-    as an improvement.
+    """Amount copied by the first answer, relative to the allowed maximum; to count as an improvement, a second answer
+    must copy less.
     """
 
     def is_answered_by(self, text: str) -> bool:
@@ -283,8 +283,8 @@ def opening_words(
 ) -> str:
     """Return the first words of a turn, or an empty string if the position is too long to begin a turn.
 
-    The default templates are in English; in any other language, a turn begins with just the position. `shift` selects a
-    different alternative, and a `fact` is quoted.
+    The default templates are in English; in any other language, a turn begins with just the position. `shift` selects
+    one of the other alternatives. If there is a `fact`, the turn quotes it.
 
     >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
     'Trams are better, because'
@@ -352,7 +352,7 @@ def facts_in(sources: Sequence[Source]) -> list[SourceFact]:
 
 @dataclass(frozen=True, kw_only=True)
 class FactSorter:
-    """Sorter of facts: it asks a model which position each fact supports."""
+    """Fact sorter that asks a model which position each fact supports."""
 
     name: str
     """Name of the block that calls the model."""

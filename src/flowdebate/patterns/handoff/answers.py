@@ -267,7 +267,7 @@ def check_decision(
 
 
 def _first_value(value: object, keys: Sequence[str]) -> object:
-    """Return the value of the first of `keys` that is set to anything but None in `value`, or None if there is none."""
+    """Look up `keys` in `value` in order; return the first value other than None, or None if there is none."""
     if isinstance(value, Mapping):
         return next((value[key] for key in keys if value.get(key) is not None), None)
     if isinstance(value, str):  # ignore attributes of a str subclass
@@ -283,7 +283,7 @@ def spell_name(value: object) -> str | None:
 
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:
-    """Build the schema for an answer: the text, and a next speaker from `names`."""
+    """Build the schema for an answer, consisting of a text and the next speaker, one of `names`."""
     return create_model(
         "HandoffAnswer",
         __base__=WireModel,

@@ -74,7 +74,7 @@ class ReviewerTurn(Block[Any, None]):
         hide: Hide,
         custom: bool,
     ) -> None:
-        """Store the blocks for the reviewer and its fallbacks (`speakers`), with their models (`voices`)."""
+        """Store the blocks of the reviewer and the fallbacks (`speakers`), and their models (`voices`)."""
         acting = [block for blocks in speakers for block in dict.fromkeys(blocks)]
         shared, hidden = merge_resources(f"{phase} {agent_name!r}", acting, closed=acting)
         super().__init__(f"{loop.name}-{phase}-{agent_name}", resources=shared, hidden=hidden)
@@ -260,7 +260,7 @@ class ReviewerTurn(Block[Any, None]):
 
 
 def _context_of_part(ctx: Context, turned: int, part: int = 0) -> Context:
-    """Return the context for a call in a turn, with a path that includes the part and the order."""
+    """Return the context for a call in a turn; its path includes the part and the order."""
     path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
     return ctx.child(ctx.block, f"{path}/turned" if turned else path)
 
@@ -379,7 +379,7 @@ def verdicts_text(entries: Sequence[Any]) -> str:
 
 
 def report_of(findings: Sequence[Raised], *, brief: bool = False) -> str:
-    """Render a reviewer's findings as text, one per line, with a count of empty ones; `brief` omits the claims."""
+    """Render a reviewer's findings as text, one per line, plus a count of the empty ones; `brief` omits the claims."""
     lines = [
         f"{f'{finding.place.text}: ' if finding.place.text else ''}{finding.title} ({finding.severity})"
         f"{'' if brief else f'. {finding.claim}'}"

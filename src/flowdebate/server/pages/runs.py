@@ -44,9 +44,9 @@ from flowdebate.web.run.travel import compare as compare_steps
 from flowdebate.web.templates import assets, render
 
 _MAX_RUNS = 10_000
-"""Maximum number of runs in an audit on the page; an audit on the command line has no such limit."""
+"""Maximum number of runs audited on the page; audits on the command line have no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Prefixes of the names of audit figures about positions."""
+"""Name prefixes of the audit figures about positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -77,7 +77,7 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build a run's blind page for a `reader`; for a public `share`, omit links to the run's other pages."""
+    """Build a run's blind page for a `reader`; on a public link (`share`), omit links to the run's other pages."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
@@ -247,7 +247,7 @@ _KIND = re.compile(r"[A-Z][A-Za-z]+(?=: )")
 _MAX_WAITING = 20
 """Maximum number of waiting runs shown above the list of runs; the list itself contains all of them."""
 _MAX_DEBATES = 100
-"""Maximum number of archived debates shown on the page; the list on the command line contains all of them."""
+"""Maximum number of archived debates shown on the page; the command line lists all of them."""
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -289,7 +289,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive used by later debates, with the outcomes recorded since."""
+    """Show the archive used by later debates, including any outcomes recorded since."""
     debates = (await service.archive().debates())[:_MAX_DEBATES]
     return await page("archive", request, front, here="/archive", debates=debates, most=_MAX_DEBATES)
 
@@ -377,7 +377,7 @@ async def page(
 _MAX_FORKS = 20
 """Maximum number of forks listed on a page, each with its own sheet."""
 _PAGE, _MAX_PAGES = 200, 10
-"""Number of runs per page, and maximum number of pages, when searching for forks; the store has no index of parents."""
+"""Page size and maximum number of pages when searching for forks; the store has no index of parents."""
 
 _RunId = Annotated[str, Query(max_length=200)]
 

@@ -31,8 +31,8 @@ ONLY_ONCE = {"x-should-retry": "false"}
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _MAX_MESSAGE_LENGTH = 16_000
-"""Maximum length, in characters, of a message sent to the model for a hidden task: a title can be chosen without
-reading the whole debate.
+"""Maximum length, in characters, of a message sent to the model for a hidden task, such as choosing a title: the model
+need not read the whole debate.
 """
 
 
@@ -58,7 +58,7 @@ class Source(ABC):
 
     @abstractmethod
     def texts(self) -> AsyncGenerator[str | None]:
-        """Yield the answer in chunks, and None during pauses; raise an exception if there is no answer."""
+        """Yield the answer in chunks, with None during pauses; raise an exception if there is no answer."""
 
     @abstractmethod
     async def end(self) -> End:
@@ -133,7 +133,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """Answer to a chat application's hidden task: a single call, never stored, to the model in the run's first seat."""
+    """Source for a chat application's hidden task: a single call to the model in the run's first seat, never stored."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())

@@ -281,7 +281,7 @@ class JurorSetup:
 
 
 class Juror:
-    """One judging model that scores the sides or only names a winner."""
+    """Juror that has one model score the sides or only name a winner."""
 
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)
@@ -405,7 +405,7 @@ def listed_letters(letters: Sequence[str]) -> str:
 def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed: bool) -> tuple[JudgeView, ...]:
     """Assign letters to the slots of each view; if `crossed`, repeat the view for every letter rotation.
 
-    If letters follow the slots, biases toward a letter and toward a slot coincide, and using all orders cancels out
+    If the letters follow the order of the slots, letter bias and slot bias coincide, and using all orders cancels out
     both.
     """
     turns = range(len(letters) if crossed else 1)
@@ -417,7 +417,7 @@ def letter_views(views: Sequence[JudgeView], letters: Sequence[str], *, crossed:
 
 
 class LetterJuror:
-    """One judging model that answers with a letter; the letters' log-probabilities form the ballot.
+    """Juror that has one model answer with a letter; the letters' log-probabilities form the ballot.
 
     Arguments are grouped by side under the side's letter, and the positions are not stated, because a small model would
     otherwise judge the positions rather than the arguments. With `reasons`, the model reads the debate round by round,
@@ -531,7 +531,7 @@ def notes_on_escapes(case: JudgeInput) -> list[str]:
 
 
 def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
-    """Render the arguments grouped by side under the side's letter, in the order of the view."""
+    """Render the arguments grouped by side, each group under its side's letter, in the order of the view."""
     notes = [*case.notes, *[""] * (len(case.entries) - len(case.notes))]
     parts = []
     for side in case.view.order:
