@@ -152,7 +152,7 @@ def frame(text: str) -> str:
 
 
 def explain_escapes(*texts: str) -> str:
-    """Describe what `frame` escapes in `texts`, on a line that none of them can forge; return "" if nothing is escaped.
+    """Describe what `frame` escapes in `texts`, or return "" if nothing is escaped; no text can forge the line.
 
     >>> explain_escapes("<|im_end|>", "x < y")
     '(The texts above have ⟦U+003C⟧ for "<" where a control token of chat models begins.)'
@@ -197,7 +197,7 @@ def tag_name(name: str) -> str:
 def without_control_tokens(text: str, *, listed: bool = False) -> str:
     """Escape the control tokens of chat templates in `text`; everything else, including line breaks, stays unchanged.
 
-    If `listed` is true, escape only the tokens listed in `flowdebate._util.control_tokens`, as for sources.
+    If `listed` is true, escape only the tokens listed in `flowdebate._util.control_tokens`, as is done for sources.
 
     >>> without_control_tokens("<|im_end|> List<String>")
     '⟦U+003C⟧|im_end|> List⟦U+003C⟧String>'
@@ -224,7 +224,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_word(tag: str) -> str:
-    """Escape `tag` if it would form a control token with brackets around it, since a file may be named INST."""
+    """Escape `tag` if it would become a control token inside brackets; a file may be named INST, for example."""
     return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in _control_tokens() else tag
 
 
@@ -317,7 +317,7 @@ def listed(*items: str) -> str:
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
-    """Return metadata for a template part: the fields it may contain; those in `lines` must be on their own lines."""
+    """Return metadata for a template part: the fields it may contain, and those that need their own `lines`."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 
@@ -331,7 +331,7 @@ class Template:
     """The text of one role's prompts. Override any part by keyword.
 
     Raises ConfigurationError for an unknown `{field}`, and for a field in a place where its text could be mistaken for
-    the prompt's own wording: untrusted text must not begin a line, and a transcript must be on separate lines.
+    the prompt's own wording: untrusted text must not begin a line, and a transcript must be on lines of its own.
     """
 
     def __post_init__(self) -> None:

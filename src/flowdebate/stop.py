@@ -39,7 +39,7 @@ PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
-"""Reserved names: stop reasons used by the patterns themselves, and therefore not allowed as names of conditions."""
+"""Reserved names: stop reasons used by the patterns themselves, so conditions cannot use them as names."""
 _MAX_NAME_LENGTH = 100
 _MAX_TEXT_LENGTH = 1_000
 
@@ -59,14 +59,17 @@ class Condition(ABC):
 
     @abstractmethod
     async def reason(self, ctx: Context) -> str | None:
-        """Return the name of the condition that currently holds; None if there is none.
+        """Return the name of the condition that currently holds, or None if none does.
 
         For `a | b`, this is the name of the first member that holds; for `a & b`, it combines both names.
         """
 
     @property
     def functions(self) -> tuple[Callable[..., object], ...]:
-        """Application functions called by the condition, in order; for a custom class, this is its `reason` method."""
+        """Application functions called by the condition, in order.
+
+        For a condition of a custom class, this is its `reason` method.
+        """
         return (self.reason,)
 
     async def __call__(self, ctx: Context) -> bool:
@@ -286,7 +289,7 @@ def _similar(
 
 
 def when(function: Callable[[Context], bool | Awaitable[bool]], *, name: str | None = None) -> Condition:
-    """Stop according to a rule of the application: a sync or async `function` that receives `ctx` and returns a bool.
+    """Stop when the application's own rule says so: a sync or async `function` that receives `ctx` and returns a bool.
 
     `name` appears in `stop_reason`; by default, it is the function's name, or "predicate" if the function has none.
     """
@@ -352,11 +355,11 @@ _READABLE: Mapping[str, Callable[..., Condition]] = {
 
 
 def parse(text: str, *, location: str = "stop.parse()", field: str = "text", flags: bool = True) -> Condition:
-    """Parse a condition: `parse("tokens(20_000) | seconds(120) & rounds(2)")`; nothing in it is executed.
+    """Parse a condition, without executing any code: `parse("tokens(20_000) | seconds(120) & rounds(2)")`.
 
     The string may contain `|`, `&`, `~`, parentheses, and calls to tokens, seconds, rounds, converged, repeated and
-    flag (unless `flags` is False), each with a single number or name. Anything else raises a ConfigurationError stating
-    the location of the problem.
+    flag (unless `flags` is False), each called with a single number or name. Anything else raises a ConfigurationError
+    that states where the problem is.
     """
     reader = _Reader(location, field, text, tuple(name for name in _READABLE if flags or name != "flag"))
     if not isinstance(text, str) or is_blank(text) or len(text) > _MAX_TEXT_LENGTH:

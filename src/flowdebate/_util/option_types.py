@@ -33,7 +33,7 @@ def rejected(problem: str) -> PydanticCustomError:
 
 
 def explained(problem: str | Callable[[object], str]) -> WrapValidator:
-    """Replace pydantic's message for invalid values of a type with `problem`."""
+    """Use `problem` as the error message for invalid values of a type, in place of pydantic's message."""
 
     def check(value: object, validate: ValidatorFunctionWrapHandler) -> object:
         try:
@@ -45,7 +45,7 @@ def explained(problem: str | Callable[[object], str]) -> WrapValidator:
 
 
 def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_problem`
-    """Replace pydantic's messages for invalid numbers with a description of the type's limits."""
+    """Describe a type's limits when a number is invalid, in place of pydantic's messages."""
     return explained(partial(number_problem, **limits))
 
 
@@ -85,8 +85,8 @@ def _at_most_all_rounds(value: int) -> int:
 
 
 MAX_ROUNDS = 10_000
-"""Maximum number of rounds or turns; since every prompt contains the transcript, context windows fill up
-much sooner.
+"""Maximum number of rounds or turns. Context windows fill up much sooner, since every prompt contains the
+transcript.
 """
 _Off = Annotated[bool, AfterValidator(_off)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

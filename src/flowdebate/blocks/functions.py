@@ -35,9 +35,10 @@ Invocation: TypeAlias = "Callable[[Any, Context], Any]"
 
 
 def invocation(function: Function, *, location: str, field: str) -> Invocation:
-    """Adapt `function` to `(value, ctx)`; raise ConfigurationError unless it takes `(value, ctx)` or `(value)`.
+    """Adapt `function` so that it is called with `(value, ctx)`.
 
-    Blocks are rejected, because a block called as a function would have neither a path in the run nor resources.
+    Raises ConfigurationError unless it takes `(value, ctx)` or `(value)`. Blocks are rejected, because a block called
+    as a function would have neither a path in the run nor resources.
     """
     if not callable(function) or isinstance(function, Block):
         raise ConfigurationError(location, field, function, "must be a function of (input) or (input, ctx)")
@@ -298,7 +299,7 @@ class Capability:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function that a model may call, and the description of it shown to the model."""
+    """A function that a model may call, and the description shown to the model."""
 
     spec: ToolSpec
     call: Callable[[dict[str, Any], Context], Awaitable[Any]]

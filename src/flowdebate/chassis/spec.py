@@ -248,7 +248,7 @@ class Loop(Generic[OptionsT]):
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, with models assigned to them."""
     models: Mapping[str, Model | str]
-    """Models of roles with a model of their own, keyed by role."""
+    """Models of the roles that have one of their own, keyed by role."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
@@ -268,7 +268,7 @@ class Loop(Generic[OptionsT]):
     reverse: bool = False
     """True to reverse the order of turns."""
     anonymity: Anonymity | None = None
-    """Aliases for the names shown in prompts; None to show the names themselves."""
+    """Aliases shown in prompts instead of names; None to show the names themselves."""
     continuation: Continuation | None = None
     """Continuation of a finished run; None for a new run."""
 

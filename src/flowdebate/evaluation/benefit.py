@@ -24,7 +24,7 @@ _WHERE = "benefit_report()"
 DRAFTS = 3  # minimum number of first drafts for a vote that can differ from a single answer
 NAMES: tuple[BaselineName, ...] = get_args(BaselineName)
 Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
-"""Outcome of a comparison: the debate did better, did worse, gained less than `min_gain`, or the data is
+"""Outcome of a comparison: the debate did better, did worse or gained less than `min_gain`, or the data is
 inconclusive.
 """
 Missing = Literal["wrong", "left out"]
@@ -44,10 +44,10 @@ class MethodResult(WireModel):
     high: float
     """Bounds of the Wilson interval for the accuracy."""
     undecided: int
-    """Number of answers naming either several positions or none."""
+    """Number of answers that name several positions or none."""
     calls: float
     tokens: float | None
-    """Mean usage per question; a token count is None unless it is known for every question."""
+    """Mean usage per question; None for a value that is not known for every question."""
     completion_tokens: float | None = None
     cost: float | None = None
 
@@ -62,16 +62,18 @@ class PairedComparison(WireModel):
     n: int
     debate_right: float
     baseline_right: float
-    """Numbers of correct answers given by the debate and by the baseline."""
+    """Number of correct answers from the debate and from the baseline."""
     better: int
     worse: int
-    """Numbers of discordant pairs: questions on which the debate scored higher (`better`) or lower (`worse`) than the
+    """Number of discordant pairs: questions on which the debate scored higher (`better`) or lower (`worse`) than the
     baseline.
     """
     difference: float
     low: float
     high: float
-    """Debate accuracy minus baseline accuracy, followed by the bounds of Newcombe's interval for paired proportions."""
+    """Debate accuracy minus baseline accuracy, followed by the bounds of the Newcombe interval for paired
+    proportions.
+    """
     worst: float
     best: float
     """Bounds of the difference if all questions whose debate failed are counted in favor of the baseline (`worst`) or
@@ -84,7 +86,7 @@ class PairedComparison(WireModel):
     one question.
     """
     p_holm: float
-    """P-value after Holm's adjustment for the number of baselines."""
+    """P-value adjusted for the number of baselines by Holm's method."""
     calls_ratio: float | None
     tokens_ratio: float | None
     completion_tokens_ratio: float | None = None
@@ -130,7 +132,7 @@ def benefit_report(
     min_gain: float = 0.05,
     missing: Missing = "wrong",
 ) -> BenefitReport:
-    """Compare debates with their baselines on all `items` with a known truth. Needs scipy.
+    """Compare debates with their baselines on all `items` whose correct answer is known. Needs scipy.
 
     An answer is right or wrong. A tie, or a debate without a winner, counts as the probability of picking the correct
     position at random from those still open. If counting such answers as wrong would change a finding, the summary says
@@ -202,7 +204,10 @@ least one.
 
 
 def _comparable_baselines(items: Sequence[BenefitItem]) -> list[BaselineName]:
-    """Return the baselines with answers, including the first drafts if their vote can differ from a single call."""
+    """Return the baselines that have answers.
+
+    The first drafts are included only if their vote can differ from a single call.
+    """
     return [
         name
         for name in NAMES
@@ -288,7 +293,7 @@ def _compare(
 def _compare_with(
     name: BaselineName, items: Sequence[BenefitItem], confidence: float, tests: int, undecided: Undecided
 ) -> tuple[PairedComparison, float]:
-    """Compute a comparison's counts, interval and test, and the largest gain that the data does not rule out.
+    """Compute a comparison's counts, interval and test, and the largest gain that is consistent with the data.
 
     The gain is adjusted for the number of `tests`.
     """
@@ -363,7 +368,10 @@ def _summarize(
     attempted: int,
     missing: Missing,
 ) -> str:
-    """Summarize all comparisons in a few sentences, focusing on the most accurate baseline with the overall finding."""
+    """Summarize all comparisons in a few sentences.
+
+    The focus is on the baselines whose finding is the overall `finding`, and among them on the most accurate one.
+    """
     deciding = [comparison for comparison in comparisons if comparison.finding == finding]
     best = max(deciding, key=lambda item: item.baseline_right / item.n)
     lead = _lead(finding, min_gain)

@@ -51,7 +51,7 @@ class ComparedSystem(WireModel):
     rows: int
     wins: int
     undecided: int
-    """Number of rows without a winner; for `rate`, such a row counts as a win shared equally among its texts."""
+    """Number of rows without a winner; in `rate`, each of them counts as a win shared equally by its texts."""
     rate: Figure
     """Share of rows won, with a Wilson interval."""
     share: float
@@ -63,10 +63,10 @@ class ComparedSystem(WireModel):
 
 
 class OrdersAgainstTruth(WireModel):
-    """Accuracy of a judge in each order, and in rows where all orders lead to the same verdict."""
+    """A judge's accuracy in each order, and in the rows where all orders lead to the same verdict."""
 
     rows: int
-    """Number of rows with a known correct text and a ballot by the judge."""
+    """Number of rows with a known correct text and a ballot from the judge."""
     orders: dict[str, Figure]
     """Share of correct ballots for each order; "2 1" means that the row's second text was read first."""
     one_order: Figure
@@ -90,7 +90,7 @@ class VerdictsAgainstTruth(WireModel):
     decided: Figure
     """Coverage: the share of rows with a winner."""
     right: Figure | None
-    """Share of correct winners among rows with a winner; None if there are no such rows."""
+    """Share of winners that are correct; None if no row has a winner."""
     credit: Figure
     """Accuracy over all rows, counting a row without a winner as a random draw from its texts."""
 
@@ -107,9 +107,11 @@ class ComparingJudge(WireModel):
     first_place: Figure | None
     """Share of ballots in favor of the text read first; the interval treats each row as one observation."""
     even: float | None
-    """Expected `first_place` if the judge has no position bias."""
+    """Expected value of `first_place` for a judge without position bias."""
     towards_first: Figure | None
-    """Share of rows in which the first place won more often than the last; rows with equally many wins are excluded."""
+    """Share of rows in which the first place won more often than the last place; rows in which both won equally often
+    are excluded.
+    """
     favors: Literal["first", "last"] | None
     """Place favored by the judge more often than chance would explain (exact sign test, adjusted for the number of
     judges).
@@ -127,11 +129,11 @@ class ComparisonTable(InNotebooks, WireModel):
     """Compared systems, sorted by wins in descending order."""
     judges: list[ComparingJudge]
     kappa: float | None
-    """Fleiss' kappa for the judges' winners; None if there is only one judge."""
+    """Fleiss' kappa for the winners chosen by the judges; None if there is only one judge."""
     alpha: float | None
-    """Krippendorff's alpha for the same ratings; None if there is only one judge."""
+    """Krippendorff's alpha for the winners chosen by the judges; None if there is only one judge."""
     longer: Figure | None
-    """Share of rows won by the longest text, among rows with a winner."""
+    """Share of the rows with a winner that were won by the longest text."""
     ranking: Ranking | None
     """Ranking of three or more systems; None for two systems or if scipy is not installed."""
     p: float | None = None
@@ -141,7 +143,7 @@ class ComparisonTable(InNotebooks, WireModel):
     failed: dict[int, str]
     """Errors of failed rows, keyed by row index."""
     findings: list[str]
-    """Findings on systems and judges, in sentences."""
+    """Findings about the systems and the judges, as sentences."""
     comparisons: list[Comparison | None]
     """Comparisons in row order; None for each failed row."""
 
@@ -216,7 +218,7 @@ def _read_row(index: int, row: object, sides: Sequence[str] | None, truth: str |
 
 
 def _read_truth(row: Mapping[str, Any], key: str) -> str | None:
-    """Read the name of the system with the correct text; a number is also a valid name."""
+    """Read the name of the system with the correct text; a number is converted to a string."""
     value = row[key]
     return None if value is None else str(value)
 
@@ -227,7 +229,7 @@ def tabulate(
     failed: Mapping[int, str] | None = None,
     truth: Sequence[str | None] | None = None,
 ) -> ComparisonTable:
-    """Summarize comparisons, one per row (None if it failed); `truth` names each row's correct text, if known.
+    """Summarize comparisons, one per row (None for a failed row); `truth` names each row's correct text, if known.
 
     Rows are assumed to be independent.
     """
@@ -393,7 +395,7 @@ def _findings(table: ComparisonTable) -> list[str]:
 
 
 def _truth_finding(truth: VerdictsAgainstTruth) -> str:
-    """Describe how often the winners were correct, and how much rows without a winner matter."""
+    """Describe how often the winners were correct, and how much difference the rows without a winner make."""
     right = "" if truth.right is None else f", and the winner is right in {_share(truth.right, 'row')}"
     lot = f"; with a random pick where there is none: {truth.credit.value:.1%}"
     return f"there is a winner in {_share(truth.decided, 'row')}{right}{lot if truth.decided.value < 1 else ''}"

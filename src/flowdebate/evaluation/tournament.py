@@ -32,22 +32,27 @@ class Seat(NamedTuple, Generic[SystemT]):
     name: str
     position: str
     system: SystemT
-    """The value that `systems` contains for this system, such as a model."""
+    """The system's value in `systems`, such as a model."""
 
 
 class Tournament(InNotebooks, WireModel):
     """All games of a tournament and the resulting ranking."""
 
     games: list[Game]
-    """Games, with `one` in the first seat; the row index serves as the cluster."""
+    """Games played, each with the system `one` in the first seat and the row index as its cluster."""
     ranking: Ranking
     """Ranking of the systems; it omits the first-seat advantage if that seat won or lost every game."""
     failed: dict[int, str]
-    """Errors of debates without a verdict, keyed by debate index; the next call retries them."""
+    """Errors of the debates that ended without a verdict, keyed by debate index; the next call retries
+    these debates.
+    """
 
     @property
     def points(self) -> dict[str, float]:
-        """Points per system, highest first: one for each debate won, and half for each debate without a winner."""
+        """Points per system, highest first.
+
+        A system gets a point for each debate it won, and half a point for each debate without a winner.
+        """
         totals: dict[str, float] = {}
         for game in self.games:
             totals[game.one] = totals.get(game.one, 0) + game.won

@@ -14,7 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.measures.similarity import Jaccard, Similarity
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
-"""Kind of change of mind: the answer is withdrawn, is negated or replaced, or is extended."""
+"""Kind of change of mind: the answer is withdrawn, is replaced or negated, or is extended."""
 
 # Answers
 
@@ -100,7 +100,7 @@ def is_negative(words: Sequence[str]) -> bool:
 
 
 def numbers_of(words: Sequence[str]) -> set[str]:
-    """Return the numbers in `words` written in digits.
+    """Return the numbers that `words` contain as digits.
 
     >>> sorted(numbers_of(answer_words("from 3% to 4.5")))
     ['3', '4.5']

@@ -194,7 +194,7 @@ _MIN_BUDGET = 1_024
 
 
 class MessagesClient:
-    """Adapter giving an `AsyncAnthropic` the part of openai's client interface used by `Chat`."""
+    """Adapter that gives an `AsyncAnthropic` client the part of openai's client interface used by `Chat`."""
 
     def __init__(self, client: AsyncAnthropic) -> None:
         self._client = client
@@ -258,7 +258,7 @@ class MessagesClient:
         return sent
 
     def _messages(self, messages: Sequence[Message], *, rereads: bool) -> tuple[list[Json], list[Json]]:
-        """Convert messages to system blocks and turns; with `rereads`, mark the transcript for caching."""
+        """Convert messages to system blocks and turns; if `rereads` is set, mark the transcript for caching."""
         system: list[Json] = []
         turns: list[Json] = []
         for message in messages:
@@ -431,7 +431,7 @@ def _usage(*reported: object) -> object:
 
 
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
-    """Configure thinking and output, with enough tokens for both; remove the output settings from `extra`.
+    """Configure thinking and output so that there are enough tokens for both; remove the output settings from `extra`.
 
     Models without an effort setting get a token budget for thinking; with `by_budget`, all models do.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from flowdebate.models.thinking import AnswerStream
 
 IMAGE_TOKENS = 1_600
-"""Approximate number of tokens per image. This is Anthropic's maximum; other providers count fewer."""
+"""Approximate number of tokens per image: Anthropic's maximum, since other providers count fewer."""
 
 
 def estimate_tokens(characters: int) -> int:
@@ -43,7 +43,7 @@ def estimate_tokens(characters: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Usage:
-    """Number of calls and the tokens they used. A token count of None is unknown, not zero.
+    """Number of calls and the tokens they used. A token count of None means unknown, not zero.
 
     >>> Usage(calls=1, prompt_tokens=10, cached_tokens=4, completion_tokens=2) + Usage(calls=1)
     Usage(calls=2, prompt_tokens=None, cached_tokens=None, completion_tokens=None)
@@ -147,7 +147,7 @@ class Meter(Protocol):
     """Counter for enforcing a run's limits on requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
-        """Reserve a request before it is sent; raise LimitReached if it would exceed a limit."""
+        """Reserve capacity for a request before it is sent; raise LimitReached if the request would exceed a limit."""
 
     def settle(self, reserved: object, attempt: Attempt) -> None:
         """Replace a reservation with the attempt's actual usage."""
@@ -157,7 +157,7 @@ class Meter(Protocol):
 
 
 class Attempts:
-    """Attempts made for one call, in order. The request passes them through all wrappers."""
+    """Attempts made for one call, in order; the request carries them through all wrappers."""
 
     __slots__ = ("_meter", "_notify", "_random", "_seed", "made", "modes_left", "room", "server", "stream", "waited")
 
@@ -326,7 +326,7 @@ class ModelSettings:
     max_tokens: int | None = None
     """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """Amount of thinking; setting it for a model without this feature raises ConfigurationError."""
+    """Amount of thinking. Setting it raises ConfigurationError if the model does not support it."""
     timeout: float | None = 300.0
     """Deadline in seconds for the whole call, including retries and backoff, but excluding the time a local engine
     takes to start or to finish other calls.
@@ -379,7 +379,7 @@ class ToolCall:
     arguments: str
 
     def to_openai(self) -> dict[str, Any]:
-        """Convert the call to the chat completions format; unlike here, arguments are required there."""
+        """Convert the call to the chat completions format, where arguments are required."""
         function = {"name": self.name, "arguments": arguments_text(self.arguments)}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -429,7 +429,10 @@ class ModelRequest:
 
     @property
     def characters(self) -> int:
-        """Total length of all messages in characters, with the tokens of each image converted to characters."""
+        """Total length of all messages in characters.
+
+        An image counts as the number of characters that corresponds to its tokens.
+        """
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:
             return messages.recorded_characters
@@ -491,7 +494,7 @@ class ModelResponse:
     model: str | None = None
     """Model name reported by the endpoint."""
     id: str | None = field(default=None, compare=False)
-    """Id the endpoint assigned to the answer; runs do not store it."""
+    """ID assigned by the endpoint; it is not stored with the run."""
     asked_as: str | None = None
     """Structured mode used for the request, if the model has several modes."""
     logprobs: Mapping[str, float] | None = None

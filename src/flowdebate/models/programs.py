@@ -29,7 +29,7 @@ from flowdebate.models.isolation import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Answer or failure written by a program."""
+    """A program's reply: either an answer or a failure."""
 
     text: str = ""
     usage: Usage = Usage.unknown()  # noqa: RUF009 - frozen
@@ -41,7 +41,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cloud:
-    """Cloud platform that a program may use, with a separate account, to access its models."""
+    """Cloud platform through which a program may access its models, using a separate account."""
 
     variables: tuple[str, ...]
     """Environment variables used to sign in, or patterns matching their names."""
@@ -58,7 +58,7 @@ class Cloud:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """An agent CLI."""
+    """An agent CLI and how to run it."""
 
     command: Sequence[str]
     """Program name and the options that make it answer the prompt on stdin without tools or questions."""
@@ -67,7 +67,9 @@ class Program:
     model: str | None = None
     """Option that selects the model."""
     effort: Sequence[str] | None = None
-    """Options for setting the amount of thinking, containing `{effort}`; None if the program has none."""
+    """Options that set the amount of thinking, with `{effort}` as a placeholder; None if the program has no such
+    options.
+    """
     folder: Sequence[str] | None = None
     """Additional options that let the program read the working folder; None if the program cannot be confined to a
     folder.
@@ -79,25 +81,25 @@ class Program:
     all features.
     """
     models: Sequence[str] = ()
-    """Options for listing the models, used by `isolate`; empty if `isolate` needs no list."""
+    """Options that `isolate` uses to list the models; empty if `isolate` does not need the list."""
     variables: tuple[str, ...] = ()
-    """The program's own environment variables for keys and settings, or patterns matching their names."""
+    """Names of the program's own environment variables for keys and settings, or patterns that match the names."""
     clouds: tuple[Cloud, ...] = ()
     """Clouds through which the program may access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of the names of environment variables whose keys make a sign-in unnecessary."""
+    """Prefixes of the names of environment variables with API keys, which make signing in unnecessary."""
     login: str = ""
     """Advice on how to sign in."""
     status: Sequence[str] = ()
     """Options that check, without calling a model, whether the user is signed in; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None
-    """Function that checks files and variables for a sign-in, given the program's environment and model."""
+    """Function that looks for signs of a login in files and variables, given the program's environment and model."""
     environment: Mapping[str, str] | None = None
     """Environment variables that turn features off."""
     keeps: tuple[str, ...] = ()
     """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()
-    """Folders with settings from the machine's administrator; these settings cannot be overridden."""
+    """Folders with the settings of the machine's administrator, which the user cannot override."""
 
     def describe_limits(self, name: str) -> str:
         """Describe the features of the program `name` that cannot be turned off on this machine.
@@ -206,7 +208,7 @@ def _read_gemini(output: str) -> Reply:
 
 
 def _message(error: object) -> str:
-    """Return an error's message, possibly nested inside JSON text."""
+    """Return an error's message, which may be nested inside JSON text."""
     text = str(error.get("message") if isinstance(error, dict) else error)
     with suppress(ValueError, RecursionError):
         inner = json.loads(text)

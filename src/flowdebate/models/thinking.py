@@ -119,7 +119,7 @@ def may_have_tags(text: str) -> bool:
 
 
 def separate_thinking(text: str) -> SeparatedText:
-    r"""Separate the thinking and any trailing template tokens from `text`; return other text unchanged.
+    r"""Separate the thinking and any trailing template tokens from `text`; text without either is returned unchanged.
 
     >>> separate_thinking("<think>They will say x.</think>\nRents rise.<|im_end|>").text
     'Rents rise.'
@@ -215,7 +215,7 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
 
 @dataclass(slots=True)
 class _Blocks:
-    """Text whose tags are processed from beginning to end."""
+    """Parser state for a text, whose tags are processed from beginning to end."""
 
     text: str
     pieces: list[str] = field(default_factory=list)
@@ -239,7 +239,7 @@ class _Blocks:
             self.opening, self.name = tag, name
 
     def close(self, tag: re.Match[str], name: str) -> None:
-        """End the open thought if `tag`, called `name`, closes it."""
+        """End the open thought if `tag`, whose name is `name`, closes it."""
         opening = self.opening
         if opening is None or name != self.name:
             return
@@ -354,7 +354,7 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count the fraction `thought / length` of completion tokens as reasoning, unless the provider reports a count."""
+    """Count `thought / length` of the completion tokens as reasoning tokens, unless the provider reports a count."""
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens
@@ -370,7 +370,7 @@ _THINKERS = re.compile(r"deepseek-?r1|r1-distill|qwq|thinking|reasoner|magistral
 
 
 def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> None:
-    """Record whether a model at an address has sent thinking without an opening tag, because it may do so again."""
+    """Record whether a model at an address has sent thinking without an opening tag, since it may do so again."""
     announced = _unannounced.get((server, model), False)
     _unannounced[server, model] = announced or unannounced
     while len(_unannounced) > _REMEMBERED:
@@ -378,7 +378,10 @@ def remember_thinking(server: str | None, model: str, *, unannounced: bool) -> N
 
 
 def may_omit_opening_tag(server: str | None, model: str) -> bool:
-    """Return whether a model at an address may omit the opening tag, judging by past answers or else by its name."""
+    """Return whether a model at an address may omit the opening tag.
+
+    This is known from earlier answers or, if there are none, guessed from the model's name.
+    """
     recorded = _unannounced.get((server, model))
     return _is_thinker(model) if recorded is None else recorded
 
@@ -453,7 +456,7 @@ class AnswerStream:
             self._finish()
 
     def _emit_all(self, text: str) -> None:
-        """Send the rest of `text` to the listener; withdraw what it has received if `text` begins differently."""
+        """Send the rest of `text` to the listener, first withdrawing what was sent if `text` begins differently."""
         heard = "".join(self._emitted)
         if heard.startswith(text) and not heard[len(text) :].strip():
             return

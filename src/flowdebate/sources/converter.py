@@ -23,12 +23,12 @@ from flowdebate.sources.documents import Text, resident_memory
 
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH",
                 "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONHOME")  # fmt: skip
-"""Environment variables passed to a child process; they include no API keys, because a document may take control of its
+"""Environment variables passed on to a child process. API keys are left out, because a document may take control of the
 parser.
 """
 _ROOT = Path(__file__).parents[2]
 _MAX_ANSWER_SIZE = 40_000_000
-"""Maximum size of an answer in bytes; when encoded as JSON, text may take up six times as many bytes."""
+"""Maximum size of an answer in bytes; encoded as JSON, text may take up to six times as many bytes."""
 
 
 _LOOK = 0.02
@@ -40,7 +40,7 @@ _PATIENCE = 60.0
 
 
 class _Answer(WireModel):
-    """Answer of a child process to the document it was sent.
+    """A child process's answer for the document it was sent.
 
     It is untrusted, because the document may have taken control of the process.
     """
@@ -185,7 +185,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason for killing it (which is "turn" only if the document `gives_way`)."""
+        """Return a child's answer or the reason for killing it, which is "turn" only if the document `gives_way`."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:

@@ -1,4 +1,4 @@
-"""Search for the passages that best match a question, and word-for-word verification of quotes against sources."""
+"""Passage search by question, and word-for-word verification of quotes against the sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_LENGTH = 1_200
 
 
 class Passage(WireModel):
-    """Passage from a source, equal to `text[start:end]`."""
+    """Passage from a source: its text is the source's `text[start:end]`."""
 
     source: str
     start: int
@@ -40,9 +40,9 @@ def find_passages(
 ) -> list[Passage]:
     """Find the passages that best match all `queries`, up to `characters` in total, in source order.
 
-    `share` is the reader's 0-based index and the number of readers. Half of the space is filled with the same passages
-    for all readers; the other half contains different passages for each reader, selected from the next best. Adjacent
-    passages in a source are merged.
+    `share` consists of the reader's 0-based index and the number of readers. Half of the space is filled with the same
+    passages for all readers; the other half contains different passages for each reader, selected from the next best.
+    Adjacent passages in a source are merged.
 
     Raises ConfigurationError if the `flowdebate[documents]` extra is not installed.
     """
@@ -163,14 +163,14 @@ QuoteStatus = Literal["verified", "unverified", "too_short"]
 
 
 class Span(WireModel):
-    """Span of a string, `text[start:end]`, as half-open character offsets."""
+    """Half-open range of character offsets in a string: `text[start:end]`."""
 
     start: Annotated[int, Field(ge=0)]
     end: Annotated[int, Field(ge=0)]
 
 
 class Quote(Span):
-    """A quotation in an argument, with the offsets of the quoted words, excluding the quotation marks."""
+    """A quotation in an argument, and the offsets of the quoted words without the quotation marks."""
 
     text: str
     """Quoted words as they were written."""
@@ -179,13 +179,15 @@ class Quote(Span):
 
 
 class VerifiedQuote(Quote):
-    """Quotation with the result of looking it up in the sources."""
+    """A quotation and the result of looking it up in the sources."""
 
     status: QuoteStatus
     source: str | None = None
     """Name of the source that contains the quote; None if no source does."""
     spans: tuple[Span, ...] = ()
-    """Spans of the quote in the source, one for each passage between ellipses, each from its first word to its last."""
+    """Spans of the quote in the source: one for each passage between ellipses, running from its first word
+    to its last.
+    """
     page: str | None = Field(default=None, exclude_if=lambda page: page is None)
     """Page on which the quote begins, for example "page 12"; None (and omitted from JSON) if the source has
     no pages.
@@ -251,10 +253,10 @@ _MIN_WORDS = 2  # minimum number of words, because any single word occurs in mos
 def find_quotes(text: str) -> list[Quote]:
     r"""Find the quotations in `text`, ordered by their start, so that a quotation precedes those nested in it.
 
-    The recognized quotation marks are straight, curly, „German“, «French», »reversed« and 「Japanese」 ones, and their
-    single versions unless they are apostrophes. Block quotes (lines beginning with ">", except a last line naming the
-    author) are recognized too. A mark without a counterpart does not start a quote. Quotes nested more than two levels
-    deep are omitted.
+    Straight, curly, „German“, «French», »reversed« and 「Japanese」 quotation marks are recognized, as are single
+    quotation marks that are not apostrophes. So are block quotes: lines beginning with ">", except for a last line
+    naming the author. A mark without a counterpart does not start a quote. Quotes nested more than two levels deep are
+    omitted.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
@@ -461,17 +463,17 @@ def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]
 
 @lru_cache(maxsize=256)
 def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up a `quote` without quotation marks, either as it was written or as it looks when copied from a prompt."""
+    """Look up a `quote` given without quotation marks, as written or as it would look if copied from a prompt."""
     lookup = _look_up_parts(quote, _texts(sources), _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH)
     verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **lookup)
     return _with_page(_as_copied(verified, sources), sources)
 
 
 def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
-    r"""Return the `quote` itself, then versions with progressively less decoration, each with its line numbers.
+    r"""Return `quote` itself, followed by versions of it with less and less decoration.
 
     First the code fence or surrounding marks are removed, then the bars, then the line numbers. Each version is paired
-    with the line numbers removed from it, except those of blank lines, or with None if none were removed.
+    with the line numbers removed from it (except those of blank lines), or with None if none were removed.
 
     >>> copied_forms("`  | 4 return x`")[1:]
     [('  | 4 return x', None), ('4 return x', None), ('return x', frozenset({4}))]
@@ -502,7 +504,7 @@ def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH = 3, 10
 _MAX_VERBATIM_LENGTH = 4_000
-"""Maximum length, in characters, of a quote in which dots may be taken literally: about a hundred lines of code."""
+"""Maximum length, in characters, of a quote whose dots may be read literally; about a hundred lines of code."""
 _FENCES = ("```", "~~~")
 _AROUND_QUOTE = {**PAIRS, "`": "`", '"': '"', "'": "'"}
 _BARS = re.compile(r"^ {0,2}\|(?: |$)", re.MULTILINE)

@@ -116,9 +116,9 @@ _MAX_LINES = 5
 
 
 def mask_secrets(text: str) -> tuple[str, str | None]:
-    r"""Mask keys and tokens in known formats, character by character, so that offsets in `text` stay valid.
+    r"""Mask keys and tokens in known formats, replacing each character so that offsets in `text` stay valid.
 
-    Returns the masked text, and a note about the masked secrets (None if there are none).
+    Returns the masked text and a note about the masked secrets (None if there are none).
 
     >>> mask_secrets("on: push\ntoken: ghp_" + "a1B2c3" * 6)
     ('on: push\ntoken: ghp_************************************', '1 secret masked: line 2')

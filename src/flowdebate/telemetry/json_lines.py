@@ -11,9 +11,9 @@ _FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "t
 
 
 class JsonLines(logging.Formatter):
-    """Formatter for log records that renders each as a line of JSON: time, level, logger, message, and extra fields.
+    """Log formatter that renders each record as a line of JSON: time, level, logger, message, and extra fields.
 
-    For an exception, only its class is included, because its message may quote a model. `times=False` omits the time.
+    Only the class of an exception is included, because the message may quote a model. `times=False` omits the time.
     """
 
     def __init__(self, *, times: bool = True) -> None:

@@ -64,7 +64,7 @@ class OpenTelemetry(Observer):
     """Observer that exports runs as spans and metrics: `run(…, observe=OpenTelemetry())`.
 
     One object serves any number of runs. A provider left as None defaults to the global one. With `content="spans"`,
-    spans also contain the text of prompts, answers and tools; otherwise, no text written by a person or a model leaves
+    spans also contain the text of prompts, answers and tools; by default, no text written by a person or a model leaves
     the process.
     """
 
@@ -229,7 +229,7 @@ class _Agent(AbstractContextManager[None]):
 
     @property
     def span(self) -> Span:
-        """Span of the agent, created on first use but dated from the agent's start."""
+        """Span of the agent, created on first use but starting when the agent started."""
         if self._span is None:
             attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: self._name, **self._attributes}
             self._span = self._tracer.start_span(
@@ -492,7 +492,7 @@ class _RunTrace(_Current, Observer):
 
 
 def _within_agent() -> context.Context | None:
-    """Return a context with the acting agent's span as the parent of its calls, or None for the current context."""
+    """Return a context in which new spans have the acting agent's span as their parent; None if no agent is acting."""
     agent = _AGENT.get()
     return None if agent is None else trace.set_span_in_context(agent.span)
 

@@ -97,7 +97,7 @@ class _Recording:
         return self._next(form, alike, again=0)
 
     def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
-        """Return the next of `exchanges`; after the last one, start over at index `again`."""
+        """Return the next exchange; after the last one, start over at index `again`."""
         with self._lock:
             number = self._served[key]
             self._served[key] += 1
@@ -107,7 +107,7 @@ class _Recording:
 
 
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
-"""Request parts (or their prefixes) that affect the form of the response."""
+"""Parts of a request, or prefixes of their names, that affect the form of the response."""
 
 
 def _refusal(problem: str) -> HttpExchange:
@@ -120,12 +120,12 @@ def _form_of(parts: frozenset[str]) -> frozenset[str]:
 
 
 def _content_of(sent: dict[str, Any]) -> dict[str, Any]:
-    """Return a request without the model's name, because the recording may contain a redacted name."""
+    """Return a copy of a request without the model's name, since the name may be redacted in the recording."""
     return {name: value for name, value in sent.items() if name != "model"}
 
 
 def _parts_of(sent: dict[str, Any]) -> frozenset[str]:
-    """Return the names of those parts of a request that affect the form of the response or that servers may reject.
+    """Return the names of the request's parts that affect the form of the response or that servers may reject.
 
     >>> sorted(_parts_of({"messages": [{"role": "system"}, {"role": "user"}], "stream": True, "temperature": 0}))
     ['stream', 'system', 'temperature']

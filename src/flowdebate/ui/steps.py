@@ -27,7 +27,7 @@ class StepTokens(WireModel):
 
 
 class RefusedAnswer(WireModel):
-    """Failed request to a model, with the unusable answer if there was one."""
+    """Failed request to a model, and the unusable answer, if any."""
 
     model: str
     error: str
@@ -64,7 +64,7 @@ class StepState(WireModel):
     failures: list[str]
     """Reasons why previous attempts at the step failed."""
     refused: list[RefusedAnswer]
-    """Requests that failed during the call; if the call was answered, those before the answer."""
+    """Failed requests of the call; if the call was answered, they all precede the answer."""
     repaired: list[str]
     """Names of the repairs made to a structured answer, such as "code fence"."""
     model: str | None
@@ -119,7 +119,7 @@ class CallDetails(WireModel):
     begins: str
     """Required beginning of the answer, for models that can continue a given text."""
     recorded: bool
-    """True if, according to the journal, exactly this request was sent; false if it may differ from the one sent."""
+    """True if the journal shows that exactly this request was sent; False if the actual request may have differed."""
 
     @classmethod
     def of(cls, place: str, request: ModelRequest, steps: Iterable[StepRow]) -> Self:
@@ -151,7 +151,9 @@ class Fork(WireModel):
     reused: int
     """Number of answers reused from the parent's journal."""
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)
-    """Path of the first step not reused; None (omitted from JSON) if no step was specified for the fork."""
+    """Path of the first step that was not reused; None (and omitted from JSON) if no step was specified for
+    the fork.
+    """
     edited: tuple[str, ...] = ()
     """Paths of the answers replaced in the fork."""
     asked: int
@@ -189,7 +191,7 @@ class Fork(WireModel):
 def check_edits(
     edits: Mapping[str, Any], steps: Sequence[StepRow], requests: Mapping[str, ModelRequest]
 ) -> dict[str, Any]:
-    """Check that each edited answer fits its step: data if the answer has a schema, and text otherwise.
+    """Check that each edited answer fits its step: data for an answer with a schema, text for any other answer.
 
     `requests` are the run's model requests. Raises OutputError with a list of the invalid fields.
     """
@@ -210,7 +212,7 @@ def check_edits(
 
 
 def call_body(step: StepRow) -> dict[str, Any]:
-    """Return the recorded answer to a call; empty for steps other than calls."""
+    """Return the recorded answer to a call; return an empty dict for any other kind of step."""
     return _recorded(step) if step.kind == "call" else {}
 
 
@@ -243,7 +245,7 @@ def _repairs(body: dict[str, Any]) -> list[str]:
 
 
 def _model(body: dict[str, Any]) -> str | None:
-    """Return the answering model's name, as requested by the run and not as reported by the server."""
+    """Return the name of the model that answered: the name requested by the run, not the one reported by the server."""
     attempts = body.get("attempts")
     if isinstance(attempts, list) and attempts and isinstance(attempts[-1], list) and attempts[-1]:
         return str(attempts[-1][0])

@@ -109,7 +109,7 @@ def _plan_of(stored: StoredRun) -> tuple[Plan | None, str]:
 
 
 def _page(stored: StoredRun, plan: Plan, quiet: bool) -> View:  # noqa: FBT001 - of this module
-    """Return the same page that the run's command would show, with the run and its status on the first line."""
+    """Return the page that the run's own command would show, with the run and its status on the first line."""
     from flowdebate.cli.terminal.page import LivePage
     from flowdebate.service.runs import ago, short_id, state_of, to_datetime
     from flowdebate.ui.models import models_line
@@ -145,7 +145,7 @@ class _Lines(View):
         write_json(escape_json(json.dumps(data, ensure_ascii=False)))  # one line; `as_json` would indent it
 
     def end(self, stored: StoredRun) -> None:
-        """Write the run's status, after its steps have been written."""
+        """Write the run's status after the last step."""
         from flowdebate.service.runs import state_of
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 WIDEST = 100
-"""Maximum width of readable lines, in columns."""
+"""Maximum width of a readable line, in columns."""
 _TICK = 0.1
 """Seconds between frames of the live line: short enough for a smooth spinner, long enough not to keep the terminal
 busy.
@@ -240,7 +240,7 @@ def duration(seconds: float) -> str:
 
 
 class View:
-    """Base class for views of a run; shows nothing."""
+    """Base class for views of a run; it shows nothing itself."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
         """Show a run until it ends; raise WriteFailed if the output cannot be written."""
@@ -255,7 +255,7 @@ class View:
 
 
 class AskOnScreen:
-    """Callable for asking humans with `ask`; it hides the live line while they answer."""
+    """Callable that asks humans using `ask`, and hides the live line while they answer."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask

@@ -76,7 +76,7 @@ class HttpClient:
         await self._session.close()
 
     async def create(self, *, extra_body: Any = (), **parameters: object) -> object:  # noqa: ANN401 - a mapping, or none
-        """Request a completion or, with `stream`, a stream of chunks."""
+        """Request a completion, or a stream of chunks if `stream` is set."""
         body = json.dumps({**parameters, **dict(extra_body)}, ensure_ascii=False, allow_nan=False).encode()
         response = await self._session.post(
             self._url,

@@ -229,7 +229,7 @@ class Learned:
     dropped: frozenset[str] = frozenset()
     """Names of the rejected parts."""
     tools_apart: bool = False
-    """True if the server rejects a request with both tools and a structured answer."""
+    """True if the server rejects requests that combine tools with a structured answer."""
     last: dict[StructuredMode, None] = field(default_factory=dict)
     """Modes to try after all others, in the order in which they failed. They are kept because the server may support
     them later.
@@ -268,12 +268,12 @@ def learned_of(base_url: str, model: str) -> Learned:
 
 
 class Negotiation:
-    """Successive forms of one request, sent until the server accepts one.
+    """Successive forms of a request, tried until the server accepts one.
 
     - `write`: returns the parameters of the request in a mode, with all its parts.
     - `modes`: the modes for a structured answer, in order; empty for plain text.
     - `parts`: the parts that may be removed.
-    - `model`: the model's name; it is ignored in the wording of rejections.
+    - `model`: the model's name, ignored when matching the wording of rejections.
 
     A step that does not change the reason for the rejection is undone before the next one. If no single step helps, the
     last form tried omits all optional parts.
@@ -302,7 +302,7 @@ class Negotiation:
     async def settle(self, send: Callable[[Form], Awaitable[T]]) -> T:
         """Send the request with `send` until the server accepts a form, and remember the form.
 
-        Raises the first rejection if no form is accepted, and any other error unchanged.
+        Raises the first rejection if no form is accepted. Any other error propagates unchanged.
         """
         while True:
             try:

@@ -91,7 +91,7 @@ def create_block(
 ) -> Generator[Any]:
     """Create the block `name` for an agent, or for a judge if `agent` is None.
 
-    With `shuffle`, proposals are shown in a random order drawn from the run's seed.
+    With `shuffle`, proposals are shown in a random order determined by the run's seed.
     """
     intent = "intent/synthesize" if agent is None else "intent/chat"
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, location=name)
@@ -246,8 +246,8 @@ class Phase(Generic[QuestionT, AnswerT]):
 class AgentCalls(Block[QuestionT, None]):
     """Block that passes each question to an agent, or to the agent's fallback, and records the answer.
 
-    Every call counts towards the agent's circuit breaker. While the circuit is open, the agent is not called; as after
-    a failed call, its fallback answers, if there is one.
+    Every call counts towards the agent's circuit breaker. While the circuit is open, the agent is not called; its
+    fallback, if any, answers instead, just as it does after a failed call.
     """
 
     def __init__(self, phase: Phase[QuestionT, Any]) -> None:

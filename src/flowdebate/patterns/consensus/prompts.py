@@ -38,7 +38,7 @@ class ConsensusTemplate(Template):
     context: str = part("Background:\n{context}", uses("context"))
     """Context to add after the rules, if there is any."""
     persona: str = part("You are the agent {name}.", uses("name"))
-    """Text following the shared part, before the agent's role and custom system prompt."""
+    """Text placed between the shared part and the agent's role and custom system prompt."""
     role: str = part("Your role: {role}", uses("role"))
     judge: str = part("You are not one of the agents. You judge their discussion and take no side.")
     """System message for a judge; judges have no persona."""
@@ -138,7 +138,7 @@ def render_agent_system(
     system_prompt: str | None = None,
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """Render the rules, task and context, then the agent's persona, or the judge's instructions if `name` is None."""
+    """Render the rules, task and context, then the agent's persona (the judge's instructions if `name` is None)."""
     parts = [filled(template.system, task=quoted(task))]
     context_lines = [] if context is None else list(_render_context(context))
     if context_lines:

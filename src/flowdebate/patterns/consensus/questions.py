@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalRequest(Question):
-    """Request for a proposal; the agent's block returns text, optionally ending with a line "Position: …"."""
+    """Request for a proposal; the agent's block returns text, which may end with a "Position: …" line."""
 
     kind: ClassVar[str] = "proposal"
     agent: str
@@ -103,7 +103,7 @@ class TieBreakRequest(ChoiceRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest(Question):
-    """Request for the judge's decision, after each round, on whether the rounds should end.
+    """Request, made after each round, for the judge to decide whether to end the rounds.
 
     The judge returns a `JudgeAnswer`, its fields, or a bool.
     """

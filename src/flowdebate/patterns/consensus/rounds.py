@@ -238,7 +238,7 @@ class Revising(Phase[RevisionRequest, tuple[Proposal, bool]]):
 def _sort_critiques(ctx: Context) -> list[Critique]:
     """Return this round's critiques in the order of the round's (critic, target) pairs.
 
-    In their order of arrival, they would make prompts differ between runs.
+    If they were kept in order of arrival, prompts would differ between runs.
     """
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}
@@ -493,7 +493,7 @@ def _count(
 
 
 async def _break_tie(judge: Block[Any, Any], counted: Tally, loop: Loop[ConsensusOptions], ctx: Context) -> str | None:
-    """Return the tied author chosen by `judge`, or None if the judge does not answer or names somebody else."""
+    """Return the author picked by `judge`, or None if the judge does not answer or picks someone who is not tied."""
     state: ConsensusState = ctx.scope.handle.state
     question = TieBreakRequest(task=state.question, proposals=freeze([state.proposals[name] for name in counted.tied]))
     answer = await judge(question, ctx.below(judge))

@@ -214,7 +214,7 @@ class CritiqueLive(Together):
 
 
 class CritiquePage(PatternPage):
-    """Critique page in the service."""
+    """The service's critique page."""
 
     options: ClassVar[type[CritiquePlanOptions]] = CritiquePlanOptions
     document: ClassVar[type[CritiqueDocument]] = CritiqueDocument

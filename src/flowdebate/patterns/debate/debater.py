@@ -77,18 +77,18 @@ class DebaterTemplate(OpeningTemplate):
         "the evidence behind each.",
         uses(*_TURN),
     )
-    """Task for a debater when nobody has argued yet."""
+    """Task for a debater when there are no arguments yet."""
     rebuttal: str = part(
         "Answer the strongest arguments against your position, not only the latest one. Then strengthen the case for "
         "it with something new instead of repeating what has been said.",
         uses(*_TURN, "last"),
     )
-    """Task for a debater once another position has been argued for; `{last}` is the latest such argument."""
+    """Task for a debater once somebody has argued for another position; `{last}` is the latest such argument."""
     support: str = part(
         "No other side has spoken yet. Strengthen the case for your position with a further reason or new evidence.",
         uses(*_TURN),
     )
-    """Task for a debater while all arguments so far support its own position."""
+    """Task for a debater when all arguments so far support the debater's own position."""
     reader: str = part(
         "A reader of the debate asks: {reader}\nAnswer this question first, from the point of view of your position.",
         uses("reader"),
@@ -221,7 +221,7 @@ class Guidance:
     new_angle: str | None = None
     """The moderator's question to the debaters."""
     reader: str | None = None
-    """A reader's question, if the debate has been continued."""
+    """Question from a reader who continued the debate, if any."""
 
 
 NO_GUIDANCE = Guidance()
@@ -407,7 +407,7 @@ class DebaterPrompt:
         return assignment is not None and assignment.kind is not None
 
     def may_quote(self, ctx: Context) -> bool:
-        """Check whether the prompts can repeat earlier turns; the default prompts for small models do not."""
+        """Check whether the prompts may quote earlier turns; the default prompts for small models never do."""
         return self.template(ctx) is not CONCISE_DEBATER
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:

@@ -83,7 +83,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the mirrored debate's turns after the last round and, if they were cut short, the reason."""
+        """Show the mirrored debate's turns after the last round and, if they were cut short, explain why."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -312,7 +312,7 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
 
 
 def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballots | None:
-    """Show the ballots, view by view; return None if there are no ballots or if several sides share a stance."""
+    """Show the shares given by each ballot; return None if there are no ballots or if several sides share a stance."""
     names = {side.stance: side.name for side in sides}
     if judging is None or not judging.ballots or len(names) != len(sides):
         return None

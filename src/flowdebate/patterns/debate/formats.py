@@ -198,7 +198,10 @@ FORMATS: dict[str, Format] = {
 
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
-    """Register a format under its name, replacing any existing format with this name; front ends offer it as well."""
+    """Register a format under its name; front ends offer it as well.
+
+    Any existing format of the same name is replaced.
+    """
     if not format.name.isidentifier():  # names must be single words, for use on the command line
         raise ConfigurationError("add_format()", "name", format.name, "must consist of letters, digits and underscores")
     FORMATS[format.name] = format
@@ -250,6 +253,8 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format named in a plan; raise ConfigurationError with the option's location for an unknown name."""
+    """Return the format named in a plan; if the name is unknown, raise ConfigurationError with the option's
+    location.
+    """
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

@@ -86,7 +86,9 @@ class PersonaTemplate(Template):
     )
     """System message shared by all personas and turns."""
     persona: str = part("You are {speaker}.", uses("name", "speaker"))
-    """Description of the persona, placed before its custom system prompt; `{speaker}` stands for its name and role."""
+    """Description of the persona, placed before the custom system prompt; `{speaker}` is replaced by the persona's name
+    and role.
+    """
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
     """First part of the message for a turn, containing the transcript."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
@@ -116,7 +118,7 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task for a persona when only the persona itself has spoken."""
+    """Task for a persona when nobody but the persona has spoken."""
 
 
 PERSONA = PersonaTemplate()
@@ -304,7 +306,7 @@ MODERATORS = Profiles(full=MODERATOR, concise=CONCISE_MODERATOR, tasks=("report"
 def render_moderator_system(
     *, topic: str, participants: Members, lines: bool = False, template: ModeratorTemplate = MODERATOR
 ) -> str:
-    """Render the task, the topic and the participants; with `lines`, also the format of a plain-text report."""
+    """Render the task, the topic and the participants, followed by the plain-text report format if `lines` is set."""
     # 0 and "" stand for the rounds and the length, which the moderator's rules do not mention
     common = fill_for_all(template.system, tuple(participants.items()), 0, "", topic=topic)
     return f"{common}\n\n{template.lines}" if lines else common
@@ -394,10 +396,10 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create the block that adds the report of `moderator` to the state; for `MISSING`, it adds None.
+    """Create the block that adds the report of `moderator` to the state, or None for `MISSING`.
 
-    The block accepts the report as a model, a dict with either key style, or text for `parse_report`; an invalid report
-    raises OutputError. A missing report does not settle the matter.
+    The block accepts the report as a model, a dict with keys in either style, or text for `parse_report`; it raises
+    OutputError if the report is invalid. If the report is missing, the discussion goes on.
     """
 
     @handler(name=f"{name}-stash-report")

@@ -126,7 +126,7 @@ class HandoffDocument(Document):
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
-    """Show the next speaker and how it was chosen, once the choice is made."""
+    """Show the next speaker, and how it was chosen, as soon as the choice is made."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),
@@ -145,7 +145,8 @@ def _turn(number: int, max_turns: int | None) -> str:
 class HandoffLive(Live):
     """Live view of a handoff.
 
-    A contribution is shown only once it is recorded, because the streamed answer also names the next speaker.
+    Contributions appear only after they have been recorded, because the streamed answer also contains the choice of the
+    next speaker.
     """
 
     _recorded = ""
@@ -190,7 +191,7 @@ class HandoffLive(Live):
 
 
 class HandoffPage(PatternPage):
-    """Handoff page in the service."""
+    """The service's handoff page."""
 
     options: ClassVar[type[HandoffPlanOptions]] = HandoffPlanOptions
     document: ClassVar[type[HandoffDocument]] = HandoffDocument

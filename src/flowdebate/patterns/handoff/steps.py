@@ -49,7 +49,7 @@ def needs_second_call(value: object) -> bool:
 
 
 def keep_first_answer(error: Exception, value: HandoffDecision, ctx: Context) -> HandoffDecision:
-    """Keep a speaker's first answer if its provider fails during the second call."""
+    """Keep a speaker's first answer if the provider fails during the second call."""
     speaker = state_of(ctx, HandoffState).speaker
     record_failure(error, ctx, block=ctx.block, role="debater", name=speaker, instead="drawn")
     return value
@@ -60,8 +60,8 @@ def hand_over(
 ) -> Handler[Any, None]:
     """Create the block that decides on the next speaker.
 
-    The block follows the speaker's choice. If there is no valid choice, it draws a speaker at random or, with "error",
-    raises RosterError.
+    The block follows the speaker's choice. If there is no valid choice, it draws a speaker at random, or raises
+    RosterError if `on_invalid` is "error".
     """
 
     @handler(name=f"{name}-hand-over", resources={"transcript": transcript})
@@ -97,7 +97,7 @@ def hand_over(
 
 
 def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: Context) -> None:
-    """Raise an error, naming the block that answered, if the answer has a problem."""
+    """Raise an error that names the answering block if the answer has a problem."""
     if decision.problem is None:
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class SqliteStore(Store):
-    """Store that keeps runs in the file `path`, created if missing; several processes may use it at once.
+    """Store that keeps runs in the file `path`, created if missing and usable by several processes at once.
 
     A committed answer is on disk (WAL, synchronous=FULL). A change to a run's status survives a crash of the process,
     but not necessarily a power failure. For each process with runs, a folder next to the file contains a lock and a log
@@ -371,7 +371,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version of the library has changed the schema, since no job could use it."""
+        """Raise StoreError if another version of the library has changed the schema, as every job would then fail."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows

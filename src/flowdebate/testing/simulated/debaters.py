@@ -14,14 +14,14 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Position followed by a conformist: the others' majority position, or the position of the previous speaker."""
+"""Position that a conformist follows: the majority position of the others, or the previous speaker's position."""
 
 # Statements by simulated debaters, each preceded by its speaker tag; positions contain no full stop.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
 class StatedPosition(NamedTuple):
-    """A position, with the tag of the speaker who stated it."""
+    """A position and the tag of the speaker who stated it."""
 
     tag: str
     position: str
@@ -144,5 +144,5 @@ def stubborn(position: str, *, name: str | None = None) -> SimDebater:
 
 
 def read_positions(prompt: str) -> list[StatedPosition]:
-    """Return the positions stated by simulated debaters in a prompt, in order, with their speaker tags."""
+    """Return the positions stated by simulated debaters in a prompt, in order, each with its speaker's tag."""
     return [StatedPosition(unescaped(tag), unescaped(position)) for tag, position in _SAID.findall(prompt)]

@@ -1,4 +1,4 @@
-"""Views of a run at one of its steps, of its forks, and of two runs side by side."""
+"""Views of a run at a given step, of the run's forks, and of two runs side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _MAX_NAMED = 16
-"""Maximum number of steps for their names to be shown below the slider."""
+"""Maximum number of steps for which names are shown below the slider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Moment:
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """Return the run at step `number`, or at its last step if it has fewer; return None for a run without steps."""
+    """Return the run as of step `number`, or of its last step if it has fewer; return None for a run without steps."""
     calls = sheet.trace.calls
     if not calls:
         return None
@@ -93,7 +93,7 @@ class ForkLine:
 
     run: RunState
     step: int | None
-    """Number of the first step changed on purpose; None if the fork changed options instead."""
+    """Number of the first step that was deliberately changed; None if the fork changed options instead."""
     changed: str
     sheet: Sheet | None
     """Sheet of the fork; None if the fork has no document."""
@@ -121,14 +121,14 @@ _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 _MAX_COMPARED = 4_000_000
 """Maximum number of word pairs considered when comparing two texts; longer texts are not compared."""
 _ALIKE = 0.4
-"""Minimum share of common words for which one text is shown as an edited version of the other."""
+"""Minimum share of common words needed to show one text as an edited version of the other."""
 Kind: TypeAlias = Literal["same", "del", "ins"]
 _ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by hand"}
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of text, as part of a comparison."""
+    """A piece of a text that is being compared."""
 
     kind: Kind
     """Source of the piece: both texts, only the first, or only the second."""
@@ -168,7 +168,7 @@ class Same:
 
     first: int
     last: int
-    """Number of the last of these steps in the first run."""
+    """Number, in the first run, of the last step of this group."""
     names: tuple[str, ...]
     """Names of the speakers in these steps, without duplicates."""
     reused: bool
@@ -203,19 +203,22 @@ def _pieces(*pieces: tuple[Kind, str]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """A run's steps, along with the rounds of their turns."""
+    """A run's steps, and the rounds in which its turns were taken."""
 
     calls: Sequence[Call]
     rounds: Sequence[Round] = ()
 
     @classmethod
     def of(cls, sheet: Sheet | None) -> Self:
-        """Build the course of a run; it is empty if the run has no document."""
+        """Build the run's history; it is empty if the run has no document."""
         return cls(calls=()) if sheet is None else cls(calls=sheet.trace.calls, rounds=sheet.rounds)
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Index the steps by keys shared by all runs: turns by round and number, others by round, role and number."""
+        """Index the steps by keys shared by all runs.
+
+        A turn's key is its round and number; any other step's key is its round, role and number.
+        """
         turns = {
             turn.call.number: ("turn", str(at), str(number))
             for at, part in enumerate(self.rounds)
@@ -235,7 +238,7 @@ class Course:
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
     """Pair the steps of two runs by round and turn rather than by name; `fork` tells which run, if any, is the fork.
 
-    Steps found only in the other run are placed after the step that precedes them there. If the runs have no steps in
+    Steps found only in the run `other` are placed after the step that precedes them in it. If the runs have no steps in
     common, every step is shown.
     """
     pairs: list[Pair | Same] = []
@@ -259,7 +262,7 @@ def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None)
 def _pair_steps(
     one: Mapping[tuple[str, ...], Call], other: Mapping[tuple[str, ...], Call]
 ) -> Iterator[tuple[Call | None, Call | None]]:
-    """Pair the steps of both runs, in the order of the first run."""
+    """Pair the steps of the two runs, in the order of the first run."""
     if one.keys().isdisjoint(other):
         yield from zip_longest(one.values(), other.values())
         return

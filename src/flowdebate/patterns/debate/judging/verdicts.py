@@ -1,4 +1,4 @@
-"""Wording of verdicts: the conclusion drawn from a count, and statements quoted from the debate.
+"""Wording of verdicts: the conclusion drawn from the count of ballots, and statements quoted from the debate.
 
 The text is assembled from the verdict's data, so it cannot contradict the winner. The judge picks statements by letter
 from the sentences of the debate, so every quote is verbatim.
@@ -83,7 +83,7 @@ def order_effect(judging: Judging) -> str | None:
 
 
 def add_headline(verdict: str, winner: str | None, sides: Sequence[str]) -> str:
-    """Prepend a headline naming the winner to `verdict` if the text names only other sides.
+    """Prepend a headline naming the winner to `verdict` if its text names other sides but not the winner.
 
     >>> add_headline("The shop closes.", "The shop opens", ["The shop opens", "The shop closes"])
     'The judge sides with: The shop opens. In its own words: The shop closes.'
@@ -169,15 +169,14 @@ def _render_reasons(ballot: JudgeBallot) -> str:
 def _render_ballot(ballot: JudgeBallot) -> str:
     """Render a ballot's winner and reasons.
 
-    If the reasons have several paragraphs, they do not start on the winner's line, because the first paragraph may be a
-    heading.
+    Reasons with several paragraphs start on a line of their own, because the first paragraph may be a heading.
     """
     reasons = _render_reasons(ballot)
     return f"For {ballot.winner or 'none of them'}:{_PARAGRAPH if _PARAGRAPH in reasons else ' '}{reasons}"
 
 
 def _end(side: str) -> str:
-    """Add a period to a stance unless it already ends like a sentence."""
+    """Add a period to a stance unless it already ends in sentence punctuation."""
     return side if side.rstrip()[-1:] in (".", "!", "?", "…") else f"{side}."
 
 
