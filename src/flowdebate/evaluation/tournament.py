@@ -74,13 +74,13 @@ async def tournament(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     **options: Unpack[BatchControls],
 ) -> Tournament:
-    """Let each pair of `systems` debate each of `rows` twice, once from each seat, and rank them. Needs scipy.
+    """Have each pair of `systems` debate every row twice, swapping seats, and rank the systems. Needs scipy.
 
-    - `systems`: models by name, which argue for two rounds and are judged by the model `judge`; with `play`, values of
-      any kind. `play` is called with the row and two seats, and returns a debate. The first seat argues for the first
-      position, and speaks first.
+    - `systems`: models keyed by name, which argue for two rounds before the model `judge`. If `play` is set, the values
+      may be of any kind: `play` is called with the row and two seats, and returns a debate. The first seat argues for
+      the first position, and speaks first.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
-    - `prior` is passed to `rank_games`; with a prior, systems with only wins or only losses are ranked too.
+    - `prior` is passed to `rank_games`; with a prior, systems that won or lost every game are ranked too.
     - `options` are passed to `Block.batch`: with `store`, repeating the call after an interruption continues without
       paying for anything twice. `batch_id` is the batch's name in the store; None derives it from names, rows and seed.
 

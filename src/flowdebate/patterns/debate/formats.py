@@ -253,8 +253,9 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 
 
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
-    """Return the format named in a plan; if the name is unknown, raise ConfigurationError with the option's
-    location.
+    """Return the format named in a plan.
+
+    Raises ConfigurationError, stating where the option is, if the name is unknown.
     """
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

@@ -16,7 +16,7 @@ from flowdebate.testing.simulated.draws import key_of, uniform
 Follows = Literal["majority", "last"]
 """Position that a conformist follows: the majority position of the others, or the previous speaker's position."""
 
-# Statements by simulated debaters, each preceded by its speaker tag; positions contain no full stop.
+# Statements by simulated debaters, each preceded by its speaker tag; positions contain no period.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
 
 
@@ -30,14 +30,14 @@ class StatedPosition(NamedTuple):
 class SimDebater:
     """Model that says "I hold: {position}." and may adopt positions stated by others.
 
-    - `position`: the debater's own position, on one line and without a full stop.
+    - `position`: the debater's own position, on one line and without a period.
     - `conformity`: probability of stating the others' position instead of its own, applied anew to each request.
     - `name_bias`: conformity towards positions whose supporters have one of `names` in their tags; None for no bias.
     - `follows`: position to adopt: the majority's (the latest of several with equal support), or the last one.
 
-    The model answers with text (`debate()`, `deliberation()`), and in the four answer schemas of `consensus()`; it
-    votes for the alphabetically first proposal that states its position. Its answers depend only on its seed and the
-    prompt, not on earlier requests.
+    The model answers in text (for `debate()` and `deliberation()`) or in one of the four answer schemas of
+    `consensus()`. It votes for the alphabetically first proposal that states its position. Its answers depend only on
+    its seed and the prompt, not on earlier requests.
 
     >>> from flowdebate import generator
     >>> said = "[a] I hold: tea."
