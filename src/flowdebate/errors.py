@@ -116,10 +116,10 @@ class FlowDebateError(Exception):
 
 
 class ConfigurationError(FlowDebateError, ValueError):
-    """Invalid options, so the block or run cannot be built; raised before anything runs.
+    """The block or run cannot be built, because its options are invalid; raised before anything runs.
 
-    `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, for use in a
-    suggestion; if there is no `problem`, the message is derived from them as well. `message` replaces the entire
+    `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, from which
+    the message suggests one; without a `problem`, the whole message is derived from them. `message` replaces the entire
     sentence.
 
     >>> print(ConfigurationError("debate 'rent'", "max_rounds", 0, "must be at least 1"))
@@ -198,7 +198,7 @@ class ConflictingOptions(ConfigurationError):
         super().__init__(location, names[self.options[0]], None, text, message=f"{location}: {text}")
 
     def at(self, location: str, spelled: Mapping[str, str]) -> ConflictingOptions:
-        """Return a copy of the error for another location, where the options are spelled as in `spelled`."""
+        """Return a copy of the error for another location; `spelled` maps each option to its spelling there."""
         return ConflictingOptions(location, self.options, self.sentence, spelled=spelled)
 
 
@@ -236,8 +236,8 @@ class ModelError(FlowDebateError):
     retry_after: float | None = None
     """Waiting time in seconds requested by the endpoint; None if it requested none."""
     providers_fault: bool = True
-    """True if a debate may continue without this answer; False for errors to be fixed in the application or
-    its tests.
+    """True if a debate may continue without this answer; False for errors that must be fixed in the application or its
+    tests.
     """
 
     def __init__(
@@ -476,7 +476,7 @@ class RealModelForbidden(ModelError):
 
 
 class CassetteMismatch(ModelError, AssertionError):
-    """A replayed run made a call missing from the cassette, or left recorded calls unused."""
+    """A replayed run made a call that is not in the cassette, or left recorded calls unused."""
 
     providers_fault = False
 
@@ -510,9 +510,10 @@ class OutputError(FlowDebateError):
 
 
 class RosterError(OutputError):
-    """A moderator or a speaker named somebody who cannot speak next; `available` is in declared order.
+    """A moderator or a speaker named somebody who cannot speak next.
 
-    `field` is the location of the name. `problem` describes what is wrong with the name; "" means that nobody has it.
+    `available` lists the possible speakers in declared order, and `field` is the location of the name. `problem`
+    describes what is wrong with the name; if it is "", no debater has this name.
     """
 
     def __init__(
@@ -666,7 +667,7 @@ class PromiseBroken(FlowDebateError, AssertionError):
 
 
 class ViewError(FlowDebateError):
-    """A string cannot be parsed as a rendered transcript, because no renderer could have produced it."""
+    """A string is not a valid rendered transcript: no renderer could have produced it."""
 
     def __init__(self, got: str, expected: str) -> None:
         self.got = got
@@ -694,7 +695,9 @@ class BadFile(FlowDebateError):
 
 
 class StoreError(FlowDebateError):
-    """A store of runs cannot be read or written; the failed operation has not changed it. `store` is its location.
+    """A store of runs cannot be read or written.
+
+    The failed operation left the store unchanged; `store` is the store's location.
 
     >>> str(StoreError("runs.sqlite3", "is not a database"))
     'store runs.sqlite3: is not a database'
@@ -760,7 +763,7 @@ class RunUncertain(StoreError):
 
 
 class JournalMismatch(StoreError):
-    """The step `key` makes a request different from the one recorded under this key."""
+    """The request made by the step `key` differs from the one recorded under this key."""
 
     def __init__(self, store: str, run_id: str, key: str, problem: str) -> None:
         self.run_id = run_id
@@ -808,7 +811,7 @@ class DeadLetter(StoreError):
 
 
 class TaskError(FlowDebateError):
-    """Base class of errors raised by a `TaskCollection`, which stays unchanged."""
+    """Base class of the errors raised by a `TaskCollection`; the collection is left unchanged."""
 
 
 class TaskNotFound(TaskError):

@@ -24,9 +24,9 @@ def as_tool(
     """Create an async function that runs `pattern` on a question and returns the result as text.
 
     Frameworks can read its name (by default, the pattern's), its annotations, and its docstring, which consists of
-    `description` and a description of the argument. A string output is returned unchanged, anything else as JSON. If a
-    run ends without output because it reached a limit or is waiting for a human, the function returns a text that says
-    so. `options` are passed to `Block.run()`, the same for each call. Errors in the run are raised.
+    `description` and a description of the argument. A string output is returned unchanged, and any other output as
+    JSON. If a run ends without output because it reached a limit or is waiting for a human, the function returns a
+    message saying so. Each call passes the same `options` to `Block.run()`. Errors in the run are raised.
 
     >>> from flowdebate import generator
     >>> from flowdebate.testing import ScriptedModel

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Simultaneous speakers, keyed by name, each with the task for the turn if the pattern assigns one."""
+"""Simultaneous speakers: maps each speaker's name to the task for the turn, if the pattern assigns one."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
     """Return a function that converts a str, a dict of fields or a `model` to a pattern's input.
 
-    The function raises ConfigurationError for a blank value or one of any other type. All fields except the first are
+    The function raises ConfigurationError if the value is blank or of any other type. All fields except the first are
     optional strings. Another pattern's input is also accepted, so one pattern can play a role in another.
     """
     field, *optional = model.model_fields

@@ -178,8 +178,8 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
 def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality | ContentAudit]:
     """Measure judges against known correct answers, and audit a file's ballots for influences other than content.
 
-    The keys of the reports are "quality" and "content"; if there are several judges, each judge's name is the key of a
-    further quality report.
+    The reports have the keys "quality" and "content". If there are several judges, each of them has another quality
+    report, with the judge's name as its key.
     """
     from flowdebate.evaluation import content_audit, judge_quality
     from flowdebate.evaluation.judge_quality import judged_items

@@ -1,4 +1,4 @@
-"""Execution of runs through the service: showing a run on a page, its exit code, and advice on the next step."""
+"""Execution of runs through the service: the page showing a run, its exit code, and advice on the next step."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ small query.
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """Options for how to show a run."""
+    """Options for showing a run."""
 
     as_json: bool
     """True to write JSON to stdout; the page is then written to stderr if stderr is a terminal."""
@@ -155,7 +155,7 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Cancel the starting run soon, but leave it time to reach a point where it can keep its results."""
+        """Cancel the starting run after a delay, so that it can reach a point where it can keep its results."""
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -232,7 +232,7 @@ async def follow_run(
 
 
 async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | None) -> Ended:
-    """Return the outcome of a run executed by this process; `place` is its store."""
+    """Return the outcome of a run executed by this process; `place` is the run's store."""
     from flowdebate.runs.events import RunFinished
     from flowdebate.ui.document import Tokens, read_models, read_remarks
     from flowdebate.ui.page import document_of_plan

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _ROWS = (".csv", ".tsv", ".jsonl", ".ndjson")
 _FLAGS = {"judges": "--model", "sides": "--side", "criteria": "--criterion", "texts": "FILE"}
-"""Command-line flags named differently from the corresponding options of `compare_all`."""
+"""Command-line flags whose names differ from those of the corresponding `compare_all` options."""
 
 
 @opt.command("base_url")
@@ -147,7 +147,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 
 @contextmanager
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Make errors from `compare_all` name the flag, or the row in the file at `path`, instead of the option.
+    """Make errors from `compare_all` refer to a flag, or to a row of the file at `path`, instead of an option.
 
     `blanks` contains the names of each row's empty cells.
     """
@@ -169,7 +169,7 @@ def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterato
 
 
 def _read_files(files: Sequence[str]) -> dict[str, str]:
-    """Return the texts keyed by file name, without the folder and extension if the names stay unique."""
+    """Return the files' texts, keyed by file name; folders and extensions are dropped if the names stay unique."""
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(files) else files
     opt.check(
@@ -184,7 +184,7 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
 """Options that a design cannot set, because they come from the rows or from the study."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
-"""Limits on debates, the same for all designs."""
+"""Debate limits shared by all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 

@@ -1,6 +1,6 @@
 """Leaderboard over stored runs: models ranked by wins in debates, and judges by consistency.
 
-It also counts every model's repaired answers.
+The leaderboard also counts each model's repaired answers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RankedModel(WireModel):
 
 
 class RankedJudge(WireModel):
-    """A judge's record, including how much the reading order and the speaking order influence it."""
+    """A judge's record, including how strongly reading order and speaking order influence its verdicts."""
 
     judge: str
     debates: int
@@ -77,11 +77,11 @@ class Leaderboard(InNotebooks, WireModel):
     models: list[RankedModel]
     """Ranked models, strongest first."""
     ranking: Ranking | None
-    """The models' ranking, with the advantage of the first speaker; None if no two models debated each other."""
+    """Ranking of the models, including the first-speaker advantage; None if no two models debated each other."""
     judges: list[RankedJudge]
     """Ranked judges, most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with repaired or unusual answers, sorted by their share of repaired answers in descending order."""
+    """Models with repaired or unusual answers, those with the highest share of repaired answers first."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Number of runs without a game between two models, keyed by reason."""
     findings: list[str]
@@ -93,7 +93,7 @@ def leaderboard_of(
     """Rank models by their wins against other models in `runs`, and judges by their ballots.
 
     `steps` are the runs' steps, in which repaired answers are marked. Each pair of sides with different models is a
-    game, and games on the same question form a cluster. `prior` is passed to `rank_games`. Needs scipy.
+    game, and games on the same question form a cluster. `prior` is passed to `rank_games`. Requires scipy.
     """
     standings = Standings()
     for run in runs:
@@ -103,7 +103,7 @@ def leaderboard_of(
 
 
 class Standings:
-    """Incremental collector of games, ballots and repairs, which need not keep the runs in memory."""
+    """Incremental collector of games, ballots and repairs; it does not need to keep the runs in memory."""
 
     def __init__(self) -> None:
         self._runs = 0
@@ -282,7 +282,7 @@ class _Answers:
 
 
 def _first(places: Sequence[Places]) -> Figure | None:
-    """Compute the win rate of the first of two places; the interval treats each debate as one observation."""
+    """Compute the win rate of the first of two places, with an interval that counts each debate as one observation."""
     pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
     if pair is None:
         return None

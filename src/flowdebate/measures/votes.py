@@ -80,19 +80,19 @@ class Tally(WireModel):
     quorum_met: bool
     """True if there were enough valid votes."""
     confidence: float
-    """Votes for the winner, each multiplied by its confidence, as a share of all eligible voters (in a weighted vote,
-    of the total weight), from 0 to 1; 0 if there is no winner.
+    """Share of the vote won by the winner, from 0 to 1: the winner's votes, each multiplied by its confidence, divided
+    by the number of eligible voters (or by the total weight in a weighted vote); 0 if there is no winner.
     """
     reached: bool
-    """True if the winner meets the requirement of the voting rule."""
+    """True if the winner meets the voting rule's requirement."""
     reason: str
-    """Reason for the outcome, in one sentence."""
+    """One-sentence explanation of the outcome."""
 
 
 def exact(number: float) -> Fraction:
-    """Return the simple fraction that rounds to the float `number`; if there is none, its decimal value.
+    """Return the simple fraction that rounds to the float `number`; if there is none, return its decimal value.
 
-    No float is exactly 1/3 or 0.1. Read in this way, three times one third is 1, and 0.1 + 0.2 is 0.3.
+    No float is exactly 1/3 or 0.1. Read this way, three times one third is 1, and 0.1 + 0.2 is 0.3.
 
     >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
     (Fraction(1, 1), Fraction(3, 10))
@@ -270,7 +270,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is None unless too few valid votes were cast to reach it."""
+    """Describe the reason for the outcome; `quorum` is None if enough valid votes were cast."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:
@@ -290,7 +290,7 @@ def _check_tally(
     weights: Mapping[str, float] | None,
     quorum: object,
 ) -> None:
-    """Raise ConfigurationError for invalid arguments."""
+    """Raise ConfigurationError if an argument is invalid."""
     check_choice(_WHERE, get_args(VotingRule), rule=rule)
     for field, names in (("choices", choices), ("eligible", eligible)):
         if isinstance(names, str) or len(set(names)) != len(names):

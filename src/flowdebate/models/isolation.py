@@ -32,7 +32,7 @@ class Isolation:
 
 
 Isolate: TypeAlias = Callable[[Path, str], Isolation]
-"""Function taking a new folder and the program's list of models, and returning the isolation for one call."""
+"""Function called with a new folder and the program's list of models; it returns the isolation for one call."""
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from flowdebate.models.providers import PROVIDERS
 _VENDORS = {"gemini": "google", "xai": "x-ai"}  # vendors that go by different names in `genai-prices`
 HOW = 'pip install "flowdebate[prices]"'
 GIVEN = "by given prices"
-"""Label used in place of a currency for costs computed with the application's own prices, whose currency is unknown."""
+"""Label shown instead of a currency if costs are computed with the application's own prices, whose currency
+is unknown.
+"""
 
 
 @lru_cache(maxsize=1)

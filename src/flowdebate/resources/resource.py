@@ -14,7 +14,7 @@ StateT = TypeVar("StateT")
 
 
 class ResourceScope(Protocol):
-    """View of the run passed to a resource when it is opened."""
+    """View of the run, passed to a resource's `open` method."""
 
     @property
     def saved_states(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class StateResource(Generic[StateT]):
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open a separate handle nested in `around`. Changes to it also affect `around`, but not vice versa."""
+        """Open a nested handle: its changes are also made in `around`, but changes to `around` do not affect it."""
         return StateHandle(self, scope, around)
 
 

@@ -79,7 +79,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Remarks on the run, for example about a setting rejected by a model, or about repeated wording."""
+        """Remarks on the run, such as a note that a model rejected a setting or that wording was repeated."""
         return remarks_on(self.events, self.raw)
 
     @property
@@ -118,7 +118,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds: so far, or in total once the run has ended."""
+        """Duration so far in seconds, or the total duration once the run has ended."""
         return self._run.seconds
 
     @property
@@ -204,9 +204,9 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
         return self._task.__await__()
 
     async def started(self) -> None:
-        """Wait until the first block starts to act; by then, a durable run is in its store.
+        """Wait until the first block starts executing; by then, a durable run is in its store.
 
-        If the run fails to start, raises its error.
+        Raises the run's error if the run fails to start.
         """
         waiting = asyncio.ensure_future(self._run.started.wait())
         try:
@@ -251,7 +251,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
     def follow(self) -> RunEvents:
         """Start following the run; the events may be read later or in a different task.
 
-        The reader receives past events first. If it is created before the run's first action, it misses no text.
+        The reader receives past events first. A reader created before the run's first action misses no text.
         """
         return RunEvents(self._run, self._task)
 
@@ -294,7 +294,7 @@ class RunEvents:
         self._unread.put_nowait(_END)  # keep the marker for further iterations
 
     async def aclose(self) -> None:
-        """Stop following the run; this method allows the use of `contextlib.aclosing`."""
+        """Stop following the run; this method exists for use with `contextlib.aclosing`."""
         self.close()
 
     def __del__(self) -> None:

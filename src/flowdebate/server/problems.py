@@ -124,7 +124,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def status_of(error: FlowDebateError) -> HTTPStatus:
-    """Return the HTTP status for an error's class or, if it is not listed, its nearest listed base class."""
+    """Return the HTTP status for an error's class or, if the class is not listed, for its nearest listed base class."""
     # A new error class gets the status of its base class by default.
     return next(STATUSES[error_type] for error_type in type(error).__mro__ if error_type in STATUSES)
 

@@ -1,4 +1,4 @@
-"""Channel for following a run: a log of the run's events, with a position for each reader."""
+"""Channel for following a run: a log of the run's events, and each reader's position in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flowdebate.runs.result import RunHandle
 
 # At most 25 updates per second, as documented in docs/service.md, so that pages are not rendered anew for every token.
 _PACE = 0.04
-"""Minimum interval in seconds between updates with streamed text, shared by all readers."""
+"""Minimum interval in seconds between updates of streamed text; all readers share one timer."""
 _START = b""
 
 
@@ -58,7 +58,7 @@ class Update:
 
 
 class _Text:
-    """Growing text of a call's answer."""
+    """Text of a call's answer, growing while the model writes it."""
 
     __slots__ = ("_last", "length", "pieces", "started")
 
@@ -165,7 +165,7 @@ class Channel:
         self._notify()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Update a run executed by another process: `events` are all of its events, and `calls` those in progress.
+        """Update a run executed by another process; `events` are all its events, and `calls` its calls in progress.
 
         Readers receive only the new events; if the order of the earlier events has changed, they start over.
         """
@@ -274,7 +274,7 @@ class _Reader:
         return self._cursor >= len(self._channel.log) and self._generation == self._channel.generation
 
     def news(self) -> Iterable[Update]:
-        """Return the items unread by this reader: recorded events first, then calls in progress, then text."""
+        """Yield everything unread by this reader: recorded events first, then calls in progress, then text."""
         channel = self._channel
         if self._generation != channel.generation:
             self._generation, self._cursor, self._joined = channel.generation, 0, 0

@@ -76,7 +76,7 @@ class OwnedService:
         run_id: str | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunState:
-        """Start a run for this owner; raise RunExists if its id is taken by another owner's run."""
+        """Start a run for this owner; raise RunExists if another owner's run already has the id."""
         await self._check_free(run_id)
         begun = await self._service.begin(pattern, question, labels=self._labels(labels), run_id=run_id, **options)
         return self._check_begun(begun)
@@ -135,7 +135,7 @@ class OwnedService:
         return await self._service.audited(labels={**(labels or {}), OWNER: self.owner}, **filters)
 
     async def budgets(self) -> list[BudgetState]:
-        """Return the usage of the shared budget for all runs, and of this owner's budget."""
+        """Return how much of the budget shared by all runs, and of this owner's budget, has been used."""
         return await self._service.budgets(self.owner)
 
     def archive(self) -> StoredArchive:
@@ -165,7 +165,7 @@ class OwnedService:
         return await self._service.vote_of(run_id, self.owner)
 
     async def record(self, run_id: str) -> RunRecord:
-        """Read everything shown on a run's page, for one of this owner's runs."""
+        """Read everything needed for the page of one of this owner's runs."""
         return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:

@@ -1,4 +1,4 @@
-"""Git diffs as sources, with one source for each changed file."""
+"""Git diffs as sources: one source for each changed file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from flowdebate.sources.source import Source, matches_glob
 
 _SECONDS = 60
 _CONTEXT = "--unified=10"
-"""Git option for ten lines of context around each change; the default of three is too little for a review."""
+"""Git option to show ten lines of context around each change; the default of three is too few for a review."""
 _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, so it is never read"
 TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
 """Reason why a changed file was omitted."""
 _MAX_CONTROL_SHARE = 0.02
-"""Maximum proportion of control characters in text; in compressed files, the proportion is about .12."""
+"""Maximum proportion of control characters in text; in compressed files, it is about 0.12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
     r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
@@ -40,14 +40,16 @@ _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of generated files. People do not review generated files, so they come last, and only their beginning is
+"""Names of generated files. People do not review these files, so they come last, and only their beginnings are
 included.
 """
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
 """Pattern matching a line too long to have been written by hand."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Maximum number of changed lines, and maximum number of characters, of a generated file to include in prompts."""
+"""Limits on how much of a generated file is included in prompts: a number of changed lines, and a number of
+characters.
+"""
 # Options that keep the user's configuration and environment from affecting a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
@@ -73,8 +75,8 @@ class Diff:
     folder: Path | str = "."
     """Path of any folder in the repository."""
     exclude: Sequence[str] = ()
-    """Globs for files that need no review, such as "*.lock". The matching files are omitted, and a gate may pass
-    without them.
+    """Globs for files that need no review, such as "*.lock". Matching files are omitted, and a gate can pass even
+    though they were not reviewed.
     """
 
 
@@ -158,12 +160,12 @@ def holds_secrets(name: str) -> bool:
 
 
 def comes_last(source: Source) -> bool:
-    """Return whether a changed file has to follow all others because it is generated or was folded."""
+    """Return whether a changed file must come after all others because it is generated or was folded."""
     return matches_glob(source.name, _GENERATED) or source.unread is not None
 
 
 def _fold(text: str) -> tuple[str, str | None]:
-    """Cut a diff after its first changed lines; return the remaining diff, and a note on how many lines were cut."""
+    """Cut a diff after its first changed lines; return the shortened diff, and a note on how many lines were cut."""
     lines = text.split("\n")
     begin = next((index for index, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
     changed = [index for index, line in enumerate(lines) if index > begin and line[:1] in ("+", "-")]
@@ -186,7 +188,7 @@ def _fold(text: str) -> tuple[str, str | None]:
 
 
 def _is_binary(patch: bytes) -> bool:
-    """Return whether git shows none of a file's lines, either because it is binary or because of a git attribute."""
+    """Return whether git omits all of a file's lines, because the file is binary or because of a git attribute."""
     return b"\n@@ " not in patch and b"\nBinary files " in patch
 
 
@@ -286,7 +288,7 @@ class _Git:
         )
 
     def list_new_files(self, temporary: Path) -> None:
-        """Include untracked files in git's comparison by means of a temporary index."""
+        """Include untracked files in git's comparison by using a temporary index."""
         paths = self._run("ls-files", "--others", "--exclude-standard", "-z")
         # a trailing slash marks a nested repository
         new = b"".join(b"%s\0" % path for path in paths.split(b"\0")[:-1] if not path.endswith(b"/"))
@@ -344,7 +346,7 @@ class _Git:
         return patch[max(patch.find(b"@@ "), 0) :]
 
     def _run(self, *arguments: str, text: bytes = b"", codes: tuple[int, ...] = (0,), literal: bool = False) -> bytes:
-        """Run git and return its output; if it fails, raise BadFile with its error message."""
+        """Run git and return its output; raise BadFile with git's error message if the command fails."""
         command = ["git", *self._settings, *(["--literal-pathspecs"] if literal else []), *arguments]
         try:
             process = subprocess.run(  # noqa: S603 - no shell, and revisions come after --end-of-options

@@ -31,7 +31,7 @@ class Page(WireModel):
     """A page, slide, sheet or chapter of a document."""
 
     start: Annotated[int, Field(ge=0)]
-    """Offset, in characters, at which the page starts in the text."""
+    """Offset of the start of the page in the text, in characters."""
     name: str
     """Name of the page as shown to readers, for example "page 12"."""
 
@@ -75,13 +75,13 @@ IMAGES = {
     "image/gif": b"GIF8[79]a",
     "image/webp": b"RIFF....WEBP",
 }
-"""Patterns matching the first bytes of the image formats accepted by providers, keyed by media type."""
+"""Patterns matching the first bytes of each image format accepted by providers, keyed by media type."""
 MAX_IMAGE_MEGABYTES = 3.75
 """Maximum size of an image in megabytes: Anthropic accepts five megabytes of base64, and other providers
 accept more.
 """
 AN_IMAGE = "(an image, which is shown to you)"
-"""Text that stands for an image in prompts."""
+"""Placeholder text for an image in prompts."""
 
 
 def image_type(data: bytes) -> str | None:
@@ -119,7 +119,7 @@ class Source(WireModel):
     masked: str | None = Field(default=None, exclude_if=is_none)
     """Note about secrets masked in the text; None (and omitted from JSON) if there are none."""
     left_out: str | None = None
-    """Reason why a file in a folder or a diff was not read; None if the file was read."""
+    """Reason why the file, found in a folder or a diff, was not read; None if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
     """Content omitted while the document was read, such as "2 pictures"; None (and omitted from JSON) if
     there is none.
@@ -141,7 +141,7 @@ class Source(WireModel):
 
     @classmethod
     def of_image(cls, name: str, path: str, data: bytes, kind: str) -> Self:
-        """Create a source from an image; raise BadFile, with the `path` of the image, if it is too large for models."""
+        """Create a source from an image; raise BadFile, with the image's `path`, if it is too large for models."""
         if len(data) > MAX_IMAGE_MEGABYTES * 1_000_000:
             raise BadFile(path, f"is larger than {MAX_IMAGE_MEGABYTES} MB, the most that providers accept for an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"

@@ -216,7 +216,7 @@ def read_runs(
 ) -> Iterator[tuple[StoredRun, list[StepRow], Mapping[str, str]]]:
     """Yield each run in an export with its steps and documents.
 
-    Raises BadFile, stating the line number, for an invalid line.
+    Raises BadFile with the line number if a line is invalid.
     """
     read = _line_reader()
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
@@ -262,7 +262,7 @@ class _Reading:
     run: StoredRun
     documents: Mapping[str, str]
     steps: int
-    """Number of step lines that should follow, according to the run's own line."""
+    """Number of step lines to expect, according to the run's own line."""
     rows: list[StepRow] = field(default_factory=list)
 
     def is_whole(self) -> bool:
@@ -274,7 +274,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step in a parsed line; raise ValueError if no more steps should follow or the run ID differs."""
+        """Add the step in a parsed line; raise ValueError if no more steps are expected or the run ID differs."""
         run_id = self.run.header.run_id
         if self.is_whole():
             number, known = self.steps + 1, counted(self.steps, "step")
@@ -385,7 +385,7 @@ def _check_formats(value: dict[str, Any]) -> None:
 
 
 def _check_plan(run: StoredRun, source: str) -> None:
-    """Reject plans exported by other versions of the library, because no front end here could read them."""
+    """Reject plans exported by other versions of the library, because this version's front ends could not read them."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
         formats = f"plan format {typed(written)}; this version reads {PLAN_FORMAT}"

@@ -1,4 +1,4 @@
-"""Jobs for a store's threads: each job uses a database connection, and its result settles a future."""
+"""Jobs for a store's threads: each job uses a database connection and settles a future with its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Job:
-    """A unit of work for a store's thread, which passes it a connection; the submitter awaits `future`."""
+    """A unit of work for a store's thread, which calls it with a connection; the submitter awaits `future`."""
 
     __slots__ = ("error", "future", "loop", "value", "work")
 

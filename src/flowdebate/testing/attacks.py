@@ -25,7 +25,7 @@ AttackKind: TypeAlias = Literal[
     "unicode",
     "repetition",
 ]
-"""Kind of attack, by what it impersonates.
+"""Kind of attack, according to what it impersonates.
 
 An attack imitates lines of the transcript, an order, an authority, the model's control tokens, an answer or a tool
 result, a field to fill in, a link or an HTML element, a terminal command, unusual characters, or a majority opinion.

@@ -32,7 +32,7 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Record of a pattern's run on an example, up to its end or failure."""
+    """Record of running a pattern on an example, up to the end or failure of the run."""
 
     example: Example
     view: RunView
@@ -87,7 +87,7 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Runs of one example with the same pattern object, except for `alone`."""
+    """Runs of one example; all except `alone` use the same pattern object."""
 
     first: Played
     at_once: Played
@@ -107,7 +107,7 @@ class Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """A run that did not end although it was cancelled."""
+    """A run that did not end after it was cancelled."""
 
     place: Wait | None
     """Location in the application's code where the run was waiting; None if it was waiting in library code."""
@@ -127,7 +127,7 @@ class Coverage:
     examples: int = 0
     runs: int = 0
     speakers: frozenset[tuple[str, str]] = frozenset()
-    """Pairs of a turn's name and its speaker, for all turns in the pattern."""
+    """Pairs of turn name and speaker, for all turns in the pattern."""
     heard: set[str] = field(default_factory=set)
     """Names of the turns that have been answered."""
 
@@ -147,7 +147,7 @@ Problems: TypeAlias = Iterator[str]
 
 
 def fails_only_with_known_errors(run: Played) -> Problems:
-    """Check that runs fail, or continue without an answer, only if a model fails, and raise only library errors."""
+    """Check that a run fails or continues without an answer only if a model fails, and raises only library errors."""
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
             yield f"the run continued without an answer although no model failed: {loss.error}"
@@ -175,7 +175,7 @@ def ends_within_rounds(run: Played) -> Problems:
 
 
 def reports_true_stop_reason(run: Played) -> Problems:
-    """Check that a complete run reports the true stop reason: the maximum number of rounds, or a role's decision."""
+    """Check that a complete run reports the true stop reason, such as `max_rounds` or a role's decision."""
     ended = run.events(RoundsEnded)
     rounds = run.events(RoundStarted)
     if not run.complete or run.raw is None or not ended or not rounds:
@@ -196,7 +196,7 @@ def reports_true_stop_reason(run: Played) -> Problems:
 
 
 def records_contributions(run: Played) -> Problems:
-    """Check that each finished turn has one transcript entry by its speaker, and rounds are in ascending order."""
+    """Check that each finished turn has one transcript entry by its speaker, and that rounds are in ascending order."""
     if run.raw is None:
         return
     spoken = [(entry.round, entry.speaker) for entry in run.raw.entries]
@@ -232,9 +232,9 @@ def tasks_match_the_transcript(run: Played) -> Problems:
 
 
 def only_scheduled_speakers_speak(run: Played) -> Problems:
-    """Check that only the debaters called by the moderator speak in a round, in the order announced for it.
+    """Check that only the debaters called by the moderator speak in a round, in the announced order.
 
-    In a cross-examination, the same applies to the debaters who are questioned.
+    In a cross-examination, the same applies to the debaters being questioned.
     """
     ordered = {event.round: list(event.speakers) for event in run.events(TurnsOrdered)}
     for decision in getattr(run.raw, "moderator_decisions", ()):
@@ -250,7 +250,7 @@ def only_scheduled_speakers_speak(run: Played) -> Problems:
 
 
 def keeps_turn_order(run: Played) -> Problems:
-    """Check that turns and entries follow the round's announced order, and that nobody else speaks."""
+    """Check that turns and entries follow the order announced for the round, and that nobody else speaks."""
     for event in run.events(TurnsOrdered):
         order = list(event.speakers)
         turns = [turn.agent_name for turn in run.events(TurnStarted) if turn.round == event.round]
@@ -315,7 +315,7 @@ def counts_every_call(run: Played) -> Problems:
 def events_match_result(run: Played) -> Problems:
     """Check that a run's start and end events come first and last, and that events report the whole output.
 
-    This includes all decisions, reports and verdicts.
+    The output includes all decisions, reports and verdicts.
     """
     events = run.view.events
     if not (isinstance(events[0], RunStarted) and isinstance(events[-1], RunFinished)):
@@ -332,7 +332,7 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield each event class with a counterpart in the raw output, along with the names of both fields."""
+    """Yield each event class that has a counterpart in the raw output, along with both field names."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -349,7 +349,7 @@ def round_trips_json(run: Played) -> Problems:
 
 
 def has_storable_output(run: Played) -> Problems:
-    """Check that a store accepts the output and the raw output, as JSON data or as data that pydantic can convert."""
+    """Check that the output and the raw output can be stored, as JSON data or as data that pydantic can convert."""
     for what, value in (("output", run.output), ("raw output", run.raw)) if run.complete else ():
         try:
             to_json(value, inf_nan_mode="strings")
@@ -388,7 +388,7 @@ def _compare(first: Played, again: Played) -> str | None:
 def keeps_question_verbatim(runs: Runs) -> Problems:
     """Check that the raw output and the prompts contain the question verbatim.
 
-    A block that shows the question in the prompts of one run must show it in those of every run.
+    A block whose prompts show the question in one run must show it in every run.
     """
     for run in (runs.first, runs.other):
         if run.raw is not None and run.raw.subject != clean_text(run.example.question):
@@ -402,7 +402,7 @@ def keeps_question_verbatim(runs: Runs) -> Problems:
 
 
 def answers_current_question(runs: Runs) -> Problems:
-    """Check that a run never mentions an earlier run's question, and equals a run with a newly built pattern."""
+    """Check that a run never mentions an earlier run's question, and has the same result with a newly built pattern."""
     for run in (runs.first, runs.at_once):
         material = f"{run.example.question} {' '.join(run.example.texts)}".casefold()
         for text in _list_texts([_as_json(run.raw), _as_json(run.output)]):
@@ -418,7 +418,7 @@ def answers_current_question(runs: Runs) -> Problems:
 def judges_regardless_of_order(runs: Runs) -> Problems:
     """Check that the winner does not depend on the judge's reading order: a new seed must not change it.
 
-    This requires a single transcript, and a model that judges regardless of order.
+    The check requires a single transcript, and a model that judges regardless of order.
     """
     one, two = runs.first, runs.changed
     if two is None or not (one.complete and two.complete):
@@ -453,7 +453,7 @@ def ends_when_cancelled(cancelled: Cancelled) -> Problems:
 
 
 def gives_every_side_a_turn(seen: Coverage) -> Problems:
-    """Check that everyone with a turn in the pattern speaks in some example, given five examples per speaker."""
+    """Check that everyone with a turn in the pattern speaks at least once, given five examples per speaker."""
     patterns: dict[str, list[tuple[str, str]]] = {}
     for turn, speaker in sorted(seen.speakers):
         patterns.setdefault(turn.removesuffix(speaker), []).append((turn, speaker))
@@ -500,7 +500,7 @@ OF_A_CANCELLATION: Sequence[Callable[[Cancelled], Problems]] = (ends_when_cancel
 OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire, gives_every_side_a_turn)
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
-"""Made-up names used in the other question, too rare to occur by chance."""
+"""Made-up names, too rare to occur by chance, for use in the question of the `other` run."""
 # Number of examples per speaker after which it can no longer be chance that a moderator never calls a speaker.
 _CHANCES = 5
 
@@ -542,7 +542,7 @@ def _list_texts(value: object) -> Iterator[str]:
 
 
 def _as_json(value: object) -> object:
-    """Convert `value` to JSON data without measured times."""
+    """Convert `value` to JSON data, leaving out measured times."""
     return _drop_times(to_jsonable_python(value, fallback=lambda unknown: type(unknown).__name__))
 
 

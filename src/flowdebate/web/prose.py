@@ -36,9 +36,9 @@ _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
-"""Pattern matching the text of a task in a list."""
+"""Pattern matching the text of a task list item."""
 _INDENTED = re.compile(r"\n[ \t]*")
-"""Pattern matching a line break and the indentation after it; the parser removes that indentation, too."""
+"""Pattern matching a line break and the following indentation, which the parser removes as well."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",
@@ -167,9 +167,9 @@ def _parser() -> MarkdownIt:
 
 
 def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = False) -> Iterator[tuple[int, Markup]]:
-    """Split text into blocks, each with its first line and its HTML.
+    """Split text into blocks; yield each block's first line and its HTML.
 
-    If the text `grows`, the last block may continue.
+    If the text `grows`, the last block may still be incomplete.
     """
     if not parsed or not is_marked(text):
         yield from _paragraphs(text, spans)
@@ -301,7 +301,7 @@ class _Writer:
         return _letters("".join(self._read)) == _letters(_MARKED.sub("", source))
 
     def _task(self, task: re.Match[str]) -> None:
-        """Render a task as its text after a checked or unchecked box."""
+        """Render a task as a checked or unchecked box followed by its text."""
         self._starts_item = False
         done = task[1] != " "
         box, word = ("☑", "done") if done else ("☐", "open")
@@ -390,12 +390,12 @@ def _marked_at(text: str, at: int) -> int:
 # Growing text
 
 _ALWAYS = 50
-"""Divisor that determines how often an open block is rendered again: each time it has grown by a fiftieth, so that even
-a long block costs no more than a few short ones.
+"""Divisor for deciding when to render an open block again: whenever it has grown by a fiftieth, so that even a long
+block costs no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
-"""Pattern matching the end of growing text that may have a different meaning once more text follows."""
+"""Pattern matching an ending of growing text whose meaning may change once more text follows."""
 
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")
@@ -462,7 +462,7 @@ class GrowingProse:
 
 
 def _is_final_start(lines: Sequence[str], line: int) -> bool:
-    """Return whether a block starts at `line`, regardless of the text to follow."""
+    """Return whether a block is certain to start at `line`, no matter what text follows."""
     # The last line may be incomplete, and a second line may turn the first into a table header.
     if line + 2 < len(lines):
         return True

@@ -1,4 +1,4 @@
-"""Rendering of Jinja templates, with untrusted text escaped and hidden characters made visible."""
+"""Jinja template rendering: untrusted text is escaped, and hidden characters are made visible."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _LONG = 220
 
 
 def render(template: str, **data: object) -> str:
-    """Render a page from its template, with all text in `data` escaped."""
+    """Render a page from its template, escaping all text in `data`."""
     return _environment().get_template(f"{template}.html").render(**data)
 
 
 def macro(name: str, *arguments: object) -> str:
-    """Render the macro `name`, with its arguments escaped."""
+    """Render the macro `name`, escaping its arguments."""
     return str(getattr(_environment().get_template("pieces.html").module, name)(*arguments))
 
 
@@ -63,7 +63,7 @@ def asset(name: str) -> str:
 
 @cache
 def style_of(*names: str) -> str:
-    """Join style sheets on one line, without comments, because a copy is embedded in each notebook page and report."""
+    """Join style sheets into one line and strip their comments, because each notebook page and report embeds a copy."""
     sheets = _COMMENT.sub("", "".join(asset(name) for name in names))
     return _SPACES.sub(" ", sheets).strip()
 
@@ -116,7 +116,7 @@ def _printable(value: object) -> object:
 
 
 def shares(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Compute the start and width of the bar for each share, on a line of length 100.
+    """Compute where each share's bar starts and how wide it is, on a line 100 units long.
 
     >>> shares([0.44, 0.56])
     [(0.0, 43.0), (45.0, 55.0)]

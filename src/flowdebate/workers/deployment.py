@@ -153,7 +153,7 @@ class Workers:
 
     @contextmanager
     def _submitted(self, header: RunHeader) -> Iterator[StoredRun]:
-        """Yield the queued run with the observer's labels, within the observer's context for submissions."""
+        """Enter the observer's context for submissions, and yield the queued run with the observer's labels."""
         labels = dict(header.labels)
         with observer_of(self.observe).submit(header.block, header.run_id, labels):
             yield StoredRun(header=replace(header, labels=labels), status="queued", updated_at=time.time(), steps=0)
@@ -170,9 +170,9 @@ class Workers:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> str:
-        """Create a fork of a stored run as `Block.fork` does, but queue it rather than execute it, and return its id.
+        """Create a fork of a stored run as `Block.fork` does, but queue it instead of executing it, and return its id.
 
-        Raises the errors that the pattern's `Block.fork` raises before a fork starts, and RunExists if `fork_id` is
+        Raises the same errors as the pattern's `Block.fork` does before a fork starts, and RunExists if `fork_id` is
         taken.
         """
         block = self._pattern("fork", pattern)
@@ -222,7 +222,7 @@ class Workers:
     async def cancel(self, run_id: str) -> None:
         """Cancel the run: it ends as "interrupted", keeping all recorded steps, and its worker drops it within seconds.
 
-        A finished run stays unchanged. Raises RunNotFound.
+        A finished run is left unchanged. Raises RunNotFound if the run does not exist.
         """
         stored = await self.store.run(run_id)
         await asyncio.to_thread(lambda: self.queue.cancel(self.queue.active(run_id)))
@@ -263,8 +263,8 @@ class Workers:
         """Run a worker until `stop` is set. A process can run only one worker, and must not use DBOS for anything else.
 
         Once `stop` is set, no new calls start. Calls in flight have `patience` seconds to finish, and unfinished runs
-        go back to the queue. The worker waits for an unreachable database, but raises StoreError if the database
-        rejects the user. On the port `health`, GET /health reports that the worker is running, and GET /ready reports
+        go back to the queue. The worker waits while the database is unreachable, but raises StoreError if the database
+        rejects the user. With a `health` port, GET /health reports that the worker is running, and GET /ready reports
         whether its database answers.
         """
         from flowdebate.workers.worker import Worker
@@ -290,7 +290,7 @@ class Workers:
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
     def limits_of(self, header: RunHeader) -> Limits | None:
-        """Return the limits that apply when workers execute the run: the run's own, capped at the workers'."""
+        """Return the limits that apply when workers execute the run: its own limits, capped at those of the workers."""
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
@@ -339,7 +339,7 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue; if an earlier delivery is just ending, retry until it has ended."""
+        """Put the run on the queue, retrying while an earlier delivery is still ending."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)
@@ -350,9 +350,9 @@ class Workers:
             await asyncio.sleep(_PAUSE)
 
     def send(self, header: RunHeader, *, first: bool = False) -> bool:
-        """Put the run on the queue for its owner's turn or, with `first`, ahead of all other runs. This call blocks.
+        """Put the run on the queue to wait for its owner's turn or, with `first`, ahead of all other runs.
 
-        Returns False if a worker has already taken the run, as `RunQueue.send` does.
+        This call blocks. Returns False if a worker has already taken the run, as `RunQueue.send` does.
         """
         priority = None if first else priority_of(header)
         return self.queue.send(header.run_id, owner=header.labels.get(OWNER, ""), priority=priority)
@@ -366,7 +366,7 @@ class Workers:
     async def _set(
         self, run_id: str, status: StoredStatus, *, only: tuple[str, ...] = (), error: str | None = None
     ) -> None:
-        """Set the stored status; if `only` is not empty, do so only if it contains the current status."""
+        """Set the stored status, but only if the current status is in `only` (any status if `only` is empty)."""
         before = await self.store.take(run_id)  # raises RunConflict if a worker got there first
         unchanged = bool(only) and before.status not in only
         outcome = before.outcome if unchanged or error is None else {**(before.outcome or {}), "error": error}

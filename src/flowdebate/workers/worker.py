@@ -1,4 +1,4 @@
-"""Worker: takes run ids from the queue, and resumes the runs with a drainable store."""
+"""Worker that takes run ids from the queue and resumes the runs with a drainable store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("flowdebate")
 COOLDOWN = 10.0
-"""Number of seconds that each worker waits after an outage of the provider before trying to start a run."""
+"""Number of seconds for which each worker waits after a provider outage before trying to start a run."""
 _PAUSE, _MAX_PAUSE = 0.1, 5.0
 # maximum number of attempts to resume a run while its store is unreachable, spread over at least ten minutes
 _TRIES = 100
@@ -73,7 +73,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Tracker of whether the runs' provider is available; the workers of a queue inform each other about outages."""
+    """Tracker of provider availability; the workers of a queue inform each other about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -105,7 +105,7 @@ class _Provider:
         self._paused_until = time.monotonic() + await self._counter.seconds_left(self._key)
 
     async def puts_off(self, run_id: str, store: Store) -> bool:
-        """Return whether to retry a failed run later, because its provider became unavailable only recently."""
+        """Return whether a run failed because its provider recently became unavailable, and should be retried later."""
         run, history = self.runs.get(run_id, (None, History()))
         error = None if run is None else run.failure
         # Errors that indicate an unavailable provider: another call would fail too.
@@ -131,7 +131,7 @@ _HELD = 2
 
 
 class Worker:
-    """A worker, as started by one call to `work()`."""
+    """Worker started by one call to `work()`."""
 
     def __init__(self, workers: Workers, *, patience: float) -> None:
         self._workers = workers
@@ -211,7 +211,7 @@ class Worker:
         return False
 
     def _make_engine(self) -> type[DBOS]:
-        """Configure DBOS, which runs its workflows in the event loop in which it was launched."""
+        """Configure DBOS; its workflows run in the event loop from which it is launched."""
         engine: type[DBOS] = driver().DBOS
         refuse_pickles()
         deliveries = self._workers.queue
@@ -251,7 +251,7 @@ class Worker:
     # Runs
 
     async def _deliver(self, delivery: str, run_id: str) -> dict[str, Any]:
-        """Resume the run and wait for it to end; return its status, or the problem that prevented this."""
+        """Resume the run and wait for it to end; return its status, or the problem if an error was raised."""
         if self._store.stopping:
             await _forever()  # the delivery goes back to the queue
         task = asyncio.ensure_future(self._resume_in_turn(delivery, run_id))
@@ -271,7 +271,7 @@ class Worker:
         return {"status": None, "problem": f"{type(error).__name__}: {error_text(error)}"}
 
     async def _resume_in_turn(self, delivery: str, run_id: str) -> str:
-        """Resume the run; if it is suspected of killing its workers, execute no other run at the same time."""
+        """Resume the run; if it is suspected of killing workers, execute no other runs at the same time."""
         delivered, history = await asyncio.to_thread(self._workers.queue.delivery_of, self.id, delivery)
         ticket, suspect = await self._provider.admit(), history.suspect
         self._suspects += suspect
@@ -322,7 +322,7 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """Try once to resume the run; with `failed`, also resume a run that failed because of its store."""
+        """Make one attempt to resume the run; with `failed`, resume even a run that failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):
@@ -393,7 +393,7 @@ class Worker:
                 await asyncio.wait_for(stop.wait(), 2 * self._workers.poll)
 
     async def _give_up(self) -> None:
-        """Interrupt those of this worker's runs that have been cancelled."""
+        """Interrupt any of this worker's runs that have been cancelled."""
         if not self._running:
             return
         for delivery in await asyncio.to_thread(self._workers.queue.cancelled, tuple(self._running)):

@@ -1,4 +1,4 @@
-"""Original messages with tool calls, whose reasoning and signatures must be sent back with tool results.
+"""Original messages with tool calls; their reasoning and signatures must be sent back with the tool results.
 
 The fields differ between servers, so messages are kept in full, and streamed chunks are merged.
 """

@@ -12,6 +12,6 @@ class CritiqueOptions(CommonOptions):
     """Options for a critique."""
 
     answer: str | None
-    """Answer to criticize if the input contains none, or None to have the author write it."""
+    """Answer to criticize if the input contains none, or None to have the author write one."""
     revise: bool
     """False to reject an answer instead of revising it."""

@@ -1,4 +1,4 @@
-"""Baselines for a debate: one call, a vote among first drafts, and samples or revisions at equal token counts."""
+"""Baselines for a debate: a single call, a vote among first drafts, and samples or revisions with the same budget."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class BaselineTemplate(Template):
         "out. Then answer again: which position is right, and why?",
         uses("question", "reasoning", "winner"),
     )
-    """Template for the question together with an earlier answer to revise."""
+    """Template for the question and an earlier answer to revise."""
 
 
 BASELINE = BaselineTemplate()
@@ -365,7 +365,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return votes
 
     def _amount(self, used: Usage, ctx: Context, place: str) -> float | None:
-        """Convert the usage of the calls made under the path `place` to the unit of the budget.
+        """Convert the usage of the calls made under the path `place` to the budget's unit.
 
         Returns None if the unit is calls or the usage is unknown.
         """

@@ -311,7 +311,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the sides; the result is empty if the question names none, in which case a model proposes them."""
+        """Return the sides; empty if the question names none, so that a model has to propose them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
@@ -331,7 +331,7 @@ class DebatePage(PatternPage):
     def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
         """Have the judge read both orders by default.
 
-        This is the default for debates between two sides and for the depth "auto", unless another option rules it out.
+        This default applies to debates between two sides and to the depth "auto", unless another option rules it out.
         """
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))
@@ -429,7 +429,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.with_continuation(cast("Continuation", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the number of rounds: the plan's length or, in a plan with phases, `max_rounds` or its default."""
+        """Return the number of rounds: the plan's length or, for a plan with phases, `max_rounds` (or its default)."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length

@@ -1,4 +1,4 @@
-"""Sides for a question asked without any: derived from its wording if possible, otherwise proposed by a model."""
+"""Sides for a question that comes with none: derived from its wording if possible, otherwise proposed by a model."""
 
 from __future__ import annotations
 
@@ -211,8 +211,7 @@ def create_side_proposer(
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
     """Propose sides for any question, using `default_sides` if the wording allows it, and a model otherwise.
 
-    This makes at most one model call, and the call is not stored. If the call fails, it raises the same errors as a
-    run.
+    At most one model call is made, and it is not stored. If it fails, the function raises the same errors as a run.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
 

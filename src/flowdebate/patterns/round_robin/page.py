@@ -41,7 +41,7 @@ _DEBATERS = (
         "system_prompt": "You are a critic. You ask what can go wrong, who was forgotten, and what would be simpler.",
     },
 )
-"""Three default debaters, with different perspectives on any question."""
+"""Three default debaters with different perspectives on any question."""
 
 
 class RoundRobinPlanOptions(OutputOptions):
@@ -84,7 +84,7 @@ class RoundRobinDocument(RoundsDocument):
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
     def result(self) -> Iterator[Section]:
-        """List the missing participants if there is no output; a live view lists them above the output."""
+        """List the missing participants if there is no output; if there is one, a live view lists them above it."""
         if self.output is None:
             yield from self.mark()
 

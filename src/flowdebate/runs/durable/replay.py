@@ -1,4 +1,4 @@
-"""Replay of a stored run: its events and raw output are read from its journal, without making any requests."""
+"""Replay of a stored run, which reads its events and raw output from the journal without making any requests."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ OnRequest: TypeAlias = Callable[[str, ModelRequest], object]
 _QUIET = 16
 """Number of idle event loop iterations after which a run is assumed to have reached the end of its journal."""
 _SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
-"""Number of event loop iterations before a replay starts to sleep while it waits for a thread or a timer, followed by
-the durations in seconds of its first sleep, its longest sleep, and all sleeps together.
+"""Settings for a replay that waits for a thread or a timer: the number of event loop iterations before it starts to
+sleep, followed by the durations in seconds of its first sleep, its longest sleep, and all its sleeps together.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
-"""Regular expression matching a line of a fingerprint that assigns a model to an intent."""
+"""Regular expression matching a fingerprint line in which a model is assigned to an intent."""
 _OVERRIDING = "override: "
-"""Prefix of the model names in a run's fingerprint if one model replaced all others."""
+"""Prefix of the model names in the fingerprint of a run in which one model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -51,7 +51,7 @@ class Replay:
     """Replay of a stored run up to the end of its journal."""
 
     handle: RunHandle[Any]
-    """The replayed and finished run, with its raw output, transcript and usage."""
+    """The replayed run, now finished, with its raw output, transcript and usage."""
     output: object
     """The block's output; None if the run did not complete."""
     events: Sequence[object]
@@ -135,7 +135,7 @@ class Follower:
         return len(self._steps)
 
     async def read(self, stored: StoredRun, steps: Sequence[StepRow]) -> News:
-        """Advance the replay with `steps`: those finished since the previous call, and all open ones."""
+        """Advance the replay by `steps`: the steps finished since the previous call, and all open steps."""
         self._steps += [row for row in steps if row.seq is not None]
         anew = self._replay is None or not self._replay[1].add(steps) or stored.status == "awaiting"
         if not anew:
@@ -261,7 +261,7 @@ async def _wait_for_end_of_journal(run: Run, journal: _ReadOnlyJournal) -> None:
 
 
 async def _end_replay(handle: RunHandle[OutT]) -> tuple[OutT | None, FlowDebateError | None]:
-    """End the replay; return the run's output and its failure."""
+    """End the replay; return the run's output, and the error if the run failed."""
     handle.cancel()
     cancelled = await wait_uncancelled(asyncio.ensure_future(handle.wait()))
     if cancelled is not None:
@@ -310,7 +310,7 @@ class _Replayed(Run):
         return await Run.ask(self, model, request, path=path)
 
     def warn_once(self, key: str, message: str) -> None:
-        """Do nothing."""
+        """Do nothing: a replay does not repeat the run's warnings."""
 
 
 class _ReadOnlyJournal(Journal):
@@ -358,7 +358,7 @@ class _ReadOnlyJournal(Journal):
         return True
 
     def has_unread(self) -> bool:
-        """Return whether the replay has yet to reach any of the added steps, and clear the list of added steps."""
+        """Return whether the replay has yet to read any of the added steps, and forget which steps were added."""
         unread, self._added = not self._added <= self._seen, set()
         return unread
 

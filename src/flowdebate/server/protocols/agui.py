@@ -47,8 +47,8 @@ from flowdebate.service.state import RunDetails, RunState
 from flowdebate.ui.speech import Closed, Opened, Piece, Speech, Spoken
 
 OWN = "flowdebate"
-"""Prefix of this library's names, also used as the key for its data in metadata and state, alongside the application's
-keys.
+"""Prefix of this library's names. It is also the key for the library's data in metadata and state, alongside the
+application's own keys.
 """
 _TOLD = (RunStarted, RunFinished, TextDelta, TextWithdrawn, BlockAnswered, TurnFinished)
 """Events that need no translation of their own, because AG-UI messages or the run's first and last events
@@ -234,7 +234,7 @@ class AgUi:
                 yield custom_event(content.pop("kind"), content)
 
     def _end_step(self, path: str) -> Iterator[ag_ui.BaseEvent]:
-        """End the open step of the innermost pattern that encloses `path` or lies below it, if there is one."""
+        """End the innermost open step at, above or below `path`, if there is one."""
         around = [at for at in self._steps if f"{path}/".startswith(f"{at}/") or at.startswith(f"{path}/")]
         if around:
             yield ag_ui.StepFinishedEvent(step_name=self._steps.pop(max(around, key=len)))
@@ -286,7 +286,7 @@ def _milliseconds(at: float) -> int:
 
 _WHERE = "AG-UI run"
 _THREAD = "ag_ui_thread"
-"""Label in which a run's AG-UI thread id is stored."""
+"""Label for storing a run's AG-UI thread id."""
 _MAX_ID_LENGTH = 200
 
 router: APIRouter = APIRouter(prefix="/ag-ui", include_in_schema=False)

@@ -149,7 +149,7 @@ def _outcome(document: Document | None, output: object) -> str:
 
 
 def _ending(details: RunDetails) -> Iterator[Section]:
-    """Explain why the run has no result, or why it has none yet."""
+    """Show what the run is waiting for, or explain why it ended early."""
     match details.status:
         case "awaiting":
             for request in details.pending:
@@ -162,9 +162,9 @@ def _ending(details: RunDetails) -> Iterator[Section]:
 
 
 def answer_of(details: RunDetails, output: object = None) -> str | None:
-    """Return only the run's output: text, or JSON if it has fields; without a synthesizer, the pattern's answer.
+    """Return only the run's answer: its output as text (or as JSON, if it has fields), or else the pattern's answer.
 
-    `output` is used if the run has no document.
+    If the run has no document, `output` is used instead.
     """
     if details.document is not None:
         document = details.document

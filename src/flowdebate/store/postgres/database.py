@@ -1,6 +1,6 @@
-"""PostgreSQL database: its address, its session settings, its errors, and its schema.
+"""PostgreSQL database: address, session settings, errors, and schema.
 
-Numbered migrations, applied by alembic, create and change the tables.
+Alembic creates and changes the tables by applying numbered migrations.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether the server cannot accept connections at all, rather than rejecting this user."""
+        """Return whether the server cannot accept any connections, as opposed to rejecting this user."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 

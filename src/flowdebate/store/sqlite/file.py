@@ -156,7 +156,7 @@ def _check_names(path: Path, name: str) -> None:
 
 
 def connect_quick(path: Path) -> sqlite3.Connection:
-    """Open a connection that never waits for locks, syncs or checkpoints."""
+    """Open a connection that never waits for a lock, a sync or a checkpoint."""
     connection = _open(path, 0.0)
     try:
         # This connection is used in the event loop; `Disk` syncs the file in a thread.
@@ -178,7 +178,7 @@ def _open(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def _with_wal(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL mode; if another process is doing so, retry, because SQLite does not wait for it."""
+    """Switch the file to WAL mode; retry while another process is doing the same, because SQLite does not wait."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -225,7 +225,7 @@ def _prepare(connection: sqlite3.Connection, name: str, patience: float) -> None
 
 
 class _Connection(sqlite3.Connection):
-    """Connection that encodes strings, because SQLite cannot store all of them; its `text_factory` decodes them."""
+    """Connection that encodes strings, because SQLite cannot store every string; its `text_factory` decodes them."""
 
     def execute(self, statement: str, values: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - what sqlite3 takes
         return super().execute(statement, _encode(values))
@@ -291,7 +291,7 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Have the thread call `finish` once all writes so far are on disk, with None or the error that occurred."""
+        """Have the thread call `finish` once all earlier writes are on disk, passing None or an error that occurred."""
         if self._thread is None:
             with self._lock:  # two event loops may get here at the same time
                 if self._thread is None:
@@ -300,7 +300,7 @@ class Disk:
         self._waiting.put(finish)
 
     def close(self) -> None:
-        """Wait until each `finish` has been called, then end the thread."""
+        """Wait until every `finish` callback has been called, then end the thread."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)

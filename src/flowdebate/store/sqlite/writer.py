@@ -89,7 +89,7 @@ class Writer:
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        """Execute `work` in this event loop iteration's batch, and return once its writes are on disk (see `_Job`)."""
+        """Execute `work` in the batch of this event loop iteration; return once its writes are on disk (see `_Job`)."""
         job = _Job(work, single=single, durably=durably)
         together = self._batches.get(job.loop)
         if together is not None:
@@ -128,11 +128,11 @@ class Writer:
 
     @property
     def forked(self) -> bool:
-        """True if this process was forked from the one with the writer thread; no thread executes jobs then."""
+        """True if this process was forked from the one with the writer thread; if so, no thread executes jobs here."""
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Execute this event loop iteration's batch here or, if the thread is still busy with jobs, in the thread."""
+        """Run this event loop iteration's batch here, or hand it to the writer thread if that thread is still busy."""
         jobs = self._batches.pop(loop, [])
         if not jobs:
             return
@@ -154,7 +154,7 @@ class Writer:
         settle([job for job in jobs if not job.durably])
 
     def _submit_stranded(self, *, closing: bool = False) -> None:
-        """Submit the batches of event loops that were closed before their next iteration."""
+        """Submit the batches of event loops that were closed before running their next iteration."""
         for loop in list(self._batches):
             if closing or loop.is_closed():
                 self._submit_all(self._batches.pop(loop, []))
@@ -281,7 +281,7 @@ def _in_transaction(work: Callable[[sqlite3.Connection], T], connection: sqlite3
 
 
 def _finish(jobs: list[_Job], lost: OSError | None) -> None:
-    """Settle the futures of `jobs` from the current thread; if `lost` is an error, all of them fail with it."""
+    """Settle the futures of `jobs` from the current thread; if `lost` is an error, fail all of them with that error."""
     if lost is not None:
         for job in jobs:
             job.error = job.error or lost
@@ -293,6 +293,6 @@ _OPEN: WeakSet[Writer] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Write all submitted jobs before the process ends, because it would stop the daemon thread halfway through."""
+    """Write all submitted jobs before the process exits, because exiting stops the daemon thread mid-job."""
     for writer in list(_OPEN):
         writer.close()

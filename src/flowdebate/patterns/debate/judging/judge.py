@@ -481,7 +481,7 @@ class Judge(Block[Any, JudgedVerdict]):
 
 
 def has_several_ballots(how: JudgeOptions) -> bool:
-    """Check whether a judge reaches its verdict by counting ballots rather than from a single answer."""
+    """Check whether a judge's verdict is a count of ballots rather than a single answer."""
     return how.form != "winner" or how.plan.kind != "single"
 
 
