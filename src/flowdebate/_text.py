@@ -224,7 +224,7 @@ _WITHOUT_VALUE = {
     "too_short",
     "string_too_short",
 }
-"""Types of pydantic errors for which the invalid value is not shown: it is missing, long, or uninformative."""
+"""Types of pydantic errors whose invalid value is not shown because it is missing, long, or uninformative."""
 _BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
 _PYDANTIC = tuple(
     (re.compile(pattern), words)
@@ -412,7 +412,7 @@ def clean_data(value: Any) -> Any:  # noqa: ANN401 - plain data of any shape
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """Replace each occurrence of `secrets` in `text` with "[redacted]".
+    """Replace every occurrence of any of the `secrets` in `text` with "[redacted]".
 
     >>> redact("the key is hunter2", ["hunter2"])
     'the key is [redacted]'

@@ -1,4 +1,4 @@
-"""LiteLLM: `LiteLLM`, a model from any provider supported by LiteLLM."""
+"""Adapter for LiteLLM: `LiteLLM`, a model from any provider supported by LiteLLM."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class LiteLLM(AdaptedModel):
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Open a context that waits for LiteLLM's callbacks when it exits; a run opens one for each of its models."""
+        """Return a context manager that waits for LiteLLM's callbacks on exit; a run enters one per model."""
         try:
             yield self
         finally:

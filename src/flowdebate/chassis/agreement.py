@@ -53,7 +53,7 @@ class AgreementRuling(WireModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementTemplate(Template):
-    """Prompts for the comparison of two answers."""
+    """Prompt templates for comparing two answers."""
 
     system: str = part(
         "You compare two answers to the same question, which were written independently. They agree if they come to "
@@ -78,8 +78,8 @@ AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
 class Agreement:
     """Method for deciding whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
-    Identically worded answers agree without a model call. A judge compares any other pair in both orders; the answers
-    agree only if both rulings say so.
+    Answers with identical wording count as agreeing, with no model call needed. A judge compares any other pair in both
+    orders; the answers agree only if both rulings say so.
     """
 
     model: Model | str | None = None
@@ -96,7 +96,7 @@ class Agreement:
 
 
 class AgreementCheck(Block[AnswerPair, bool]):
-    """Block that decides whether a pair of answers agrees."""
+    """Block that decides whether two answers agree."""
 
     def __init__(self, name: str, options: Agreement) -> None:
         super().__init__(name)

@@ -254,7 +254,7 @@ class LabeledQuestion(Row):
     """Question with a known answer."""
 
     sides: tuple[Mapping[str, Any], ...]
-    """The sides, as debaters in plan file format."""
+    """The sides, as debaters in the plan file format."""
     truth: str
     """The stance known to be correct."""
 
@@ -323,7 +323,7 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 
 
 class EvaluationPlans(Plans):
-    """Plans for debates on the questions of a data set, and for baselines; `rows` are the rows as read.
+    """Plans for debates on the questions in a data set and for baselines; `rows` are the rows read from the data set.
 
     The positions come from the specified debaters or, if there are none, from the row's choices. Choices are shuffled
     among the debaters because data sets often list the correct one first. If `baselines` is None, all baselines are

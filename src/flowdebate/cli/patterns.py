@@ -135,7 +135,7 @@ run_plan: Callable[..., None] = _run_command()
 
 
 def _measure(info: PatternInfo, values: dict[str, Any], *, demo: bool, page: bool, benchmark: bool) -> None:
-    """Play the pattern's recorded run, or run its benchmark on changes with planted faults."""
+    """Play the pattern's recorded demo run, or run its benchmark on changes with planted faults."""
     if demo:
         from flowdebate.cli.demo import play_review
 
@@ -262,7 +262,7 @@ def _about_pull_request(
 async def _begin(
     service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, is_named: bool
 ) -> RunState | None:
-    """Begin the run; return None if it is not stored. `named` is True if the user specified the store."""
+    """Begin the run, or return None if it will not be stored. `is_named` is True if the user specified the store."""
     try:
         if service is None:
             return None

@@ -51,7 +51,7 @@ _Texts = Annotated[list[_Cell], BeforeValidator(_read_list)]
 
 
 class BallotRow(BaseModel):
-    """One ballot: the judge's choice for one order of the sides."""
+    """A ballot: the judge's choice for one order of the sides."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
@@ -65,7 +65,7 @@ class BallotRow(BaseModel):
     truth: _Cell | None = None
     """The correct side, if known."""
     cluster: _Cell | None = None
-    """Cluster of related items, for example all those on the same question or motion."""
+    """Cluster of related items, such as all those on the same question or motion."""
     systems: _Texts | None = None
     """Authors of the sides, in the same order as `order`; None if the sides themselves are the systems."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
@@ -107,7 +107,7 @@ class BallotFile:
 
     @property
     def items(self) -> list[AuditItem]:
-        """Items, each with all of its ballots, for `audit()`."""
+        """The ballots grouped by item, as input for `audit()`."""
         groups: dict[str, list[BallotRow]] = {}
         for ballot in self.ballots:
             groups.setdefault(ballot.item, []).append(ballot)
@@ -125,7 +125,7 @@ class BallotFile:
 
     @property
     def judged(self) -> list[JudgedItem]:
-        """Items with a known correct side, for `judge_quality()`."""
+        """The items with a known correct side, as input for `judge_quality()`."""
         clusters = {ballot.item: ballot.cluster for ballot in self.ballots}
         judged = []
         for item in self.items:
@@ -134,7 +134,7 @@ class BallotFile:
 
     @property
     def games(self) -> list[Game]:
-        """Games for `rank_games()`, one for each ballot and pair of systems."""
+        """The games for `rank_games()`: one for each ballot and pair of systems."""
         games = []
         for ballot in self._usable():
             sides = list(zip(ballot.order, ballot.systems or ballot.order, strict=True))
@@ -146,7 +146,7 @@ class BallotFile:
 
     @property
     def choices(self) -> list[ContentChoice]:
-        """Choices for `content_audit()`, made from all ballots and the features of their sides."""
+        """The choices on all ballots along with the features of the sides, as input for `content_audit()`."""
         ballots = list(self._usable())
         measured = all(ballot.lengths is not None for ballot in ballots)
         choices = []

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NAME = "compare"
 """Name of the block and its runs."""
 NOBODY = "(none)"
-"""Placeholder for a verdict in favor of no text, used to compute the agreement between judges."""
+"""Placeholder for a verdict that favors none of the texts, used to compute the agreement between judges."""
 _WHERE = "compare()"
 _TWO = 2
 _MEANT = {"schedule": "orders", "models": "judges", "model": "judges"}
@@ -68,7 +68,7 @@ TEMPLATE = JudgeTemplate(
 
 
 class ComparedTexts(ArguedDebate):
-    """Texts to compare; regardless of who wrote them, their stances are "Text 1", "Text 2" and so on."""
+    """Texts to compare. Their stances are "Text 1", "Text 2" and so on, regardless of who wrote them."""
 
     reference: str | None = None
     """Reference answer known to be correct."""
@@ -175,9 +175,9 @@ def _judge_options(
 
 
 def _judge_by_letter(models: Iterable[Model]) -> bool:
-    """Return whether all models are small and support logprobs.
+    """Return whether to have judges answer by letter: all models must be small and support logprobs.
 
-    Otherwise, small models may give reasons that contradict the winner they name.
+    When asked for reasons and a winner instead, small models may give reasons for a different winner.
     """
     return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 
@@ -189,12 +189,10 @@ class ComparedSide(WireModel):
     share: float
     """The text's share of the scores on all ballots; the shares of all texts add up to 1."""
     low: float
-    """Bounds of the Wilson 95% confidence interval for the share that similar judges would give; each judge is one
-    observation.
-    """
+    """Bounds of the 95% Wilson interval for the share that similar judges would give; each judge is one observation."""
     high: float
     first: int
-    """Number of ballots on which this text came first without a tie."""
+    """Number of ballots on which this text alone ranks first."""
     characters: int
     """Length of the text in characters."""
     criteria: dict[str, float] | None = None
@@ -202,7 +200,7 @@ class ComparedSide(WireModel):
 
 
 class JudgeSummary(WireModel):
-    """Results from one judge over all its reading orders."""
+    """Results for one judge across all its reading orders."""
 
     judge: str
     winner: str | None
@@ -216,7 +214,7 @@ class JudgeSummary(WireModel):
 
 
 class Comparison(InNotebooks, WireModel):
-    """Verdict on which text is better, with the figures behind it."""
+    """Verdict on which text is best, and the figures behind it."""
 
     question: str
     winner: str | None
@@ -224,9 +222,13 @@ class Comparison(InNotebooks, WireModel):
     sides: list[ComparedSide]
     judges: list[JudgeSummary]
     kappa: float | None
-    """Fleiss' kappa among the judges, with each order as an item; None if undefined or if there is only one judge."""
+    """Fleiss' kappa among the judges, treating each order as an item; None if undefined or if there is only
+    one judge.
+    """
     alpha: float | None
-    """Krippendorff's alpha for the same ratings; None if undefined or if there is only one judge."""
+    """Krippendorff's alpha among the judges, treating each order as an item; None if undefined or if there is only one
+    judge.
+    """
     verdict: str
     reasoning: str
     """Reasoning from the clearest ballot for the winner; it refers to texts by that ballot's labels."""
@@ -235,7 +237,7 @@ class Comparison(InNotebooks, WireModel):
 
     @property
     def flips(self) -> int:
-        """Number of judges whose verdicts changed with the order, including changes to or from a tie."""
+        """Number of judges whose verdicts changed with the order of the texts, including changes to or from a tie."""
         return sum(judge.flipped for judge in self.judges)
 
     @property
@@ -338,10 +340,10 @@ async def compare(
     reference: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Comparison:
-    """Let judges choose the best answer to `question` from named `texts`, and measure the judges' reliability.
+    """Have judges choose the best answer to `question` among the named `texts`, and measure how reliable they are.
 
-    The judges work like a debate's default judge. They read the texts in each of the `orders`, with labels
-    instead of names.
+    The judges work like a debate's default judge. They read the texts in each of the `orders`, with labels instead of
+    names.
 
     - `judges`: one or more models; None for the run's model.
     - `criteria`: a rubric, such as `{"correct": 3, "clear": 1}`; each text is scored on each criterion, and shares are
@@ -350,7 +352,7 @@ async def compare(
     - `reference`: a correct answer to show the judges.
     - `options`: further options, such as `seed` and `store`, passed to `Block.run()`.
 
-    Raise ConfigurationError before any call for fewer than two texts, blank texts, or invalid options.
+    Fewer than two texts, blank texts and invalid options raise ConfigurationError before any call is made.
     """
     value = ComparedTexts.of(question, texts, reference=reference)
     block = create_comparison(judges=check_judges(judges), criteria=criteria, orders=orders)
@@ -360,7 +362,7 @@ async def compare(
 
 
 def check_judges(judges: object) -> Sequence[Model | str]:
-    """Return `judges` as a sequence, empty for None; raise ConfigurationError for invalid values."""
+    """Return `judges` as a sequence, or an empty one for None; raise ConfigurationError for invalid values."""
     if judges is None:
         return ()
     if isinstance(judges, str) or not isinstance(judges, Sequence) or not judges:
@@ -369,7 +371,7 @@ def check_judges(judges: object) -> Sequence[Model | str]:
 
 
 def check_orders(orders: ScheduleLike, sides: int, *, location: str = _WHERE) -> int:
-    """Return the number of ballots per judge for this many texts; raise ConfigurationError for too many texts."""
+    """Return the number of ballots per judge; raise ConfigurationError if there are too many texts (`sides`)."""
     how = JudgeOptions(answer_form="scores", schedule="full" if orders == "all" else orders)
     try:
         return how.plan.calls(sides)

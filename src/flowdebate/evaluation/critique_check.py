@@ -1,4 +1,4 @@
-"""Test of whether a critic helps its judge, based on labeled answers."""
+"""Test of whether a critic helps the judge, using labeled answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WORDS: Mapping[str, bool] = {
 
 
 class CheckedAnswer(WireModel):
-    """Labeled answer, and the decision of each method on it."""
+    """A labeled answer and each method's decision on it."""
 
     question: str
     is_right: bool
@@ -46,8 +46,8 @@ class CheckedAnswer(WireModel):
     rejected: bool
     """True if the critique rejected the answer, because the judge upheld at least one of the critic's claims."""
     judged_wrong: bool
-    """True if the judge, without a critic, considered the answer wrong; unlike a critic's claim, this decision does not
-    require a quote.
+    """True if the judge considered the answer wrong without seeing a critique. Unlike a critic's claim, this decision
+    does not require a quote.
     """
     claims: int
     """Number of the critic's claims about the answer."""
@@ -57,7 +57,7 @@ class MethodRates(WireModel):
     """Accuracy of a method in telling correct answers from wrong ones."""
 
     accuracy: Figure
-    """Share of answers with a decision matching the label."""
+    """Share of answers whose decision matches the label."""
     found: Figure | None
     """Share of wrong answers recognized as wrong; None if there are no wrong answers."""
     false_alarms: Figure | None
@@ -127,7 +127,7 @@ class CritiqueCheck(InNotebooks):
 
     @property
     def summary(self) -> str:
-        """The figures as multi-line text."""
+        """Multi-line text with all figures."""
         gain = self.comparison
         interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
         wrong = sum(not answer.is_right for answer in self.answers)
@@ -228,7 +228,7 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
 
 
 def _checked_answer(outputs: Any, question: str, *, is_right: bool) -> CheckedAnswer | None:  # noqa: ANN401 - by name
-    """Return both methods' decisions on an answer, or None if either is missing."""
+    """Return the decisions of both methods on an answer, or None if either decision is missing."""
     if not outputs or None in (outputs["critique"].outcome, outputs["alone"].outcome):
         return None
     [ruled] = outputs["alone"].claims
@@ -292,7 +292,7 @@ def _create_check(
     model: ModelChoice,
     sources: SourcesLike | None,
 ) -> Block[Any, Any]:
-    """Create the block for judging an answer twice: with a critique, and without one."""
+    """Create the block that judges an answer twice: once with a critique, and once without."""
     from flowdebate.blocks.sequencer import sequencer
     from flowdebate.chassis.roster import Persona
     from flowdebate.patterns.critique import ClaimDraft, critique
@@ -311,7 +311,7 @@ def _create_check(
 
 
 def _read_label(value: object, index: int) -> bool:
-    """Read whether an answer is correct, from a bool, a word, or the list of its faults."""
+    """Parse the label of an answer (a bool, a word, or a list of faults), returning whether the answer is correct."""
     if isinstance(value, (list, tuple)):
         return not value
     word = str(value).strip().casefold()

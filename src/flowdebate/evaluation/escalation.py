@@ -1,4 +1,4 @@
-"""Comparison of an escalation with always running its most thorough step, on questions with known answers."""
+"""Comparison between an escalation and always running its most thorough step, on questions with known answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results over all questions for either the escalation or the unconditional alternative."""
+    """Results over all questions, for the escalation or for the unconditional alternative."""
 
     accuracy: Figure
     """Share of correct answers, with a Wilson interval."""
@@ -45,21 +45,21 @@ class DecidedStep(WireModel):
     right: Figure | None
     """Share of the questions decided by this step that were answered correctly; None if the step decided none."""
     always_right: float | None
-    """Share of the same questions that the alternative answered correctly."""
+    """Share of the questions decided by this step that the alternative answered correctly."""
 
 
 class EscalationReport(WireModel):
     """Comparison of an escalation with an unconditional alternative, on the same questions."""
 
     n: int
-    """Number of questions; a failed run counts as wrong."""
+    """Number of questions; any with a failed run count as wrong."""
     failed: int
     """Number of questions with at least one failed run."""
     confidence: float
     escalation: EscalationArm
     always: EscalationArm
     difference: Figure
-    """The escalation's accuracy minus the alternative's, with Newcombe's interval for paired proportions."""
+    """The escalation's accuracy minus the alternative's, with a Newcombe interval for paired proportions."""
     better: int
     worse: int
     """Numbers of questions answered correctly by the escalation only (`better`) or by the alternative only
@@ -72,7 +72,7 @@ class EscalationReport(WireModel):
     tokens_ratio: Figure | None
     """The escalation's tokens as a fraction of the alternative's; None if unknown."""
     steps: list[DecidedStep]
-    """Results for the questions that each step decided, in step order."""
+    """Results for the questions decided by each step, in step order."""
 
     @property
     def summary(self) -> str:
@@ -98,14 +98,14 @@ def _range(figure: Figure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """Outcome of one question, in either the escalation or the alternative."""
+    """Outcome of one question, for the escalation or for the alternative."""
 
     right: bool
     failed: bool
     calls: int
     tokens: int | None
     steps: tuple[str, ...]
-    """Steps of the escalation that were run; the last of them decided the question."""
+    """Escalation steps that were run; the last one decided the question."""
 
 
 async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation

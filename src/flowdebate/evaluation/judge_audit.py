@@ -66,7 +66,7 @@ class PlaceWins:
     """Arrangements shown to the judge: orders of the sides, or assignments of labels to sides."""
     label_orders: frozenset[tuple[str, ...]] = frozenset()
     is_mirrored: bool = False
-    """True if the item was judged in an order and its reverse; the only valid permutation is then a reversal."""
+    """True if the item was judged in one order and its reverse; reversal is then the only valid permutation."""
 
     def add(self, place: int, arrangement: tuple[str, ...]) -> None:
         """Add a win for a place in the given arrangement."""
@@ -93,11 +93,11 @@ class ItemCounts:
     unusable: int = 0
     undecided: int = 0
     slots: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins per slot, keyed by the tuple of all slots."""
+    """Wins for each slot; the key is a tuple of all the slots."""
     labels: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins per label, keyed by the sorted tuple of all labels."""
+    """Wins for each label; the key is a sorted tuple of all the labels."""
     turns: dict[Names, PlaceWins] = field(default_factory=dict)
-    """Wins per turn, keyed by the tuple of all turns in the speaking order."""
+    """Wins for each turn; the key is a tuple of all the turns, in speaking order."""
     figures: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Sum and number of terms for each figure in FIGURES."""
 
@@ -110,7 +110,7 @@ class ItemCounts:
 
     @property
     def families(self) -> tuple[tuple[PlaceKind, dict[Names, PlaceWins]], ...]:
-        """Wins per place, paired with the kind of place."""
+        """Each kind of place, paired with the wins for places of that kind."""
         return ("slot", self.slots), ("label", self.labels), ("turn", self.turns)
 
 
@@ -147,11 +147,11 @@ class CountedItems:
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
-        """Distinct counts from items without log-odds, each with the number of items that share it."""
+        """The distinct counts of items without log-odds, each paired with the number of items sharing it."""
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return one figure's sum and number of terms for each item, skipping items without terms."""
+        """Return the sum and the number of terms of one figure for each item, skipping items without terms."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -161,7 +161,7 @@ class CountedItems:
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums (n, x, y, xx, yy, xy) over the data points (x, y) of two models, for each item judged by both."""
+    """Sums (n, x, y, xx, yy, xy) over two models' data points (x, y), for each item that both models judged."""
 
     items: array[int] = field(default_factory=lambda: array("q"))
     sums: array[float] = field(default_factory=lambda: array("d"))
@@ -173,7 +173,7 @@ class PairSums:
 
     @property
     def total(self) -> _Sums:
-        """Sums over all items, independent of the order of items."""
+        """Sums over all items, regardless of the order in which the items were added."""
         n, x, y, xx, yy, xy = (math.fsum(self.sums[column::_COLUMNS]) for column in range(_COLUMNS))
         return n, x, y, xx, yy, xy
 
@@ -190,17 +190,19 @@ class CountedJudges:
     models: dict[str, CountedItems] = field(default_factory=dict)
     """Counts keyed by model; the key "" collects ballots by unknown models."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Sums over each side's share of the points minus an even share, keyed by pair of models."""
+    """Sums over each side's share of the points, less an even share; the keys are pairs of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Sums over 1 minus the correct side's share, for items whose correct side is known, keyed by pair of models."""
+    """Sums over 1 minus the correct side's share, for items whose correct side is known; the keys are pairs
+    of models.
+    """
     is_known: bool = False
-    """True if the correct side of at least one item is known."""
+    """True if the correct side is known for at least one item."""
     items: int = 0
     distinct_counts: dict[Hashable, ItemCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
-        """Count items, each given as its ballots, its sides in speaking order, and its correct side."""
+        """Count items, each consisting of its ballots, its sides in speaking order, and its correct side."""
         by_item: dict[Hashable, ItemCounts] = {}
         judges = cls(all=CountedItems(by_item), distinct_counts=by_item)
         for ballots, spoke, right in items:
@@ -340,7 +342,7 @@ def audit(
 
     - `truth`: the correct side of each item, or None; only used for the correlation between models.
     - `spoken`: the sides of each item in the last round's speaking order, or None. This order is the same in every
-      view; its last speaker was able to respond to everyone else.
+      view; the last speaker was able to respond to everyone else.
 
     The order of items, and of ballots within an item, does not matter. Contradictory ballots are counted as `unusable`
     and otherwise ignored. Raise ConfigurationError if `truth` or `spoken` differs in length from `items`.
@@ -440,7 +442,7 @@ def _audit(
 
 
 def audit_counted(judges: CountedJudges, *, seed: int = 0, resamples: int | None = 2_000) -> JudgeAudit:
-    """Audit judges from their counts, in the same way as `full_audit()`, or as `audit()` if `resamples` is None."""
+    """Audit judges from their counts, like `full_audit()` or, if `resamples` is None, like `audit()`."""
     if resamples is None:
         return _audit_counted(judges, None)
     check_scipy("full_audit()")
@@ -604,7 +606,7 @@ def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
 def _interval(
     values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """Compute the 95% confidence interval for a ratio of two sums over items; return (None, None) without resamples."""
+    """Compute the 95% confidence interval for a ratio of two sums over items, or (None, None) without resampling."""
     if resampling is None or not resampling.resamples:
         return None, None
     return resampling.interval(values, numbers, minimum=minimum)
@@ -674,7 +676,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centered: bool) -> float | None:
-    """Compute Pearson's correlation, or return None if a variable is constant; if `centered`, both have mean 0."""
+    """Compute Pearson's correlation, or None if a variable is constant; if `centered`, both means are known to be 0."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centered else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

@@ -78,10 +78,10 @@ class CheckRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Call:
-    """Call made by the check, with its answer or error."""
+    """A call made by the check, and its answer or error."""
 
     place: str
-    """Name of the probe, or of the pattern and the role."""
+    """Name of the probe, or the names of the pattern and the role."""
     attempts: Sequence[Attempt]
     exchanges: Sequence[Exchange]
     response: ModelResponse | None = None
@@ -128,7 +128,7 @@ class _Part:
 
     title: str
     key: str
-    """Name under which the part is listed if it is omitted."""
+    """Name used to list the part if it is omitted."""
     is_in: Callable[[dict[str, Any]], bool]
     """Predicate that detects the part in a request body."""
     advice: str = ""
@@ -214,7 +214,7 @@ def _has_neighbours(roles: Sequence[str]) -> bool:
 
 @dataclass(slots=True)
 class _Budget:
-    """Counter of calls made outside of runs."""
+    """Counter for the calls made outside of runs."""
 
     used: int = 0
 
@@ -283,7 +283,7 @@ class ModelCheck:
             self._recorded = RecordingModel(self.model, self.record, exchanges=True)
 
     async def run(self) -> AsyncIterator[str]:
-        """Make the calls, yielding the title of each step before it begins."""
+        """Make the calls, yielding each step's title before the step begins."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FlowDebateWarning)  # the report's rows describe the same problem
             try:
@@ -403,7 +403,7 @@ class ModelCheck:
         skipped_modes: int = 0,
         stream: bool = False,
     ) -> _Call:
-        """Make one call, recording even a failure as a result."""
+        """Make one call; a failure is also recorded as a result."""
         request = ModelRequest(
             messages=list(messages),
             block=f"check {place}",
@@ -479,7 +479,7 @@ class ModelCheck:
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the server's first rejection of a request with this part."""
+        """Quote the server's first rejection of a request containing this part."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_quote_message(exchange)}"
@@ -522,7 +522,7 @@ class ModelCheck:
             yield from self._thinking()
 
     def _oddity_rows(self) -> Iterator[CheckRow]:
-        """Summarize unusual features of all answers."""
+        """Summarize any unusual features of the answers."""
         reasons = Counter(
             reason.decode(errors="replace")
             for exchange in self._exchanges()
@@ -693,7 +693,7 @@ _MAX_MESSAGE_LENGTH = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Rate the answer to the question of which author wrote the argument about noise."""
+    """Rate the model's answer when asked which author wrote the argument about noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"

@@ -1,4 +1,4 @@
-"""Judge audits of stored runs and data files: group ballots by item, add reader votes, and list all figures."""
+"""Judge audits of stored runs and data files, with ballots grouped by item, reader votes, and a list of all figures."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Items:
 
     items: Collection[AuditItem]
     left_out: Counter[str] = field(default_factory=Counter)
-    """Number of runs without ballots, keyed by reason."""
+    """Number of runs left out for lack of ballots, keyed by reason."""
     readers: ReaderAgreement | None = None
-    """Agreement between readers' blind votes and the verdicts; None if there are no votes."""
+    """Agreement between readers' blind votes and the verdicts; None if nobody voted."""
 
 
 _PAGE = 50
@@ -102,7 +102,7 @@ def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
 
 
 def has_intervals() -> bool:
-    """Return whether audits include p-values and intervals, for which scipy must be installed."""
+    """Return whether audits include p-values and intervals; this depends on whether scipy is installed."""
     return find_spec("scipy") is not None  # scipy is not imported here, because that takes longer than a small audit
 
 
@@ -137,7 +137,7 @@ class FigureRow:
 
 
 def rows_of(audited: JudgeAudit, readers: ReaderAgreement | None = None) -> list[FigureRow]:
-    """List an audit's figures, for all ballots and for each model, and the agreement with readers."""
+    """List an audit's figures for all ballots and for each model, plus the agreement with readers."""
     models = [row for name, figures in audited.models.items() for row in _rows(name or "(unknown)", figures)]
     reader_agreement = None if readers is None else readers.agreement
     agreement = (
@@ -197,7 +197,7 @@ def items_of(runs: Iterable[StoredRun]) -> Items:
 
 
 class ItemCollector:
-    """Incremental collector of ballots, which need not keep the runs in memory.
+    """Incremental collector of ballots; the runs themselves need not be kept in memory.
 
     Ballots are written to a temporary file without the judges' reasoning, so memory does not grow with the number of
     runs.

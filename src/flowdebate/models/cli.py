@@ -1,4 +1,4 @@
-"""`CliModel`: an agent's command-line program, used as a model and run once for each answer."""
+"""`CliModel`: an agent's command-line program used as a model; each answer is a separate run of the program."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class CliModel:
 
     @property
     def timeout(self) -> float | None:
-        """Deadline in seconds for all attempts at a call together; None leaves the deadline to the request."""
+        """Time limit in seconds for all attempts at a call combined; None to use the request's deadline."""
         return timeout_of(self._settings)
 
     def __repr__(self) -> str:

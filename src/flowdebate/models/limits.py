@@ -1,4 +1,4 @@
-"""The concurrency limit, and rate limits for a single process or shared by several."""
+"""Limits on concurrency and on request rates, either for a single process or shared by several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_PAUSE = 3600.0
 
 
 class PerLoop(Generic[T]):
-    """Container for one object per event loop, created by `make`. Objects of closed loops are dropped.
+    """Container for one object per event loop, created by calling `make`. The objects of closed loops are dropped.
 
     >>> locks = PerLoop(asyncio.Lock)
     >>> async def same():
@@ -57,10 +57,11 @@ class PerLoop(Generic[T]):
 
 
 class ConcurrencyLimit(PerRequestWrapper):
-    """Limit concurrent requests to `inner` to `max_concurrency`; further requests wait.
+    """Limit the number of concurrent requests to `inner`; requests beyond `max_concurrency` wait.
 
-    Requests are served in order and may be cancelled while they wait; the waiting time is recorded as the attempt's
-    `waited`. While `inner` waits before a retry, the slot is free. Each event loop has `max_concurrency` slots.
+    Requests are served in order and may be cancelled while they wait; the waiting time is recorded in the attempt's
+    `waited` attribute. A request gives up its slot while `inner` waits before a retry. Each event loop has its own
+    `max_concurrency` slots.
 
     >>> ConcurrencyLimit("ollama/gemma3", 4).name
     'ollama/gemma3'
@@ -130,7 +131,7 @@ class _Metered(PerRequestWrapper):
         return response
 
     async def _enter(self, request: ModelRequest) -> None:
-        """Wait for the request's turn; raise RateLimited if the wait would last until after the call's deadline."""
+        """Wait for the request's turn; raise RateLimited if that would take longer than the call's deadline allows."""
         raise NotImplementedError
 
     async def _charge(self, tokens: int) -> None:
@@ -226,19 +227,19 @@ class _Gate:
 class SharedRateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds, across all processes sharing `key`.
 
-    The count is kept in a table in `schema`, in the PostgreSQL database at `url`. A single statement updates it, timed
-    by the server's clock, so the limit holds for any number of processes on any number of machines, provided they all
+    The count is kept in a table in `schema`, in the PostgreSQL database at `url`. A single statement updates it, using
+    the server's clock, so the limit holds for any number of processes on any number of machines, provided they all
     set the same options.
     - `requests`: after a pause, up to `burst` of them (None means all) may be sent at once, then one every
       `per / requests` seconds. Each request reserves its slot with one query, in order of arrival. If a request is
       cancelled or its process dies while it waits, its slot goes unused.
-    - `tokens`: charged when a request ends, as with `RateLimit`; later requests wait.
+    - `tokens`: charged when a request ends, as with `RateLimit`, so that later requests wait.
 
     If the endpoint asks one process to wait, with a `retry-after`, all processes wait, for at most an hour. The waiting
-    time is recorded as the attempt's `waited`. A request whose wait would exceed the call's deadline reserves no slot
-    and immediately raises RateLimited, with `retry_after`. `key` identifies the count; None means the model's name.
-    While the database is unreachable, requests wait for up to `patience` seconds; after that they raise StoreError
-    without being sent.
+    time is recorded in the attempt's `waited` attribute. A request whose wait would exceed the call's deadline reserves
+    no slot and immediately raises RateLimited, with `retry_after`. `key` identifies the count; None means the model's
+    name. While the database is unreachable, requests wait for up to `patience` seconds; after that they raise
+    StoreError without being sent.
 
     >>> SharedRateLimit("openai/gpt-5-mini", url="postgresql://localhost/runs", requests=500).name
     'openai/gpt-5-mini'
@@ -324,7 +325,7 @@ class SharedRateLimit(_Metered):
 
 
 def _check_in_time(seconds: float, request: ModelRequest) -> None:
-    """Raise RateLimited if a wait of `seconds` would last until after the call's deadline."""
+    """Raise RateLimited if a wait of `seconds` would extend past the call's deadline."""
     if seconds >= _seconds_to_deadline(request):
         raise RateLimited(
             f"not sent: the rate limit would delay the call by {seconds:.3g} s, beyond its deadline",

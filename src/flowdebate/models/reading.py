@@ -134,7 +134,7 @@ def find_object(text: str) -> str | None:
 
 
 def _spans(text: str) -> list[tuple[int, int, object]] | None:
-    """Return the start, end and value of each object in `text`; None if there is no object or one is broken."""
+    """Return the start, end and value of each object in `text`; return None if there are none or one is broken."""
     spans: list[tuple[int, int, object]] = []
     begin = text.find("{")
     tried = 0
@@ -403,7 +403,7 @@ def _plain(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Return the plain form of `text` without surrounding brackets, quotes, emphasis, label or period."""
+    """Strip surrounding brackets, quotes, emphasis, label and period from `text`, leaving its plain form."""
     bare, stops = text.strip(), 1
     while bare and len(bare) <= _MAX_PROSE_LENGTH:
         if bare[-1] in ".。" and stops and not bare.endswith(".."):
@@ -500,7 +500,7 @@ class _Fitting:
         return value
 
     def _resolve(self, schema: object) -> tuple[_Schema, bool]:
-        """Return the schema behind a reference or a union with null, and whether null is allowed."""
+        """Resolve a reference or a union with null; return the resulting schema and whether null is allowed."""
         nullable = False
         for _ in range(50):  # limited, because references may be circular
             if not isinstance(schema, Mapping):
@@ -724,7 +724,7 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the name among `names` that `key` spells differently (case, punctuation) or expresses as in `find_choice`.
+    """Find the one of `names` that `key` matches, except for case and punctuation, or expresses as in `find_choice`.
 
     Returns None unless exactly one name matches.
     """

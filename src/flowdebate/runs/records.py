@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Records:
-    """The `ResourceScope` of a run: its stream of events, and the resource states from the session.
+    """`ResourceScope` of a run, holding its event stream and the resource states from the session.
 
-    It is separate from `Run` because resources hold a reference to it. If they referred to the run, the resulting cycle
-    would delay freeing the run.
+    Resources keep a reference to this object. If they referred to the `Run` instead, the reference cycle would delay
+    freeing the run.
     """
 
     saved: InitVar[dict[str, Any]]
@@ -40,7 +40,7 @@ class Records:
     runs.
     """
     held_events: dict[str, list[tuple[bool, object, str]]] = field(default_factory=dict)
-    """Events held back, keyed by the path they are below; each entry is (whether to record the event, event, path)."""
+    """Events being held back, keyed by the path passed to `hold`; each entry is a (recorded, event, path) tuple."""
     closed: bool = False
     """True once the run is over."""
 
@@ -48,7 +48,7 @@ class Records:
         self.saved_states = _SavedStates(saved)
 
     def subscribe(self, listener: Callable[[object], None]) -> None:
-        """Call `listener` with each event from now on."""
+        """Call `listener` with every subsequent event."""
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:

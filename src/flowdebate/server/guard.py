@@ -1,4 +1,4 @@
-"""Guard of the HTTP server: it checks host, origin, token and body before anything else runs, and signs links."""
+"""Guard for the HTTP server: it checks the host, origin, token and body before anything else runs, and signs links."""
 
 from __future__ import annotations
 
@@ -76,13 +76,15 @@ class GuardOptions:
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
     """Functions to build error responses in other protocols' formats, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None
-    """Function to read the time of the last sign-out of all browsers, in seconds since the epoch."""
+    """Function that returns the time when all browsers were last signed out, in seconds since the epoch."""
     root: str = ""
     """The application's path behind a proxy, such as "/debates"; if empty, X-Forwarded-Prefix is used."""
     paths: frozenset[str] = frozenset()
     """First path segments that belong to the application itself."""
     max_body: int = 1_000_000
-    """Maximum size of a request body, in bytes: fifty times the longest question, but too small to exhaust memory."""
+    """Maximum size of a request body, in bytes. The default is fifty times the longest question, yet too small to
+    exhaust memory.
+    """
 
 
 def owner_of(scope: Mapping[str, Any]) -> str | None:
@@ -105,7 +107,7 @@ _PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-][A-Za-z0-9._~-]*){1,8
 
 
 def is_prefix(root: str) -> bool:
-    """Return whether `root` is a valid path for the application behind a proxy.
+    """Return whether `root` is a valid mount path for an application behind a proxy.
 
     >>> is_prefix("/debates"), is_prefix("/a/b"), is_prefix("//evil.example"), is_prefix("/..")
     (True, True, False, False)
@@ -134,10 +136,10 @@ def shared_root_of(request: Request) -> str:
 class Guard:
     """ASGI middleware that rejects invalid requests to `app` and adds security headers to all responses.
 
-    It rejects requests, in this order, for a wrong host (421), a page of a different origin (403), a wrong or missing
-    token (401), or a body that is not JSON (415) or is too large (413, even without a declared length). Rejections are
-    sent as problem details (RFC 9457). A correct `?token=` in a URL is exchanged for a cookie by redirecting to the URL
-    without it, below `browser_root`.
+    Requests are checked in the following order: the host must be allowed (421), any page making the request must have
+    the same origin (403), the token must be correct (401), and the body must be JSON (415) and not too large (413, even
+    without a declared length). Rejections are sent as problem details (RFC 9457). A correct `?token=` in a URL is
+    exchanged for a cookie by redirecting to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:
@@ -208,7 +210,7 @@ class Guard:
             scope[_BROWSER] = root
 
     def _exchange(self, request: Request) -> RedirectResponse | None:
-        """Redirect to the same URL without its token, and set the cookie; return None if no correct token is given."""
+        """Redirect to the same URL without its token, and set the cookie; return None if the URL has no token."""
         token, scope = self.options.token, request.scope
         if token is None or request.method != "GET" or _TOKEN not in request.query_params:
             return None
@@ -312,7 +314,7 @@ def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
 
 
 def _check_origin(request: Request) -> None:
-    """Respond with 403 to requests from pages of a different origin; following a link to a page here is allowed."""
+    """Respond with 403 to requests from pages on a different origin; following a link to a page here is allowed."""
     headers = request.headers
     origin = headers.get("origin")
     # Browsers send "null" for a sandboxed page or a file; it has no host, so it is rejected too.
@@ -325,7 +327,7 @@ def _check_origin(request: Request) -> None:
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:
-    """Return whether `origin` is this server; unlike browsers, proxies may drop the port from the Host header."""
+    """Return whether `origin` is this server, even if a proxy has dropped the port from the Host header."""
     parts, host = urlsplit(origin), headers["host"].lower()
     return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 
@@ -408,7 +410,7 @@ class Links:
         return f"{_encode(text)}.{self._mac(text)}"
 
     def read(self, code: str) -> Link | None:
-        """Decode the link represented by a code; return None if the code has expired or has a wrong signature."""
+        """Decode a link from its code; return None if the code has expired or its signature is wrong."""
         body, _, mac = code.partition(".")
         try:
             text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)

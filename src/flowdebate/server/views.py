@@ -111,7 +111,7 @@ async def steps(run_id: str, front: FrontOf, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/calls/{place:path}", response_model=CallDetails, responses=responses(404))
 async def call(run_id: str, place: str, service: ServiceOf) -> Response:
-    """Return a model call as it was sent; `place` is the path of the call's step."""
+    """Return a model call exactly as it was sent; `place` is the path of the call's step."""
     call_found = await service.call(run_id, place)
     if call_found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "The run has no model call at this path.")
@@ -119,7 +119,7 @@ async def call(run_id: str, place: str, service: ServiceOf) -> Response:
 
 
 class TaskBoard(BaseModel):
-    """Tasks in a collection, in order of addition."""
+    """Tasks in a collection, in the order they were added."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, validate_by_name=True)
     collection_id: str
@@ -165,7 +165,7 @@ async def source(run_id: str, name: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/document.json", response_model=dict[str, Any], responses=responses(404))
 async def document_json(run_id: str, service: ServiceOf) -> Response:
-    """Return a run's document, with its contributions and, if available, its result."""
+    """Return a run's document: the contributions and, if available, the result."""
     details = await service.run(run_id)
     return JSONData(document_in(details).to_data(), headers=_saved_as(details, "json"))
 
@@ -188,7 +188,7 @@ async def report_md(run_id: str, service: ServiceOf) -> Response:
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}, **responses(404)},
 )
 async def report_page(run_id: str, service: ServiceOf) -> Response:
-    """Return a run's report as a single HTML file with the journal and without scripts."""
+    """Return a run's report as a single HTML file, including the journal but no scripts."""
     try:
         html = await report_html(*await service.evidence(run_id))
     except BadFile as error:
@@ -219,7 +219,7 @@ def document_in(details: RunDetails) -> Document:
 
 
 def _saved_as(details: RunDetails, suffix: str) -> dict[str, str]:
-    """Return the header that names a downloaded file after the run's question (RFC 6266)."""
+    """Return the header that gives a download a file name based on the run's question (RFC 6266)."""
     name = _file_name(details.question) or _UNSAFE.sub("_", details.run_id)
     plain = name if name.isascii() else _UNSAFE.sub("_", details.run_id)
     encoded = f"; filename*=UTF-8''{quote(name, safe='')}.{suffix}" if plain != name else ""

@@ -79,17 +79,17 @@ class CheckOptions(TypedDict, total=False):
     also tries constants from these modules.
     """
     failures: bool
-    """True (default) if models fail in some of the examples."""
+    """True (default) to have models fail in some of the examples."""
     questions: SearchStrategy[str] | None
     """Strategy for questions; `flowdebate.testing.strategies.questions()` by default."""
     texts: Sequence[str]
-    """Additional text for models to say, such as a phrase for which `terminate_when` waits."""
+    """Additional texts for models to say, such as a phrase needed to satisfy `terminate_when`."""
     answers: Answering | None
     """Function that answers requests to models; it returns None to leave a request to the simulated model."""
     skip: Sequence[str]
     """Names of promises to skip for this pattern."""
     examples: Sequence[Example]
-    """Examples to check before generated ones."""
+    """Examples to check before any generated ones."""
     max_calls: int
     """Number of model calls above which a run is considered endless; 2,000 by default."""
     max_seconds: float
@@ -122,7 +122,7 @@ class Finding:
     """Result of a check."""
 
     examples: int = 0
-    """Number of examples generated until a promise was broken (including the failing one), or in total."""
+    """Number of examples generated, up to and including the failing one if a promise was broken."""
     broken: PromiseBroken | None = None
     """Smallest failure found; None if no promise was broken."""
     shrunk: int = 0
@@ -265,7 +265,7 @@ class _Check:
             self._announce()
 
     def _announce(self) -> None:
-        """Announce the expected duration if the check will take long."""
+        """Announce the expected duration if the check is likely to take long."""
         examples, took = self.options.get("max_examples", 100), self.finding.seconds / self.finding.examples
         if took * examples > _LONG:
             warnings.warn(
@@ -276,7 +276,7 @@ class _Check:
             )
 
     def whole(self) -> None:
-        """Check the promises that concern all examples together, and record the first broken one."""
+        """Check the promises about all examples as a whole, and record the first one broken."""
         self.finding.seen.examples = self.finding.examples
         for promise in OF_A_CHECK:
             if promise.__name__ not in self.skip:
@@ -341,7 +341,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Yield runs cancelled while waiting: at every location for the first example, at one for each later one."""
+        """Yield runs cancelled while waiting: at every location for the first example, then at one per example."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -390,7 +390,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Run an example; append the run's handle to `handles`, and a new handle each time humans have answered."""
+        """Run an example, appending the run's handle to `handles`, and another one each time humans have answered."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles

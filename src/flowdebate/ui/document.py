@@ -48,18 +48,18 @@ class Speaker(WireModel):
 
     @property
     def about(self) -> str:
-        """Description shown next to the speaker's name."""
+        """Description to show next to the speaker's name."""
         return self.role or ""
 
 
 class Side(Speaker):
-    """A debater, with the position argued in the run."""
+    """A debater and the position it argues in the run."""
 
     stance: str
 
     @property
     def about(self) -> str:
-        """Position and, if there is one, role, shown next to the debater's name."""
+        """Position (and role, if there is one) to show next to the debater's name."""
         return self.stance if self.role is None else f"{self.stance} ({self.role})"
 
 
@@ -125,7 +125,7 @@ def read_remarks(stored: object) -> list[str] | None:
 
 
 class Document(InNotebooks, WireModel):
-    """A saved run: how it ended, all contributions, and its usage. Each pattern adds fields of its own."""
+    """A saved run: how it ended, all contributions, and the usage. Each pattern adds fields of its own."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
     """Heading of the list of speakers."""
@@ -140,7 +140,7 @@ class Document(InNotebooks, WireModel):
     GOES_ON: ClassVar[bool] = False
     """True if a finished run of this pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output, which cannot be measured again when the run is replayed."""
+    """Paths of the durations in the raw output; they cannot be measured again when the run is replayed."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern does not support formats."""
@@ -196,7 +196,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def title(self) -> str:
-        """Heading of the report, with the names of the pattern and its format."""
+        """Heading of the report, made up of the names of the pattern and the format."""
         format_text = "" if self.format is None else f", {self.format}"
         return f"{self.pattern.capitalize()}{format_text}".replace("_", " ")
 
@@ -227,7 +227,7 @@ class Document(InNotebooks, WireModel):
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def describe_reason(self, reason: str) -> str:
-        """Describe a stop reason; if it is a condition, name the condition."""
+        """Describe a stop reason, by name if it is a condition."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """List the notes for the end of a page: on changed answers, calls, sources and quotes."""
+        """List the notes shown at the end of a page, on changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
@@ -248,7 +248,7 @@ class Document(InNotebooks, WireModel):
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
-        """Return the checked quotes in the contribution at `index` in `raw.entries`, with positions in its text."""
+        """Return the checked quotes in the contribution at `index` in `raw.entries`, with their positions."""
         # empty if there are no sources, because quotes are then not looked up
         looked_up = (self.raw.quotes or ())[index : index + 1]
         return tuple(
@@ -290,7 +290,7 @@ class Document(InNotebooks, WireModel):
     def about(self) -> Callable[[str, str | None], str]:
         """Return a function that chooses the text shown next to a speaker's name.
 
-        The function returns the text passed to it, or "" if the page header already shows that text.
+        The function returns its argument unchanged, or "" if the page header already shows the text.
         """
         heads = {
             (speaker.name, text)
@@ -304,7 +304,7 @@ class Document(InNotebooks, WireModel):
         """Build the sections of the page: all contributions, followed by the result."""
 
     def result(self) -> Iterator[Section]:
-        """Build those sections of the result that a live view cannot derive from events."""
+        """Build the sections of the result that a live view cannot derive from events."""
         yield from ()
 
     def mark(self, answer: object = None) -> Iterator[Section]:
@@ -340,7 +340,7 @@ class RoundsDocument(Document):
         return {}
 
     def opening(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
-        """Build the sections shown ahead of a round's contributions."""
+        """Build the sections shown before a round's contributions."""
         yield from ()
 
     def closing(self, number: int) -> Iterator[Section]:  # noqa: ARG002 - for the patterns
@@ -429,9 +429,9 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 
 
 def read_document(path: str) -> Document:
-    """Read a document, or raw output alone in either key style, from `path` ("-" for stdin).
+    """Read a document from `path` ("-" for stdin), or convert raw output in either key style to one.
 
-    Raises BadFile with the invalid line or field.
+    Raises BadFile, naming the invalid line or field.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):

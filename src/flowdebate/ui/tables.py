@@ -1,4 +1,4 @@
-"""Reading rows from CSV, JSON Lines and Parquet files, and escaping cells that spreadsheets would treat as formulas."""
+"""Functions for reading CSV, JSON Lines and Parquet rows, and for escaping cells that look like formulas."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read_parquet(path: str) -> str:
 
 
 def read_records(path: str, content: str, *, column: str) -> Iterator[tuple[int, list[str]]]:
-    """Read CSV records, each with its starting line number."""
+    """Read CSV records, yielding each one with the number of its first line."""
 
     def has_column(delimiter: str) -> bool:
         names = content.split("\n", 1)[0].split(delimiter)
@@ -99,7 +99,7 @@ def allow_long_cells(content: str) -> None:
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Pattern matching text that spreadsheets treat as a formula, with any number of `safe_cell` escapes before it."""
+"""Regular expression for text treated as a formula by spreadsheets, preceded by any number of `safe_cell` escapes."""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 

@@ -79,7 +79,7 @@ def resume(  # noqa: PLR0913 - the options of the command
 
 
 class _Recovery(TypedDict, total=False):
-    """Options for `Service.resume()` on an abandoned run."""
+    """Options passed to `Service.resume()` for an abandoned run."""
 
     on_uncertain: OnUncertain
     allow_changes: bool
@@ -97,7 +97,7 @@ def _resume(
     quiet: bool = False,
     **options: Unpack[_Recovery],
 ) -> NoReturn:
-    """Resume a run (None for the most recent one), with the options in `values` overriding its plan, then exit."""
+    """Resume a run (the most recent one if None) with `values` overriding options of its plan, then exit."""
     from flowdebate.service.runs import find_run, last_resumable, opened
     from flowdebate.ui.models import models_line
     from flowdebate.ui.plan import plan_of

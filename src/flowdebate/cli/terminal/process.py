@@ -186,7 +186,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log handler that writes lines without tracebacks to stderr; skips records about runs, which pages show."""
+    """Log handler that writes to stderr, without tracebacks; it skips records about runs because pages show them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != "flowdebate.runs" and bool(super().filter(record))
@@ -220,7 +220,7 @@ class _Terminated(SystemExit):
 
 
 class Interrupts:
-    """Context in which the first SIGINT or SIGTERM calls `stop` and restores the default handlers.
+    """Context manager; the first SIGINT or SIGTERM inside it calls `stop` and restores the default handlers.
 
     A second signal then ends the process even while Python is busy. Signals ignored by the parent process stay ignored
     (`nohup`, background jobs). Has no effect outside the main thread.
@@ -259,10 +259,10 @@ class Interrupts:
 
 
 _SIGINT, _SIGPIPE = 2, 13
-"""Signals as numbers, because some systems do not define the signals' names."""
+"""Signal numbers, spelled out because some platforms do not define the names."""
 _CHANGED_LINES = 6
-"""Maximum number of lines shown for a changed prompt. Hundreds of lines may differ, but a few are enough to recognize
-which option changed, and they fit on a small terminal.
+"""Maximum number of lines shown of a changed prompt: enough to recognize which option changed, and few enough to fit on
+a small terminal.
 """
 
 

@@ -21,7 +21,7 @@ class Config(TypedDict):
     """Path to the GGUF file."""
     api_key: str
     context: int
-    """Maximum number of tokens in prompt and answer combined."""
+    """Maximum number of tokens in the prompt and the answer combined."""
     threads: int
     library: str
     """Installation folder of xllamacpp."""

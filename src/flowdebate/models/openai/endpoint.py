@@ -23,7 +23,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Server to connect to. `Endpoint.of` splits the query off an address and turns user and password into a header."""
+    """A server to connect to. `Endpoint.of` splits off the query, and turns the user and password into a header."""
 
     base_url: str
     api_key: str = field(repr=False)
@@ -57,14 +57,14 @@ class Endpoint:
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """HTTP request and response, without their headers."""
+    """An HTTP request and the response to it, without headers."""
 
     sent: bytes
     status: int
     kind: str
     """Content type of the response."""
     received: bytearray = field(default_factory=bytearray)
-    """Part of the response body that has been read."""
+    """The part of the response body read so far."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Secrets of the endpoint that must not appear in errors or logs."""
 
@@ -114,7 +114,7 @@ def note_exchange(sent: bytes, status: int, headers: Mapping[str, str], *, secre
 
 
 def _canonical(name: str) -> str:
-    """Spell a header name as openai does, to keep the header from being sent twice."""
+    """Spell a header name the way openai does, so that the header is not sent twice."""
     return "Authorization" if name.lower() == "authorization" else name
 
 
@@ -177,7 +177,7 @@ def check_address(location: str, name: str, address: object) -> None:
 
 
 def _parts(address: str) -> SplitResult | None:
-    """Split a valid address; return None if `address` is invalid."""
+    """Split `address` into its parts; return None if it is not a valid address."""
     try:
         parts = urlsplit(address)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -190,7 +190,7 @@ def _parts(address: str) -> SplitResult | None:
 
 
 def address_of(address: str) -> str:
-    """Remove user, password and query from `address`, since they may be secret.
+    """Remove the user name, the password and the query from `address`, because they may be secret.
 
     >>> address_of("https://me:hunter2@example.com/v1?key=hunter2")
     'https://example.com/v1'
@@ -204,7 +204,7 @@ def address_of(address: str) -> str:
 
 
 def check_headers(location: str, headers: object) -> Headers:
-    """Return `headers` as pairs; raise ConfigurationError, without showing their values, if they cannot be sent."""
+    """Return `headers` as pairs. If they cannot be sent, raise ConfigurationError without showing any values."""
     if headers is None:
         return ()
     if not isinstance(headers, Mapping):

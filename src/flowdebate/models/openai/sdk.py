@@ -1,4 +1,4 @@
-"""Clients from openai's and other vendors' SDKs, with safe connections, bounded response bodies and no retries."""
+"""Clients based on the SDKs of openai and other vendors, with safe connections, bounded responses and no retries."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class CouncilPlanOptions(OutputOptions):
 
 
 class CouncilDocument(Document):
-    """A saved council."""
+    """Document for a saved council."""
 
     SPEAKERS: ClassVar[str] = "Members"
     ROSTER: ClassVar[str] = "members"
@@ -191,7 +191,7 @@ class CouncilPage(PatternPage):
         return 1 if options.review == "none" else 2  # one phase for answers, and one for reviews
 
     def output_of(self, plan: Plan, output: object) -> object:
-        """Return the chair's answer if there is an output schema, or None if there is none."""
+        """Return the chair's answer, or None if there is no output schema."""
         return output if plan.schema is not None else None  # without a schema, the answer is the text in the raw output
 
     def build(self, plan: Plan) -> Sequencer[Any, Any]:

@@ -157,13 +157,13 @@ def render_moderator_turn(
 
 @lru_cache(maxsize=256)  # cached because each round's prompt repeats all earlier decisions
 def _render_decision(number: int, reason: str | None, briefing: str | None, new_angle: str | None) -> str:
-    """Render a moderator's decision without its speakers; the transcript already names them."""
+    """Render a moderator's decision, leaving out the speakers because the transcript already names them."""
     parts = {"reason for leaving a debater out": reason, "briefing": briefing, "new angle": new_angle}
     return listed(*(f"round {number}, {label}: {quoted(text)}" for label, text in parts.items() if text))
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """Decision by the default moderator's model, completed by adding the speakers it must not omit."""
+    """Decision by the default moderator's model, supplemented with any speakers it must not omit."""
 
     added: list[str]
 
@@ -336,10 +336,10 @@ def decide_declared_order(
 def stash_moderator_decision(
     *, name: str, moderator: str, roster_names: Sequence[str], custom: bool = False
 ) -> Handler[Any, DebateModeratorDecision]:
-    """Create the block that validates the moderator's decision and stores it with its round.
+    """Create the block that validates the moderator's decision and stores it, along with the round's number.
 
-    An invalid decision raises OutputError, and a speaker from outside the debate raises RosterError. `custom` marks a
-    custom moderator; its earlier decisions are kept when a run is resumed.
+    An invalid decision raises OutputError, and a speaker not taking part in the debate raises RosterError. Set `custom`
+    for a custom moderator, to keep the earlier decisions when a run is resumed.
     """
     roster = frozenset(roster_names)
     maximum = _TURNS_EACH * len(roster)

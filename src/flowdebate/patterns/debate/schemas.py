@@ -2,7 +2,7 @@
 
 Names are snake_case in Python and camelCase on the wire: `model_dump(by_alias=True)` and
 `model_dump_json(by_alias=True)` produce the wire format used by `debate` in flow-state-dev, and both spellings can be
-loaded. Values are frozen: a change creates a new value.
+loaded. Values are frozen, so changing one means creating a new one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BaselineAnswer(WireModel):
 
     @property
     def leaders(self) -> list[str]:
-        """Positions with the most votes: several in a tie, none if there are no votes."""
+        """Positions with the most votes: more than one if they are tied, none if there are no votes."""
         highest = max(self.votes.values(), default=0)
         return [position for position, votes in self.votes.items() if votes == highest] if highest else []
 
@@ -85,7 +85,7 @@ A condition is recorded by its name, or as "predicate" if it has no name.
 
 
 PHASE_NAME = r"^[^\W_][\w '’()/-]{0,59}$"
-"""Pattern matching valid phase names; the names appear in transcript headings, so they must be parseable."""
+"""Regular expression for valid phase names; the names appear in transcript headings, so they must be parseable."""
 EntryKind: TypeAlias = Literal["question", "answer"]
 """Role of an entry in a cross-examination."""
 
@@ -97,7 +97,7 @@ class DebateInput(PatternInput):
 
 
 class DebateTurn(DebateInput):
-    """Input for a debater in a debate with phases: the purpose of the turn."""
+    """Input for a debater in a debate with phases, stating the purpose of the turn."""
 
     phase: str
     aim: str | None = None
@@ -205,7 +205,7 @@ class DebateVerdict(WireModel):
     Models are not asked for this field, and any value in their answers is ignored.
     """
     unknown_winner: str | None = Field(default=None, exclude_if=_is_none)
-    """Winner named by a custom judge, if it is not a stance; `winner` is then None.
+    """Winner named by a custom judge if it is not one of the stances; `winner` is then None.
 
     None (and omitted from JSON) otherwise.
     """

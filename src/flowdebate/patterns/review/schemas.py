@@ -35,7 +35,7 @@ SEVERITY_WORDS: dict[str, Severity] = {
     **dict.fromkeys(("medium", "moderate", "warning"), "minor"),
     **dict.fromkeys(("low", "info", "informational", "trivial"), "nit"),
 }
-"""Severities, keyed by the words that other tools use."""
+"""Severities, keyed by the terms other tools use."""
 FindingState = Literal["confirmed", "disputed", "refuted", "resolved"]
 """State of a finding once all opinions are in; "resolved" means that a finding from an earlier review no longer
 applies.
@@ -87,9 +87,9 @@ class Place(WireModel):
     found: bool | None = None
     """True if the location is in the material; None if there is nothing to look up."""
     problem: str | None = None
-    """Reason why the location was not found."""
+    """Reason why the location could not be found."""
     note: str | None = Field(default=None, exclude_if=is_none)
-    """Difference between the location in the material and the location in the finding.
+    """Difference between the actual location in the material and the one stated in the finding.
 
     None (and omitted from JSON) if there is no difference.
     """
@@ -219,13 +219,13 @@ class GateResult(WireModel):
 
 
 class FileCoverage(WireModel):
-    """Coverage of one file by the reviewers' prompts."""
+    """Extent to which the reviewers' prompts cover one file."""
 
     file: str
     lines: int = 0
     """Number of lines under review: in a diff, the changed lines; otherwise, all lines."""
     read: dict[str, int] = Field(default_factory=new_dict)
-    """Number of lines under review in each reviewer's prompts."""
+    """Number of lines under review included in each reviewer's prompts."""
     first_line: int | None = None
     """Line number of the first line under review that still exists."""
     left_out: str | None = None
@@ -247,7 +247,7 @@ class FileCoverage(WireModel):
 
 
 def unread_files(coverage: Iterable[FileCoverage]) -> list[str]:
-    """List the files with unread parts and describe these gaps; files excluded by the user are omitted."""
+    """List the files with unread parts and describe the gaps, omitting files excluded by the user."""
     return [f"{file.file} ({file.gap})" for file in coverage if not file.is_read and not file.excluded]
 
 
@@ -276,11 +276,11 @@ class ReviewState(PatternState):
     reports: dict[str, list[Raised]] = Field(default_factory=new_dict)
     """Reports keyed by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
-    """Each reviewer's model, or the reviewer's name for a custom block."""
+    """Model of each reviewer; for a custom block, the reviewer's name."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
     """Number of lines under review in the prompts, keyed by reviewer and file."""
     findings: list[Finding] | None = None
-    """Findings after merging."""
+    """Findings after duplicates have been merged."""
     uncompared_pairs: int = 0
     verdicts: dict[str, list[Verdict]] = Field(default_factory=new_dict)
     defences: dict[str, list[Defence]] = Field(default_factory=new_dict)
@@ -295,7 +295,7 @@ class ReviewRawOutput(PatternOutput):
     findings: list[Finding] = Field(default_factory=new_list)
     """Findings sorted by severity, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Model of each reviewer that answered, or the reviewer's name for a human or a custom block."""
+    """Model of each reviewer that answered; for a human or a custom block, the reviewer's name."""
     gate: GateResult | None = None
     """Result of the gate, or None if there is no gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
@@ -346,7 +346,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def coverage_note(self) -> str:
-        """Write a sentence stating how many files were read in full and naming the others.
+        """State in a sentence how many files were read in full, and name the others.
 
         Returns "" if there are no files.
         """
@@ -361,7 +361,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Write a sentence about findings whose locations are not in the material; return "" if there are none."""
+        """Describe the findings whose locations are not in the material, in a sentence; return "" if there are none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})"
             for finding in self.findings
@@ -380,7 +380,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def empty_note(self) -> str:
-        """Write a sentence about the number of empty findings per reviewer; return "" if there are none."""
+        """Describe the number of empty findings per reviewer in a sentence; return "" if there are none."""
         counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
         return f"Findings left out, without a title or a claim: {counts}" if counts else ""
 
@@ -419,7 +419,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """Result of the gate; without a gate, the number of findings by state."""
+        """Result of the gate or, if there is no gate, the number of findings in each state."""
         return self.answer if self.gate is None or self.decision_word is None else f"gate {self.decision_word}"
 
 
@@ -508,7 +508,7 @@ class FindingsRequest:
     text: str
     """Findings, or pairs of findings, as text without names."""
     turned: bool = False
-    """True for the second request, with the options in reverse order."""
+    """True if this is the second request, made with the options in reverse order."""
     part: int = 0
     """Index (from 0) of the part of the sources that these findings concern, if the sources do not fit into
     one prompt.

@@ -52,7 +52,7 @@ class RefereeTemplate(Template):
         "Round {round}{rounds} is over. Assess what these members said in round {round}: {speakers}",
         uses("round", "rounds", "speakers"),
     )
-    """Task for the referee; `{rounds}` is " of at most 3" if the maximum is known."""
+    """Task for the referee; `{rounds}` becomes text such as " of at most 3", or is empty if the maximum is unknown."""
 
 
 REFEREE = RefereeTemplate()
@@ -87,7 +87,7 @@ def render_referee_turn(
     max_rounds: int | None = None,
     template: RefereeTemplate = REFEREE,
 ) -> str:
-    """Render the whole transcript with the earlier audits, followed by the task of auditing the round."""
+    """Render the whole transcript with the earlier audits, followed by the task for this round."""
     # use the transcript, because turns may have been skipped
     spoke = dict.fromkeys(entry.agent_name for entry in entries if entry.round == round)
     task = filled(
@@ -164,9 +164,9 @@ _MAX_LENGTH = 1_000  # maximum length of an issue, or of the notes, in character
 def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the schema for the referee's answer.
 
-    Issues come before the score, and the notes last, because models stick to whatever they write first. For models that
-    follow schemas reliably, the roster is an enum, and every debater is required. Other models are not called again if
-    they break either rule, and assessments of unknown names are dropped.
+    The issues come before the score, and the notes come last, because models stick to whatever they write first. For
+    models that follow schemas reliably, the roster is an enum, and every debater is required. Other models may break
+    either rule without being called again; their assessments of unknown names are dropped.
     """
 
     def short(text: str) -> str:
@@ -230,7 +230,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """Create the block that adds the report of `referee` to the state; for `MISSING` it adds None.
+    """Create the block that adds the report of `referee` to the state, or None if the report is `MISSING`.
 
     The block accepts the report as a model or a dict with either key style; an invalid report raises OutputError.
     """

@@ -1,4 +1,4 @@
-"""Pages with a form: for starting a run, or for a person's answer."""
+"""Pages with forms for starting a run and for a person's answer."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _models_of_run(info: PatternInfo, front: Front) -> str | None:
 async def answer(
     run_id: str, request: Request, front: FrontOf, service: ServiceOf, place: str | None = None
 ) -> Response:
-    """Show a run's pending request to a person: the one at path `place`, or the only one."""
+    """Show a person the pending request at path `place` in a run, or the run's only request."""
     details = await service.run(run_id)
     requests = [request_pending for request_pending in details.pending if place in (None, request_pending.place)]
     if not requests:
@@ -148,7 +148,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
 
 
 def _page_values(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
-    """Collect the values for the template of a person's page."""
+    """Collect the template values for a person's page."""
     question = None if pending is None else OpenRequest.of(pending)
     return {
         "question": details.question,

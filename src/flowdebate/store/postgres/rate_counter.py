@@ -65,7 +65,7 @@ class PostgresCounter:
         self._end = finalize(self, self._sessions.close)
 
     async def take(self, key: str, *, interval: float, burst: float, brim: float, longest: float) -> tuple[float, bool]:
-        """Return the number of seconds until the next slot, and whether it was claimed.
+        """Return the number of seconds until the next slot, and whether the slot was claimed.
 
         Slots more than `longest` seconds away are not claimed.
         """
@@ -111,7 +111,7 @@ class PostgresCounter:
 
 
 def _open_prepared(address: Address) -> Session:
-    """Open a session, after creating the table if it is missing."""
+    """Open a session, creating the table first if it does not exist."""
     session = address.connect()
     try:
         row = session.execute(_THERE, (address.schema,)).fetchone()

@@ -49,8 +49,8 @@ _CONDITIONS = {
 }
 """SQL conditions for listing runs, keyed by parameter; each has an index sorted in listing order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
-"""Minimum length of a search string for the index to be used, and maximum length of the part looked up in
-it, in bytes.
+"""Minimum length of a search string for which the index is used, and maximum length of its prefix to look up, both in
+bytes.
 """
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"
 INSERT = """
@@ -158,7 +158,7 @@ def build_query(**filters: Unpack[RunFilter]) -> tuple[bytes, dict[str, Any]]:
 
 
 def fold_case(text: str) -> bytes:
-    """Fold the case of `text` for searches; the result is bytes, since bytes can hold any character."""
+    """Case-fold `text` for searches; the result is bytes, because PostgreSQL text cannot hold every character."""
     return text.casefold().encode("utf-8", "surrogatepass")
 
 
@@ -214,7 +214,7 @@ def step_values(run_id: str, row: StepRow) -> tuple[Any, ...]:
 
 
 def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
-    """Delete a run from the workers' queue, the tables of which are in `{schema}_queue`."""
+    """Delete a run from the workers' queue, whose tables are in `{schema}_queue`."""
     from psycopg import sql
 
     queue = f"{schema}_queue"
@@ -230,8 +230,8 @@ def delete_deliveries(session: Session, schema: str, run_id: str) -> None:
 
 
 _OF_DELIVERIES = ("workflow_input", "workflow_output", "operation_outputs")
-"""DBOS tables to delete from besides the workflow table; this avoids `DBOSClient.delete_workflows`, since importing
-DBOS takes two seconds.
+"""DBOS tables to delete rows from in addition to the workflow table. Calling `DBOSClient.delete_workflows` instead
+would mean importing DBOS, and that takes two seconds.
 """
 
 

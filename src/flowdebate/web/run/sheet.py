@@ -175,7 +175,7 @@ def parties_of(document: Document) -> dict[str, Party]:
 
 
 def duration(seconds: float) -> str:
-    """Format a number of seconds in words.
+    """Format a duration, given in seconds, in words.
 
     >>> duration(0.01), duration(0.4), duration(57.2), duration(1000)
     ('under 0.1 seconds', '0.4 seconds', '57 seconds', '17 minutes')
@@ -235,8 +235,8 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 def _take_call(calls: list[Call], text: str) -> Call | None:
     """Remove and return the first call whose answer matches `text`; return None if there is none.
 
-    If all of the speaker's answers are structured, none of them contains the displayed words, so the last call of the
-    first turn is returned.
+    Structured answers do not contain the displayed text. If all of the speaker's answers are structured, the calls of
+    the first turn are therefore removed, and the last one is returned.
     """
     for call in calls:
         # A turn may be cut to its last full sentence, or add a line to the model's text.
@@ -274,14 +274,14 @@ class Citation:
 
     @property
     def span(self) -> Span:
-        """Position of the quote in the contribution, with a link to its entry in the list of quotes."""
+        """Span of the quote in the contribution, including a link to the quote's entry in the list of quotes."""
         label = f"Quote {self.number}, {'found' if self.source else 'not found'}"
         link = Markup('<a class="ref" href="#quote-{0}" aria-label="{1}">{0}</a>').format(self.number, label)
         return Span(self.start, self.end, "q", "" if self.source else "unfound", link)
 
 
 def citations_in(entry: Entry, party: Party | None, *, after: int) -> tuple[Citation, ...]:
-    """Return the quotes in a contribution, numbered from `after` + 1, except for quotes within other quotes."""
+    """Return the quotes in a contribution, numbered from `after` + 1; quotes inside other quotes are left out."""
     citations: list[Citation] = []
     for quote in sorted(entry.quotes, key=lambda citation: (citation.start, -citation.end)):
         start, end = quote.start, quote.end

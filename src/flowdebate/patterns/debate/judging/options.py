@@ -1,4 +1,4 @@
-"""Options for the default judge: view schedule, panel, decision rule, labels."""
+"""Options for the default judge, such as its view schedule, panel, decision rule and labels."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class JudgeOptions:
     answer_form: Answer | None = None
     """Form of the judge's answers: "winner", "scores", "letter" or "letter_after_reasons".
 
-    Only a single judge reading one or both orders can name just a winner. With letters, the log-probabilities form the
-    ballot.
+    Naming just a winner is possible only for a single judge reading one or both orders. With letters, the ballot
+    consists of the log-probabilities.
 
     By default, the judge answers with a letter if decided_by="log_odds", and also if its model has a concise profile,
-    unless the schedule has a single order or one of the options below requires another form. Otherwise, it gives scores
-    if there are several ballots or any labels; if not, it names a winner.
+    unless the schedule has a single order or one of the options below requires another form. In all other cases, it
+    gives scores if there are several ballots or any labels, and names a winner if there are not.
     """
     schedule: ScheduleLike | None = None
     """Orders of the sides as shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. The
-    default is "single"; for letters it is "cyclic", because in a single order the slot has more influence than the
-    arguments.
+    default is "single"; for letters it is "cyclic", because with only one order the slot would have more influence than
+    the arguments.
     """
     panel: Sequence[Model | str] = ()
     """Models on a panel, each judging every view; empty for a single judge."""
@@ -78,8 +78,8 @@ class JudgeOptions:
     This takes a one-token call per side, and requires answer_form="letter".
     """
     on_flip: OnFlip = "average"
-    """Policy if a model picks different winners in different views: "average" lets the mean decide; "abstain" names no
-    winner but keeps the mean scores; "tie" names no winner and gives equal scores to all sides ranked first; "human"
+    """Policy for a model picking different winners in different views: "average" lets the mean decide; "abstain" names
+    no winner but keeps the mean scores; "tie" names no winner and gives equal scores to all sides ranked first; "human"
     asks a person.
     """
     labels: bool | Sequence[str] = False
@@ -89,7 +89,7 @@ class JudgeOptions:
     as labels; they follow the slots unless `crossed_labels` is set.
     """
     crossed_labels: bool = False
-    """True to have each order judged once per rotation of the labels.
+    """True to have each order judged once for every rotation of the labels.
 
     This multiplies the number of calls by the number of sides. The labels are "A", "B", … unless `labels` lists others.
     """
@@ -115,7 +115,7 @@ class JudgeOptions:
     instead.
     """
     model: Model | str | None = None
-    """Model for a single judge, or None for the debate's model. A panel has its own models."""
+    """Model for a single judge, or None for the debate's model. Panels have their own models."""
     template: JudgeTemplate | None = None
     """Prompt templates for the judge, or None for the default ones."""
     profile: Profile | None = None
@@ -129,7 +129,7 @@ class JudgeOptions:
     context: MessagesSlot | None = None
     settings: ModelSettings | None = None
     visibility: Visibility | Mapping[str, bool] | None = None
-    """Visibility of the judge's output, or None for `judge_visibility`."""
+    """Visibility of the judge's output; None to use the debate's `judge_visibility`."""
     plan: Schedule = field(init=False, repr=False, compare=False)
     """The parsed `schedule`."""
 
