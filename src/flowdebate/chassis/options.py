@@ -148,7 +148,7 @@ CheckedT_contra = TypeVar("CheckedT_contra", bound=CommonOptions, contravariant=
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constraint(Generic[CheckedT_contra]):
-    """Rule about incompatible options; all front ends report a violation in the same words."""
+    """Rule about incompatible options; all front ends report a violation with the same wording."""
 
     name: str
     options: tuple[str, ...]

@@ -138,7 +138,7 @@ class PatternKeywords(CommonKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleOptions:
-    """Options for a role's default block, overriding the pattern's options; None keeps the pattern's value.
+    """Options for a role's default block; they override the pattern's options, except where they are None.
 
     See `BlockOptions` for the meaning of each option.
     """
@@ -170,7 +170,7 @@ class RoleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebaterOptions(RoleOptions):
-    """Options for one debater's default block, overriding the pattern's: `Debater(…, options=DebaterOptions(…))`."""
+    """Options for a debater's default block; they override the pattern's: `Debater(…, options=DebaterOptions(…))`."""
 
     length: Length | None = None
     """Length of the debater's turns: "short", "medium", "long", or a number of words; None for the pattern's length."""
@@ -185,11 +185,11 @@ class ModeratorOptions(RoleOptions):
 
 
 class SynthesizerOptions(RoleOptions):
-    """Options for the default synthesizer, overriding the pattern's: `synthesizer=SynthesizerOptions(…)`."""
+    """Options for the default synthesizer; they override the pattern's: `synthesizer=SynthesizerOptions(…)`."""
 
 
 class RefereeOptions(RoleOptions):
-    """Options for the default referee, overriding the pattern's: `round_robin(referee=RefereeOptions(…))`."""
+    """Options for the default referee; they override the pattern's: `round_robin(referee=RefereeOptions(…))`."""
 
 
 def generator_options(
@@ -300,7 +300,7 @@ class RolePrompt(Generic[TemplateT]):
         return {"words": wording.words, "sentences": wording.sentences}
 
     def cut(self, text: str, response: ModelResponse, ctx: Context, *, begins: str = "") -> str:
-        """Shorten an answer to its maximum length; its opening words `begins` do not count as a sentence."""
+        """Shorten an answer to its maximum length; the opening words in `begins` do not count as a sentence."""
         sentences = self.wording(ctx).sentences
         if sentences is None:
             return whole_sentences(text, response, ctx)
@@ -488,7 +488,7 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
-    """Fill in the part of a system message shared by all turns; `subject` is passed under its name in the template."""
+    """Fill in the part of a system message shared by all turns; `subject` holds additional placeholder values."""
     texts = {name: quoted(text) for name, text in subject.items()}
     roster = listed(*(speaker_tag(name, role) for name, role in members))
     return filled(template, roster=roster, max_rounds=max_rounds, length=length, **texts)
@@ -518,11 +518,11 @@ class Identity:
     def render_system(self, common: str, who: str, length: str = LENGTH, **subject: str) -> str:
         """Render the role's system message.
 
-        The message consists of the part `common` to all members and, below the line `who`, the application's
-        description of this member.
+        The message consists of `common`, which is the same for all members, and the application's description of this
+        member, below the line `who`.
 
-        Without such a description, the message is the same for all members, so that a server can reuse its cache for
-        all of them; the message of each turn then names the speaker.
+        If there is no description, all members have the same message, so a server can reuse its cache for all of them;
+        in this case, each turn's message names the speaker.
         """
         shared = fill_for_all(common, tuple(self.members.items()), self.max_rounds, length, **subject)
         if not self.system_prompt:

@@ -180,7 +180,7 @@ _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 
 
 class Plans:
-    """Plans for a batch: each row has its own subject, and all share the options from the front end and a plan file.
+    """Plans for a batch: each row has its own subject; all rows share the options from the front end and a plan file.
 
     Raises ConfigurationError or BadFile for invalid options. The error names the invalid option, or the file and the
     key.

@@ -32,15 +32,15 @@ _UNITS = {
 
 
 class ContentChoice(WireModel):
-    """Ballot with features of each side; all lists are in the judge's reading order."""
+    """A ballot, with the features of each side; all lists are in the judge's reading order."""
 
     systems: list[str]
     """Authors of the sides."""
     shares: list[float]
     """Share of the points given to each side; 1 and 0 if the ballot only names a winner."""
     columns: dict[str, list[float]]
-    """Features of the sides, keyed by name, each with one number per side, such as the base-2 logarithm of
-    its length.
+    """Features of the sides, keyed by name, such as the base-2 logarithm of a text's length. Each feature has one
+    number per side.
     """
     cluster: str | None = None
     """Cluster of related choices, such as those on the same question; None for an independent choice."""
@@ -111,11 +111,11 @@ def content_audit(choices: Sequence[ContentChoice] | str | PathLike[str], *, con
 
     A path refers to a ballot file (`read_ballots`).
 
-    The model is a conditional logit (McFadden 1974), fitted to shares by quasi-likelihood; all intervals treat a
-    cluster as one observation. A system's rate at equal length is the model's prediction for two sides with the same
-    value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are omitted. If an
-    effect would be infinite, as when a judge always picks the first text, there is no regression, and `problem` says
-    why. Raise ConfigurationError if there are no choices, or if their columns differ.
+    The model is a conditional logit (McFadden 1974), fitted to shares by quasi-likelihood; for all intervals, each
+    cluster counts as one observation. A system's rate at equal length is the model's prediction for two sides with the
+    same value in all columns (as in the length-controlled AlpacaEval, arXiv:2404.04475). Constant columns are omitted.
+    If an effect would be infinite, as when a judge always picks the first text, no regression is computed, and
+    `problem` gives the reason. Raises ConfigurationError if there are no choices, or if their columns differ.
 
     >>> def ballot(chars, share):
     ...     return ContentChoice(systems=["a", "b"], shares=[share, 1 - share], columns={"length": [chars, 8.0]})
@@ -176,7 +176,7 @@ def _controlled_systems(
     strengths: Mapping[str, tuple[float, float | None, float | None]],
     clusters: int,
 ) -> list[ControlledSystem]:
-    """Convert each system's strength and interval to a win rate with all columns held equal, highest first."""
+    """Convert each system's strength and interval to a win rate with all columns equal, sorted highest first."""
     # Strengths have a mean of 0, so a system's lead over the mean of the others is its own strength times this factor.
     apart = len(strengths) / max(len(strengths) - 1, 1)
     systems = []

@@ -64,7 +64,7 @@ class ReliabilityBin(WireModel):
     n: int
     confidence: float
     accuracy: float
-    """Mean confidence and mean accuracy; they are equal if the judge is calibrated."""
+    """Mean accuracy; it equals the mean `confidence` if the judge is calibrated."""
     accuracy_low: float
     accuracy_high: float
     """Bounds of the Wilson interval for the accuracy."""
@@ -113,14 +113,14 @@ class JudgeQuality(InNotebooks, WireModel):
     sides equal shares.
     """
     ece: Figure
-    """Expected calibration error, the mean difference between the judge's confidence and accuracy.
+    """Expected calibration error: the mean difference between the judge's confidence and accuracy.
 
     It has no interval: sampling noise biases it upward, so a bootstrap interval would exclude 0 even for a perfectly
     calibrated judge.
     """
     ece_calibrated: Figure
-    """Calibration error expected from a perfectly calibrated judge with the same shares: its mean, and the bounds of
-    its central 95% range (or of another `confidence`).
+    """Calibration error that a perfectly calibrated judge with the same shares would have: its mean, and the bounds of
+    its central 95% range (or of the range set by `confidence`).
     """
     ece_p: float
     """P-value: the probability that a perfectly calibrated judge's calibration error would be at least this large."""
@@ -156,7 +156,7 @@ def judge_quality(
     Accuracy has a Wilson interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
     drawn with `seed`. For the calibration error, the range of confidence is divided into `bins` equal parts. The error
     is compared with that of a perfectly calibrated judge with the same shares, over 1,000 simulated outcomes, with a
-    single draw per cluster. Raise ConfigurationError if there are no items, or if a truth is not among its item's
+    single draw per cluster. Raises ConfigurationError if there are no items, or if a truth is not among its item's
     sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
@@ -280,7 +280,7 @@ def _ece(placed: Sequence[tuple[int, float, float]]) -> float:
 def _calibrated_errors(
     items: Sequence[JudgedItem], groups: Sequence[Sequence[int]], bins: int, seed: int
 ) -> list[float]:
-    """Simulate outcomes with the judge's shares as probabilities, and return sorted calibration errors."""
+    """Simulate outcomes, using the judge's shares as probabilities, and return the sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
     # Each item's side with the largest share comes first, so that a low draw makes the judge right on a whole cluster,
     # and a high draw makes it wrong.
@@ -336,7 +336,7 @@ def _behind(shares: dict[str, float]) -> dict[str, float]:
 
 
 def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float:
-    """Compute the mean log-loss at a given slope; an item is a pair of the true side's log share and all log shares."""
+    """Compute the mean log-loss at a given slope; each item pairs the true side's log share with all log shares."""
     return fmean(log(fsum(exp(slope * side) for side in sides)) - slope * truth for truth, sides in items)
 
 

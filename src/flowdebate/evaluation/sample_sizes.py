@@ -79,7 +79,7 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """Find the smallest win rate, in whole percent, detectable in `n` items with this `power`; None if there is none.
+    """Find the smallest win rate, in whole percent, detectable with `n` items at this `power`, or None.
 
     >>> smallest_rate(54), smallest_rate(5)
     (0.7, None)

@@ -14,7 +14,7 @@ _MAX_SIZE = 16_000_000  # maximum size of the output in bytes
 
 
 class _Output(asyncio.SubprocessProtocol):
-    """Output written by a program before it exits; its child processes may keep its pipes open longer."""
+    """Output written by a program before it exits; the program's child processes may keep the pipes open longer."""
 
     def __init__(self) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -55,7 +55,8 @@ _GRACE = 0.5  # time in seconds between SIGTERM and SIGKILL; a call past its dea
 async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
     """Run a program to completion, and return its exit code, stdout and stderr.
 
-    Its process group ends with the call: if still running, it receives SIGTERM, and SIGKILL half a second later.
+    The program's process group does not outlive the call: if the program is still running, it receives SIGTERM, then
+    SIGKILL half a second later.
     """
     loop = asyncio.get_running_loop()
     try:

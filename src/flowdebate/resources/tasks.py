@@ -63,7 +63,7 @@ class Task:
     feedback: tuple[str, ...] = ()
     """Advice for the next attempt: errors from earlier attempts and reviewers' comments, oldest first."""
     claimed_by: str | None = None
-    """Worker that holds the claim or held it last; None while the task is pending or if the worker is anonymous."""
+    """Worker that holds the claim or held it most recently; None if the task is pending or the worker is anonymous."""
     reason: str | None = None
     """Reason why the task is awaiting review or was cancelled."""
     created_at: float
@@ -169,8 +169,8 @@ class TaskCollection(Protectable):
     as an ExceptionGroup). A rejected call changes nothing and emits nothing: it raises TaskNotFound for an unknown id,
     IllegalTransition for an action that is invalid in the task's state, or ConfigurationError for an invalid argument.
 
-    Methods with `by` reject the call unless this worker holds the claim: after a failed attempt, a worker cannot touch
-    the task once another worker has claimed it. None skips the check.
+    Methods that take `by` reject the call unless that worker holds the claim, so a worker whose attempt failed cannot
+    change the task once another worker has claimed it. If `by` is None, the check is skipped.
 
     >>> tasks = TaskCollection("paper")
     >>> draft = tasks.add_task("write", id="draft", max_attempts=2)
@@ -342,7 +342,7 @@ class TaskCollection(Protectable):
         ]
 
     def count(self, status: TaskStatus | None = None) -> int:
-        """Count all tasks, or only the tasks with this status."""
+        """Count all tasks, or only those with the given status."""
         self._check_status(status)
         return len(self._tasks) if status is None else self._counts[status]
 
@@ -378,7 +378,7 @@ class TaskCollection(Protectable):
         self._counts[status] += 1
 
     def _held(self, task_id: str, action: TaskAction, by: str | None) -> Task:
-        """Return the task if the worker `by` holds its claim; None skips the check."""
+        """Return the task if the worker `by` holds its claim; if `by` is None, skip the check."""
         task = self.get(task_id)
         if by is not None and by != task.claimed_by:
             holder = "" if task.claimed_by is None else f", {task.claimed_by!r} has"

@@ -248,7 +248,7 @@ class Journal:
         return value
 
     async def decide(self, key: str, call: Callable[[], Awaitable[T]], returns: object) -> T:
-        """Return the recorded decision `key`; if there is none, record the result of calling `call`.
+        """Return the decision recorded at `key`; if there is none, call `call` and record its result.
 
         `call` must have no side effects. Nothing is recorded if a complete run is merely being read.
         """
@@ -278,7 +278,7 @@ class Journal:
         return None if row is None else self.read(row, failure_of)
 
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
-        """Return the key for recording a role's failure, and the failure already recorded there, or None.
+        """Return the key under which to record a role's failure, and the failure recorded there, if any.
 
         The key is `key` followed by a number. If the journal `reopens` the run, the role may answer after all, and the
         new request is recorded.
@@ -294,7 +294,7 @@ class Journal:
         return place, None
 
     async def record_failure(self, key: str, error: Exception) -> None:
-        """Record that the step `key` has failed permanently with `error`, because later steps depend on the failure."""
+        """Record that the step `key` has failed permanently with `error`; later steps depend on this failure."""
         await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:

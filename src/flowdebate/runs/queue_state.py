@@ -43,7 +43,7 @@ class DeliveredRun(WireModel):
     run's provider has an outage.
     """
     seconds: float
-    """Time in seconds for which the run waited, measured from when it was queued or when its delay ended."""
+    """Time in seconds that the run waited after it was queued or after its delay ended."""
     resumed: bool = False
     """True if a worker had already executed part of the run."""
 

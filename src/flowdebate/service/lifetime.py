@@ -68,7 +68,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Recovery of runs in the background, within the limit on concurrent runs; it retries every `poll` seconds."""
+    """Background recovery of runs, within the limit on concurrent runs; it retries every `poll` seconds."""
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store

@@ -393,7 +393,7 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Start the run that `make` returns with its input; raise TooManyRuns, or any error raised by `make`."""
+        """Call `make` for a run and its input, and start the run; raise TooManyRuns, or any error from `make`."""
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -405,7 +405,7 @@ class Service(Readership):
         return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up, unless a repeated request has already started its run."""
+        """Raise BudgetReached if the budget is used up, unless this request repeats one that has started its run."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -575,7 +575,7 @@ class Service(Readership):
         return RunState.of(stored, pattern=self._recipes.name_of(stored), is_here=is_here)
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run executed by this service now or in the last minute; return None for others."""
+        """Return a handle for a run this service is executing, or finished in the last minute; otherwise, None."""
         return self._active.handle(run_id)
 
     # Following
@@ -608,7 +608,7 @@ class Service(Readership):
         return list(dict.fromkeys(people))
 
     async def call(self, run_id: str, place: str, *, record: RunRecord | None = None) -> CallDetails | None:
-        """Return a model call as it was sent, by replaying the run; return None if no call was made at this path.
+        """Replay the run to return a model call as it was sent; return None if there is no call at this path.
 
         The run is read from the store unless it is passed as `record`. Raises ConfigurationError if the run's pattern
         is unknown here.
@@ -777,7 +777,7 @@ class Service(Readership):
         return await self._start(recipe.block, load, stored.header.labels, in_turn=in_turn)
 
     async def notes(self, runs: RunPage) -> dict[str, str]:
-        """Return the notes on the runs listed on a page, keyed by run id; the note is "" for a run without one."""
+        """Return the notes on the runs listed on a page, keyed by run id; a run without a note has the value ""."""
         return await self.notes_on([run.run_id for run in runs.runs])
 
     async def resume_all(
@@ -878,7 +878,7 @@ class Service(Readership):
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume runs left unfinished by an earlier process in the background; with `keep_days`, delete old runs."""
+        """Resume, in the background, runs left unfinished by an earlier process; with `keep_days`, delete old runs."""
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:

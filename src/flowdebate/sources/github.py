@@ -470,6 +470,6 @@ def _count(patch: str) -> int:
 
 
 def _lines_of(file: _File) -> set[int]:
-    """Return the line numbers, in a file's new version, of the lines shown in the diff on GitHub."""
+    """Return the line numbers, in the new version of a file, of the lines that GitHub shows in the diff."""
     patch = Source.of(file.filename, f"{_head_of(file)}{file.patch or ''}\n")
     return {line.number for line in number_lines(patch) if line.number is not None} if file.patch else set()

@@ -1,4 +1,4 @@
-"""Time limits for runs in a check, with functions for observing and cancelling runs while they wait."""
+"""Time limits for runs during a check, and functions for observing and cancelling runs while they wait."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class StoreConformance:
 
     @_promise
     async def test_only_one_take_succeeds(self, store: Store) -> None:
-        """Check that one of many concurrent attempts to take a run succeeds, and the others raise RunConflict."""
+        """Check that exactly one of many concurrent attempts to take a run succeeds; all others raise RunConflict."""
         await store.create(header("r"))
         await _refuses(RunConflict, store.take("r"))
         await store.release("r")
@@ -271,7 +271,7 @@ class StoreConformance:
 
     @_promise
     async def test_abandoned_run_can_be_resumed(self, one: Store, other: Store) -> None:
-        """Check that a closed object owns nothing: a second object sees everything it wrote, and can take the run."""
+        """Check that a closed object owns nothing: another object sees all its writes and can take the run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
         await one.intend("r", "b", "effect", "hash")
@@ -425,7 +425,7 @@ class StoreConformance:
         assert [row.key for row in await store.steps("r")] == [f"k{n}" for n in range(30)]
 
     def test_store_works_across_event_loops(self, make: MakeStore) -> None:
-        """Check that a store works with a new event loop for each run, as `run_sync` uses."""
+        """Check that a store works with a different event loop for each run, as in calls to `run_sync`."""
         store = make()
         asyncio.run(store.create(header("r")))
         for number in (1, 2, 3):
@@ -577,7 +577,7 @@ class StoreConformance:
 
     @_promise
     async def test_documents_are_compared_and_set(self, store: Store) -> None:
-        """Check that a missing document is created, an expected text is replaced, and lists are in creation order."""
+        """Check that a missing document is created, matching text is replaced, and lists are in creation order."""
         assert await store.documents("c") == {}
         assert await store.put("c", "z", "1")
         assert not await store.put("c", "z", "2")
@@ -639,7 +639,7 @@ class StoreConformance:
         await store.close()
 
     def test_operations_match_memory_store(self, make: MakeStore) -> None:
-        """Check that any operations, on two store objects if possible, give the same results as on a MemoryStore."""
+        """Check that any sequence of operations, on two objects if possible, gives the same results as MemoryStore."""
         from flowdebate.testing.store_sequences import check_sequences
 
         check_sequences(make, shared=self.shared, take_within=self.take_within, examples=self.examples)

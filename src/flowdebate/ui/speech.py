@@ -58,7 +58,7 @@ WITHDRAWN = "the model was only thinking"
 """Reason for withdrawing text that turned out to be part of a model's thinking."""
 
 Spoken: TypeAlias = Opened | Piece | Closed
-"""An update on the speech in a run."""
+"""An update about the speech in a run."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _Turn:
     """Text of the turn as recorded in the transcript."""
     was_asked: bool = False
     answered: bool = False
-    """True if the turn has had an answer with visible text."""
+    """True once the turn has received an answer with visible text."""
     text: str = ""
     """Latest text of the turn that has not been withdrawn."""
 
@@ -100,7 +100,7 @@ class Speech:
         """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the speech in `event` as updates; its text starts at offset `start`, or where the last text ended."""
+        """Return the updates on speech in `event`; its text starts at offset `start`, or where the last text ended."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
@@ -193,7 +193,7 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn; if its recorded text was not streamed, emit it first, as when a function returned the text."""
+        """End the turn; recorded text that was not streamed, such as a function's, is emitted first."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded

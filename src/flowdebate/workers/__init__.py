@@ -1,4 +1,4 @@
-"""Workers executing runs on several machines; DBOS queues the run ids, and PostgreSQL stores the turns.
+"""Workers that execute runs on several machines; DBOS queues the run ids, and PostgreSQL stores the turns.
 
 Requires `flowdebate[dbos]`, which is imported only when needed.
 """

@@ -160,7 +160,7 @@ async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest
 
 
 def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> list[HumanRequest]:
-    """List the unanswered requests among a run's steps; `store` is the store's name in error messages."""
+    """List the unanswered requests among a run's steps; error messages refer to the store as `store`."""
     rows = [*steps]
     return [replace(_request(store, run_id, row), sources=_sources_in(rows, row.key)) for row in rows if _is_open(row)]
 

@@ -69,7 +69,7 @@ Level: TypeAlias = Literal["any", "capital", "sign"]
 - "sign": it is next to a cue, such as "X:", "@X", "I am X", "as X,", "X's argument", "X argues" or "— X".
 """
 Meant: TypeAlias = tuple[Literal["name", "model", "family", "maker"], str]
-"""Referent of an alias: its kind ("name" for a debater), and its name, which is empty for a family or a maker."""
+"""Referent of an alias, as a pair: its kind ("name" for a debater), and its name (empty for a family or a maker)."""
 
 
 class FoundName(NamedTuple):

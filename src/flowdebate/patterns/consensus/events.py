@@ -130,8 +130,8 @@ class WireEvents:
     """Converter from a run's events to plain data, with the names used by the pipeline this pattern is modeled on.
 
     The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`,
-    plus `stage`, `poll_vote` and `agent_failure`. Each event has the `path` of its debate and a gapless `sequence`
-    number, starting at 1 for each debate. Events from other blocks are omitted.
+    plus `stage`, `poll_vote` and `agent_failure`. Each event has the `path` of its debate and a consecutive `sequence`
+    number, starting at 1 in each debate. Events from other blocks are omitted.
 
     >>> wire = WireEvents()
     >>> list(wire.of(DebateStarted(task="rents", agents=("ann",), max_rounds=3, path="plan")))

@@ -72,7 +72,7 @@ class ConvergenceOptions:
     """Options for measuring similarity: `consensus(convergence=ConvergenceOptions(0.9, diverging=0.5))`."""
 
     convergence: float | None = DEFAULT_CONVERGENCE
-    """Mean similarity at which proposals have converged and the rounds end; if it is None, similarity is measured but
+    """Mean similarity at which proposals count as converged and the rounds end; if None, similarity is measured but
     does not end the rounds.
     """
     diverging: float | None = field(default=None, kw_only=True)
@@ -107,8 +107,8 @@ class VotingOptions:
     """Options for voting: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
 
     voting: VotingRule = "majority"
-    """Decision rule: more than half of the eligible voters, two thirds of them, all of them, or more than half of the
-    total weight.
+    """Decision rule: the winner needs more than half, two thirds or all of the eligible voters, or more than half of
+    the total weight.
     """
     weights: Mapping[str, float] | None = field(default=None, kw_only=True)
     """Weights for a weighted vote, keyed by agent. All other agents are weighted by their ratings in the archive."""

@@ -72,7 +72,7 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
 
 
 def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
-    """Return the letter and text of each answer given by `names`, in order, with names hidden behind aliases."""
+    """Return the letter and text of the answer by each of `names`, in order, with names in the text hidden."""
     state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
 

@@ -148,7 +148,7 @@ class Audience(Block[Any, Any]):
 
 
 def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVerdict:
-    """Return a verdict for the side with the largest gain, counting only listeners who voted twice.
+    """Return a verdict for the side with the largest gain, counting only listeners who voted both times.
 
     No side wins if the largest gain is zero or is shared by several sides.
 

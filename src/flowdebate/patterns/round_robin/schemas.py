@@ -85,8 +85,8 @@ class RefereeAudit(RefereeReport):
     round: Annotated[int, Field(ge=1)]
     """Number of the audited round."""
     dropped: list[str] = Field(default_factory=list)
-    """Names in dropped assessments: nobody of that name spoke in the round, or the debater had already been
-    assessed.
+    """Names in dropped assessments: nobody with that name spoke in the round, or the debater had already
+    been assessed.
     """
 
 
@@ -109,7 +109,7 @@ class RoundRobinState(PatternState):
 
 
 class RoundRobinOutput(PatternOutput):
-    """Raw output of a round robin: the run's output with `synthesizer=False`, otherwise the synthesizer's input."""
+    """Raw output of a round robin: the run's output with `synthesizer=False`, or else the synthesizer's input."""
 
     question: str
     rounds: int

@@ -38,7 +38,7 @@ class Continuation:
     """Additional rounds, and readers' questions, for a fork of a finished run."""
 
     held: Annotated[int, Field(ge=1, le=_MAX_EARLIER_ROUNDS)]
-    """Number of rounds held before the continuation."""
+    """Number of rounds completed before the continuation."""
     rounds: Annotated[int, Field(ge=1, le=MAX_ADDED_ROUNDS)]
     """Number of additional rounds."""
     asked: tuple[tuple[int, str], ...] = ()

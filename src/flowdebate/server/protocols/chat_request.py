@@ -1,4 +1,4 @@
-"""Requests from OpenAI clients: supported parameters, and how the question is taken from a chat."""
+"""Requests from OpenAI clients: the supported parameters, and extraction of the question from a chat."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 WHERE = "chat completion"
-"""Location stated in errors about a request's parameters."""
+"""Location reported in errors about a request's parameters."""
 DISCONNECT = "flowdebate_on_disconnect"
 """Key in a request's `metadata`; if its value is "continue", the run continues after the client disconnects."""
 
@@ -45,7 +45,7 @@ _SAMPLING: Mapping[str, tuple[object, ...]] = {
 }
 """Parameters that clients send by default, with their neutral values.
 
-These parameters are ignored, because models use their pattern's settings; a response header lists those ignored.
+These parameters are ignored, because models use their pattern's settings; a response header lists the ignored ones.
 """
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "n": (1,),
@@ -438,7 +438,7 @@ def chat_models(service: Service) -> Iterator[ChatModel]:
 
 
 def find_chat_model(service: Service, name: str) -> ChatModel | None:
-    """Find the model with this name."""
+    """Find the model with the given name."""
     return next((model for model in chat_models(service) if model.id == name), None)
 
 

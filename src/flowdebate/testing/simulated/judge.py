@@ -62,7 +62,7 @@ class SimView:
     fields: tuple[str, ...]
     """Names of the fields in the requested answer."""
     criteria: tuple[str, ...] = ()
-    """The rubric's criteria; each side is scored on every one of them."""
+    """The rubric's criteria; each side is scored on all of them."""
 
     @property
     def item(self) -> int:
@@ -146,7 +146,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """Parse a transcript's entries, without speaker names if every tag is one of the sides' `names`."""
+    """Parse a transcript's entries; tags contain no speaker names if every tag is one of the sides' `names`."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
@@ -253,7 +253,7 @@ class SimJudge:
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """Return the logarithms of `shares()`; when choosing a sentence to quote, use only each sentence's quality."""
+        """Return the logarithms of `shares()`; to choose a sentence to quote, use only the sentences' quality."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -310,7 +310,7 @@ class SimJudge:
         views: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> Floats:
-        """Compute `log_odds()` for many items and views at once, as a bit-identical array.
+        """Compute `log_odds()` for many items and views at once, with bit-identical results.
 
         The result has shape [items, views, sides]. `quality` and `content` have shape [items, sides]; `orders` and
         `called`, [views, sides] or [items, views, sides]. `items` and `views` are the numbers used to draw noise (by
@@ -356,7 +356,7 @@ class SimJudge:
 
 
 def style_of(text: str) -> float:
-    """Measure emphasis from 0 to 1 by the number of exclamation marks and **bold** passages per sentence.
+    """Measure emphasis on a scale from 0 to 1, based on exclamation marks and **bold** passages per sentence.
 
     >>> style_of("Yes! It is good."), style_of("It is good.")
     (0.5, 0.0)

@@ -21,9 +21,9 @@ from flowdebate.web.run.sheet import Party, Round, Turn, parties_of, public_sect
 from flowdebate.web.templates import macro
 
 _REDRAWN = 1.5
-"""Factor by which the number of calls must grow before the trace, which shows all calls, is drawn again.
+"""Factor by which the number of calls must grow before the trace of all calls is redrawn.
 
-The cost of all drawings during a run is then about three times the cost of the last drawing.
+Drawing the trace throughout a run then costs about three times as much as drawing it once at the end.
 """
 
 
@@ -45,7 +45,7 @@ class LivePage:
     same id. `news` returns the fragments since the last call as a message, and `whole` returns all of them for viewers
     who connect later. `link` is the URL of the run's steps, and `manual` is the base URL of the documentation. A
     `public` page shows the contributions, but not the record or any failures, because error messages may contain server
-    addresses. The result then appears only on the finished page.
+    addresses. With `public`, the result appears only on the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
@@ -80,7 +80,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or text from offset `start` on; return whether anything other than streamed text is new."""
+        """Process `event`, or its text from offset `start` on; return whether anything but streamed text is new."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -128,7 +128,7 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Return all fragments, including those in the latest news, as a JSON message."""
+        """Return all fragments, including those last returned by `news`, as a JSON message."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:

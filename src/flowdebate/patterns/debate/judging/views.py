@@ -294,7 +294,7 @@ class BlindRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindReading:
-    """Debate prepared for blind reading: readers do not learn who is speaking."""
+    """A debate prepared for blind reading; it does not reveal who is speaking."""
 
     question: str
     sides: tuple[tuple[str, str], ...]
@@ -330,7 +330,7 @@ class BlindReading:
 
 
 def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
-    """Return the orders for a blind reading of a debate, each of which labels its first side A.
+    """Return the orders for blind readings of a debate; the first side in each order is labeled A.
 
     The result is empty for a single side.
     """
