@@ -71,7 +71,7 @@ if TYPE_CHECKING:  # loaded from the patterns' folders on first use, by `__getat
     from flowdebate.patterns.round_robin.events import RefereeReported as RefereeReported
 
 EVENT_FORMAT = 1
-"""Version of the events' wire format. Adding kinds, fields or values does not change it."""
+"""Version of the event wire format. Adding kinds, fields or values does not change it."""
 
 _MAX_CUSTOM_SIZE = 100_000
 """Maximum size of a custom event in characters; each value inside it counts as ten characters."""
@@ -157,7 +157,7 @@ def _union_of(name: str, places: tuple[str, ...]) -> object:
 
 
 def _event_modules() -> dict[str, str]:
-    """Return the locations of the built-in patterns' events, keyed by class name."""
+    """Return where the built-in patterns' events are defined, keyed by class name."""
     places = (place for info in PATTERNS.values() for place in info.events)
     return {place.partition(":")[2]: place for place in places if place.startswith("flowdebate.patterns.")}
 

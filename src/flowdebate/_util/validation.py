@@ -96,7 +96,7 @@ def check_number(
     below: float | None = None,
     **options: object,
 ) -> None:
-    """Check that each option is a finite number within the limits; otherwise raise ConfigurationError.
+    """Raise ConfigurationError unless each option is a finite number within the limits.
 
     Use `values` for options whose names are not valid identifiers. If `optional` is set, None is also valid.
 
@@ -120,7 +120,7 @@ def check_count(
     optional: bool = False,
     **options: object,
 ) -> None:
-    """Check that each option is an int from `minimum` to `maximum`; otherwise raise ConfigurationError.
+    """Raise ConfigurationError unless each option is an int from `minimum` to `maximum`.
 
     >>> check_count("ConcurrencyLimit", max_concurrency=0)
     Traceback (most recent call last):
@@ -132,14 +132,14 @@ def check_count(
 def check_seconds(
     location: str, values: Mapping[str, object] = _NONE, /, *, optional: bool = False, **options: object
 ) -> None:
-    """Check that each option is a finite number of seconds greater than 0; otherwise raise ConfigurationError."""
+    """Raise ConfigurationError unless each option is a finite number of seconds greater than 0."""
     check_number(location, {**values, **options}, optional=optional, above=0)
 
 
 def check_weight(location: str, name: str, weight: object) -> None:
-    """Check that the vote weight for `name` is a positive number small enough that sums cannot overflow.
+    """Raise ConfigurationError unless the vote weight for `name` is positive and at most 1,000,000.
 
-    Raise ConfigurationError otherwise.
+    The maximum prevents sums of weights from overflowing.
 
     >>> check_weight("tally()", "ann", -1)
     Traceback (most recent call last):
@@ -149,12 +149,12 @@ def check_weight(location: str, name: str, weight: object) -> None:
 
 
 def is_number(value: object, *, maximum: float = float_info.max) -> bool:
-    """Return whether `value` is a number above 0 and at most `maximum`, and not an integer too large for a float."""
+    """Return whether `value` is a number greater than 0, at most `maximum`, and small enough for a float."""
     return not number_problem(value, above=0, maximum=maximum)
 
 
 def check_share(location: str, *, ends: bool = True, **options: object) -> None:
-    """Check that each option is a number between 0 and 1; otherwise raise ConfigurationError.
+    """Raise ConfigurationError unless each option is a number between 0 and 1.
 
     The values 0 and 1 themselves are valid only if `ends` is set.
     """
@@ -167,14 +167,14 @@ def check_share(location: str, *, ends: bool = True, **options: object) -> None:
 def check_text(
     location: str, values: Mapping[str, object] = _NONE, /, *, optional: bool = False, **options: object
 ) -> None:
-    """Check that each option is non-blank text; otherwise raise ConfigurationError."""
+    """Raise ConfigurationError unless each option is non-blank text."""
     for name, value in {**values, **options}.items():
         if (problem := text_problem(value)) and not (optional and value is None):
             raise ConfigurationError(location, name, value, problem)
 
 
 def check_choice(location: str, choices: Iterable[str], **options: object) -> None:
-    """Check that each option is one of the `choices`; otherwise raise ConfigurationError.
+    """Raise ConfigurationError unless each option is one of the `choices`.
 
     >>> check_choice("import_runs()", ["raise", "skip"], exists="skp")
     Traceback (most recent call last):

@@ -162,7 +162,7 @@ def _reason_of(message: object) -> object:
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> StructuredTool:
-    """Convert a pattern to a LangChain tool with `as_tool(pattern)`; `options` are passed to `Block.run()`."""
+    """Convert a pattern to a LangChain tool, using `as_tool`; `options` are passed to `Block.run()`."""
     check_library("langgraph.debate_tool", "langchain_core", library="LangGraph", extra="langgraph")
     from langchain_core.tools import StructuredTool
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class AgentModel(AdaptedModel):
-    """OpenAI Agents SDK agent usable as a model in any role, with limits, retries, recording and streaming.
+    """OpenAI Agents SDK agent usable as a model in any role; its calls are limited, retried, recorded and streamed.
 
     - `agent`: the agent, with its own instructions, tools, handoffs, guardrails and model; a request's system message
       is appended to its instructions. If a role has a schema, it becomes the agent's output type for the call.
@@ -107,7 +107,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> FunctionTool:
-    """Convert a pattern to a tool for `Agent(tools=[…])`, as `as_tool` does; `options` are passed to `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])`, using `as_tool`; `options` are passed to `Block.run()`."""
     check_library("openai_agents.debate_tool", "agents", library="the OpenAI Agents SDK", extra="openai-agents")
     from agents import function_tool
 
@@ -115,7 +115,7 @@ def debate_tool(
 
 
 def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
-    """Return an agent output type for `schema` that leaves the answer as text, for this library to validate."""
+    """Return an agent output type for `schema` that leaves the answer as text, so that this library can validate it."""
     from agents.agent_output import AgentOutputSchemaBase
 
     class Answer(AgentOutputSchemaBase):

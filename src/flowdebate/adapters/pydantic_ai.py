@@ -109,7 +109,7 @@ class AgentModel(AdaptedModel):
 def debate_tool(
     pattern: Block[Any, Any], *, name: str | None = None, description: str | None = None, **options: Unpack[RunOptions]
 ) -> Tool[Any]:
-    """Convert a pattern to a tool for `Agent(tools=[…])` with `as_tool(pattern)`; pass `options` to `Block.run()`."""
+    """Convert a pattern to a tool for `Agent(tools=[…])`, using `as_tool`; `options` are passed to `Block.run()`."""
     check_library("pydantic_ai.debate_tool", "pydantic_ai", library="pydantic-ai", extra="pydantic-ai")
     from pydantic_ai import Tool
 

@@ -148,7 +148,7 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
 
 
 def refuse_tools(name: str, request: ModelRequest) -> None:
-    """Raise ConfigurationError for a request with tools, because an agent uses its own tools."""
+    """Raise ConfigurationError if the request has tools: an agent uses only its own."""
     if request.tools:
         problem = "are not supported by an agent from another framework"
         raise ConfigurationError(f"model {name!r}", "tools", None, problem, hint="Give the tools to the agent itself")

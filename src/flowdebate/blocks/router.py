@@ -61,8 +61,9 @@ def router(
 ) -> Router:
     """Create a block that runs one of `routes`, chosen for each input by `choose(input, ctx)`.
 
-    With a mapping of `routes`, `choose` returns a key; with a sequence of blocks, it returns one of the blocks. For any
-    other choice, `otherwise` is run or, if there is none, an `OutputError` listing the routes is raised.
+    With a mapping of `routes`, `choose` returns a key; with a sequence of blocks, it returns one of the blocks. If
+    `choose` returns anything else, `otherwise` is run; if there is no `otherwise`, an `OutputError` listing the routes
+    is raised.
 
     >>> sign = router(name="sign", choose=lambda n: "neg" if n < 0 else "pos", routes={"neg": abs, "pos": float})
     >>> sign.run_sync(-3).output

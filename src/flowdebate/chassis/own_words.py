@@ -46,7 +46,7 @@ class LabelParser:
 
     @classmethod
     def of(cls, member: Debater | Persona, roster: Iterable[Debater | Persona]) -> LabelParser:
-        """Create a parser for answers by one `member` of the `roster`."""
+        """Create a parser for the answers of one `member` of the `roster`."""
         return cls(
             name=member.name,
             stance=getattr(member, "stance", None),

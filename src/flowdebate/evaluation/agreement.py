@@ -85,7 +85,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Hashable | None]]) -> float | 
 
 
 class CorrectedRate(NamedTuple):
-    """A corrected rate, with the bounds of its confidence interval."""
+    """A corrected rate and the bounds of its confidence interval."""
 
     value: float
     low: float

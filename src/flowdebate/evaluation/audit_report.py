@@ -47,7 +47,7 @@ class AuditItem(WireModel):
 
 
 class Figure(WireModel):
-    """A number with its sample size."""
+    """A number and the size of the sample behind it."""
 
     value: float
     n: Annotated[int, Field(ge=1)]
@@ -80,8 +80,8 @@ class Places(WireModel):
     item are not.
     """
     leaning: int
-    """Number of items on which the first and the last place differ in wins. With two places, the test uses only these
-    items.
+    """Number of items on which the first and the last place have different numbers of wins. With two places, the test
+    uses only these items.
     """
     first: int
     """Number of `leaning` items on which the first place won more often."""
@@ -94,7 +94,7 @@ class Places(WireModel):
     p: float | None = None
     """P-value: the probability that a fair judge's results would be at least this uneven."""
     p_holm: float | None = None
-    """P-value after Holm's adjustment for all tests in the audit."""
+    """Holm-adjusted p-value, accounting for all tests in the audit."""
     test: Literal["sign_flip", "permutation"] | None = None
 
     @property
@@ -105,7 +105,7 @@ class Places(WireModel):
     def separable(self) -> bool:
         """True if a preference for a place can be distinguished from a preference for a side.
 
-        For labels, it must also be distinguishable from a preference for a slot.
+        A preference for a label must also be distinguishable from a preference for a slot.
         """
         return self.items == 1 or (self.arrangements > 1 and self.apart)
 
@@ -131,11 +131,9 @@ class LastWord(WireModel):
     orders: int
     """Number of distinct speaking orders; at least two are needed to detect a preference."""
     p: float | None = None
-    """P-value for a preference for the last speaker; if all items have two sides, it equals the p-value of their
-    `turns`.
-    """
+    """P-value for a preference for the last speaker; if all items have two sides, it equals the p-value of `turns`."""
     p_holm: float | None = None
-    """P-value after Holm's adjustment for all tests in the audit."""
+    """Holm-adjusted p-value, accounting for all tests in the audit."""
 
     @property
     def separable(self) -> bool:
@@ -152,7 +150,7 @@ class JudgeFigures(WireModel):
     unparsed: int
     """Number of ballots with an unparsable answer (`problem`)."""
     unusable: int
-    """Number of contradictory ballots: fewer than two sides, a repeated side, or a winner or score for an
+    """Number of contradictory ballots: those with fewer than two sides, a repeated side, or a winner or score for an
     unknown side.
     """
     undecided: int
@@ -190,7 +188,7 @@ class JudgeFigures(WireModel):
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """Slots, labels, turns and last word with a meaningful p-value; for two sides, turns cover the last word."""
+        """Slots, labels, turns and last word with a meaningful p-value; with two sides, turns cover the last word."""
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -206,7 +204,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     """Judge audit: figures for all ballots together and for each model, and the correlation between models."""
 
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
-    """Figures keyed by model, if there are several; the key "" collects ballots by unknown models."""
+    """Figures keyed by model, if there are several models; "" stands for unknown models."""
     rho: Figure | None = None
     """Mean pairwise correlation between models over items; None for a single model or for too few items."""
     rho_of: Literal["errors", "scores"] | None = None
@@ -219,13 +217,13 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     effective_n_high: float | None = None
     """Bounds of the 95% confidence interval for `effective_n`, computed from the interval for `rho`."""
     tests: int = 0
-    """Number of tests taken into account in the adjustment of `p_holm`."""
+    """Number of tests for which `p_holm` is adjusted."""
     seed: int | None = None
     """Seed for the p-values and intervals; None if none were computed."""
 
     @property
     def findings(self) -> list[str]:
-        """The audit's findings, in sentences; the last one states the limits of any audit.
+        """The audit's findings, in sentences; the last one states the limitations of any audit.
 
         >>> from flowdebate.evaluation.judge_audit import audit
         >>> audited = audit([[JudgeBallot(order=["yes", "no"], winner="yes")], [JudgeBallot(order=["no", "yes"])]])
@@ -255,8 +253,8 @@ class ReaderAgreement(InNotebooks, WireModel):
     """Agreement between judges and readers who voted before they saw the verdict."""
 
     agreement: Figure | None = None
-    """Share of debates won by the side with the most reader votes, with a Wilson interval. Debates are not counted if
-    the readers or the judge favored no side.
+    """Share of debates won by the side with the most reader votes, with its Wilson interval. Debates in which the
+    readers or the judge favored no side are not counted.
     """
     debates: int
     undecided: int
@@ -307,14 +305,12 @@ class VoteCounts:
     debates: int = 0
     """Number of debates with reader votes."""
     decided: int = 0
-    """Number of debates in which the judge favored a side and so did the readers, whether or not it was the
-    same side.
-    """
+    """Number of debates in which both the judge and the readers favored a side, whether or not it was the same one."""
     agreeing: int = 0
     """Number of debates in which the judge and the readers favored the same side."""
     votes: int = 0
     same: int = 0
-    """Number of reader votes in agreement with the judge."""
+    """Number of reader votes that agree with the judge."""
 
     def add(self, winner: str | None, votes: Sequence[str | None]) -> None:
         """Add a debate's winner and its reader votes; do nothing if there are no votes."""
@@ -351,7 +347,7 @@ class RunAudit(InNotebooks):
     """Judge audit of a single run. A single debate shows little; to audit many, use `flowdebate eval audit`."""
 
     judge: JudgeAudit
-    """Figures computed from the judge's ballots; a custom judge casts no ballots."""
+    """Figures computed from the judge's ballots (a custom judge casts none)."""
     leaks: LeakReport | None = None
     """Report on the names replaced with aliases in arguments; None if no name was replaced."""
     same_family: tuple[tuple[str, str], ...] = ()

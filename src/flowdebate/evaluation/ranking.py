@@ -1,4 +1,4 @@
-"""Ranking of systems by pairwise games: a Bradley-Terry model with Davidson's ties and a first-position advantage."""
+"""Ranking of systems by pairwise games: a Bradley-Terry model with Davidson ties and a first-position advantage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GameTable(NamedTuple):
 
     matchups: Sequence[Matchup]
     clusters: dict[tuple[int, ...], int]
-    """Number of clusters, keyed by the tuple of their games' matchup indexes."""
+    """Number of clusters that consist of the same games, keyed by the games' matchup indexes."""
 
     @property
     def names(self) -> list[str]:
@@ -61,7 +61,7 @@ class GameTable(NamedTuple):
 
     @property
     def counts(self) -> list[tuple[Matchup, int]]:
-        """Matchups, each with its number of games."""
+        """Matchups and the number of games for each."""
         games = Counter[int]()
         for cluster, times in self.clusters.items():
             for matchup in cluster:
@@ -83,7 +83,7 @@ class GameTable(NamedTuple):
 
 
 class GameCollector:
-    """Collector of games, which stores each game in sixteen bytes."""
+    """Collector of games; each game takes up sixteen bytes."""
 
     def __init__(self) -> None:
         self._matchups: dict[Matchup, int] = {}
@@ -127,27 +127,27 @@ class RankedSystem(WireModel):
 
 
 class Ranking(InNotebooks, WireModel):
-    """Systems ordered by strength, along with other influences on the games."""
+    """Systems ordered by strength, along with the other effects estimated from the games."""
 
     games: int
     """Number of games between ranked systems."""
     systems: list[RankedSystem]
     """Ranked systems, strongest first; empty if there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems of unknown but greater strength: they beat ranked systems or others in this list, and never
-    lost to them.
+    """Systems known only to be stronger than the ranked ones: they beat ranked systems or others in this list, and lost
+    to none of them.
     """
     below: list[str] = Field(default_factory=list)
-    """Systems of unknown but lesser strength: they lost to ranked systems or others in this list, and never
-    beat them.
+    """Systems known only to be weaker than the ranked ones: they lost to ranked systems or to others in this list, and
+    beat none of them.
     """
     apart: list[str] = Field(default_factory=list)
     """Systems that are not connected to the ranked systems by any chain of games."""
     order: Figure | None = None
     """Advantage of being in the first position, in log-odds; None if it was not fitted."""
     ties: Figure | None = None
-    """Logarithm of the tie parameter (Davidson 1970); 0 if equally strong systems tie in a third of their games, None
-    if it was not fitted.
+    """Logarithm of the tie parameter (Davidson 1970), which is 0 if equally strong systems tie in a third of their
+    games; None if the parameter was not fitted.
     """
     problem: str | None = None
     """Reason why there is no ranking."""
@@ -253,7 +253,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group whose systems are all linked to each other by chains of results of at least `minimum`."""
+    """Find the largest group of systems all linked to each other by chains of results of `minimum` or better."""
     import numpy as np
 
     names = table.names
@@ -320,7 +320,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
 
 
 def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
-    """Fit strengths, the first-position advantage and the tie parameter, as columns in this order."""
+    """Fit a model whose columns are the strengths, the first-position advantage and the tie parameter."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

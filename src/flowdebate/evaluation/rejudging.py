@@ -1,4 +1,4 @@
-"""Rejudging of stored transcripts, with no new arguments generated."""
+"""Rejudging of stored transcripts without generating new arguments."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> BatchResult[AuditItem]:
-    """Judge each of `debates` again, as a batch whose outputs include the ballots.
+    """Rejudge each of `debates` in a batch whose outputs include the ballots.
 
     Each debate is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are
     as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each run. `judge` may be a list

@@ -30,7 +30,7 @@ def expected(a: float, b: float) -> float:
 def elo_changes(
     ratings: Mapping[str, float], *, winner: str | None, consensus: bool, k: float = K_FACTOR
 ) -> dict[str, float]:
-    """Compute the changes in `ratings` after a debate, which add up to zero.
+    """Compute the changes in `ratings` after a debate; they add up to zero.
 
     The winner plays one game against each of the others, who do not play each other. In a game, the winner scores 1,
     and the other scores 0.5 after a `consensus` and 0 otherwise; the scores are normalized to shares (2/3 to 1/3 after
@@ -61,9 +61,9 @@ def elo_changes(
 
 
 def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
-    """Score how well confidences match outcomes, from 0 to 1, given pairs `(confidence, right)`.
+    """Score how well confidences match outcomes, from 0 to 1.
 
-    Return None if there are no pairs.
+    `pairs` are `(confidence, right)`. Return None if there are no pairs.
 
     The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is always certain and right, and 0.25
     for a constant confidence of 0.5. It is converted to max(0, 1 - 2 * Brier): 1 is perfect, 0.5 neutral. The result is

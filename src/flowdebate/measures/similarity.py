@@ -148,7 +148,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Give an integer id to each run of `length` words in `runs` joined to the run right after it in `following`."""
+    """Assign an id to each run of `length` words in `runs`, extended by the run right after it in `following`."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -164,7 +164,7 @@ _NO_BLANKS = re.compile(
 
 
 def _split_by_script(word: str) -> Iterator[str]:
-    """Split `word`, dividing stretches in scripts without spaces into pairs of characters."""
+    """Split `word`, turning stretches in scripts without spaces into pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:
@@ -212,7 +212,7 @@ def measure_copy(text: str, earlier: str) -> Copy:
 
 
 ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
-"""Convergence status: in agreement, approaching it, far apart, or repeating without agreement."""
+"""Convergence status: in agreement, approaching agreement, far apart, or repeating without agreement."""
 
 
 class Convergence(WireModel):
@@ -239,14 +239,14 @@ def convergence(
     """Compare the proposals `now` with each other, and with those from the round `before`; both are keyed by agent.
 
     - `positions`: each agent's short answer. Similarity is not agreement, so proposals with different positions
-      (`same_answer`) have not converged, even if their texts are similar. Agents with no position, or with a
-      position without words, contradict nobody.
+      (`same_answer`) have not converged, even if their texts are similar. An agent whose position is missing or
+      contains no words does not contradict anyone.
     - `similarity`: the measure; None means `best_similarity()`.
 
     The status is "converged" at a similarity of `converged` or more, unless positions differ or a proposal stands apart
     (its mean similarity to the others is below `diverging`). It is "stagnant" if positions differ and the stability is
     `converged` or more. Otherwise it is "diverging" at a similarity below `diverging`, and "refining" in all other
-    cases. A single proposal has no other to agree with, so it is "refining".
+    cases. A single proposal is always "refining", because there is no other to compare it with.
 
     >>> from flowdebate.measures import Jaccard
     >>> texts = {"ann": "We should cap rents now", "bob": "We should not cap rents now"}

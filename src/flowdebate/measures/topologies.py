@@ -1,4 +1,4 @@
-"""Topologies of criticism: six pure functions from names, round and randomness to (critic, target) edges."""
+"""Criticism topologies: six pure functions that map names, a round and randomness to (critic, target) edges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def edges(
     targets: Collection[str] | None = None,
     critics: Collection[str] | None = None,
 ) -> list[Edge]:
-    """Choose who criticizes whom in `round`; return edges in the order of `names`, none from an agent to itself.
+    """Choose who criticizes whom in `round`; return the edges in the order of `names`, without self-reviews.
 
     - `topology`: a name, or a function of `(names, round, random)` that returns edges. Raise OutputError if it returns
       unknown agents, edges from an agent to itself, or duplicates.
@@ -80,15 +80,15 @@ def edges(
 
 
 def all_to_all(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Let everyone review every other proposal: N(N - 1) edges (Du et al. 2023)."""
+    """Have everyone review every other proposal: N(N - 1) edges (Du et al. 2023)."""
     return list(permutations(names, 2))
 
 
 def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Assign each agent one proposal to review, so each gets one reviewer: N edges.
+    """Have each agent review one proposal, so that each proposal gets one reviewer: N edges.
 
-    Every agent reviews the agent a fixed distance away in the order of names. The distance is derived from a hash of
-    the names plus the round number, so after N - 1 rounds everyone has reviewed everyone else.
+    Every agent reviews the agent a fixed distance away in name order. The distance is derived from a hash of the names
+    plus the round number, so after N - 1 rounds everyone has reviewed everyone else.
     """
     ring_of = sorted(names)
     count = len(ring_of)
@@ -99,7 +99,7 @@ def round_robin(names: Sequence[str], round: int, random: Random) -> list[Edge]:
 
 
 def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noqa: A002, ARG001
-    """Let each agent review both neighbors in the order of names: 2N edges, or 2 for two agents."""
+    """Have each agent review both of its neighbors, in name order: 2N edges, or 2 for two agents."""
     ring_of = sorted(names)
     neighbours = zip(ring_of, ring_of[1:] + ring_of[:1], strict=True)
     directed = [edge for one, other in neighbours if one != other for edge in ((one, other), (other, one))]
@@ -107,7 +107,7 @@ def ring(names: Sequence[str], round: int, random: Random) -> list[Edge]:  # noq
 
 
 def star(names: Sequence[str], round: int, random: Random, *, hub: str | None = None) -> list[Edge]:  # noqa: A002, ARG001
-    """Let the hub (default: the first by name) review all others, and all others review the hub: 2(N - 1) edges."""
+    """Have the hub (default: the first by name) review all others, and all others review the hub: 2(N - 1) edges."""
     center = min(names, default=None) if hub is None else hub
     rim = [name for name in sorted(names) if name != center]
     return [edge for name in rim if center is not None for edge in ((center, name), (name, center))]
@@ -137,7 +137,7 @@ def random_graph(names: Sequence[str], round: int, random: Random, *, sparsity: 
 
 
 def _critics(count: int, sparsity: float) -> int:
-    """Return the number of critics per proposal when there are `count` proposals."""
+    """Return how many critics each of `count` proposals has."""
     return min(count - 1, max(1, math.floor((count - 1) * sparsity + _ROUNDING))) if count else 0
 
 

@@ -58,7 +58,7 @@ class OutputSchema:
 
     @classmethod
     def of(cls, spec: object, *, location: str = "output schema", field: str = "output_schema") -> OutputSchema:
-        """Build the schema for `spec`; raise ConfigurationError if data cannot be validated against it."""
+        """Build the schema for `spec`; raise ConfigurationError if `spec` cannot be used to validate data."""
         if isinstance(spec, OutputSchema):
             return spec
         if isinstance(spec, type) and issubclass(spec, BaseModel):
@@ -83,7 +83,7 @@ class OutputSchema:
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
-        """Copy this schema, accepting each key of `synonyms` in an answer in place of the choice it maps to."""
+        """Copy this schema so that answers may use each key of `synonyms` in place of the choice it maps to."""
         assert self.json_schema  # noqa: S101 - computed once for all copies
         copied = copy(self)
         copied.synonyms = {**self.synonyms, **synonyms}
@@ -95,7 +95,7 @@ class OutputSchema:
         return model_value.model_dump(mode="json", by_alias=True, exclude_unset=self._unwrap is None, fallback=fallback)
 
     def validate(self, value: object) -> Any:  # noqa: ANN401 - the application's own type
-        """Validate JSON text, plain data or an instance as the requested type; raise SchemaViolation if invalid."""
+        """Validate JSON text, plain data or an instance as the requested type; raise SchemaViolation on failure."""
         try:
             if isinstance(value, (str, bytes)):
                 _refuse_infinity(value)
@@ -256,7 +256,7 @@ def validator_of(schema: Mapping[str, Any], *, location: str, field: str) -> Any
 
 
 def _check_linear(parts: Sequence[Mapping[str, Any]], location: str, field: str) -> None:
-    """Raise ConfigurationError if a pattern in the schemas `parts` is not guaranteed to match in linear time."""
+    """Raise ConfigurationError if any pattern in the schemas in `parts` might not match in linear time."""
     if (pattern := find_unbounded_pattern(parts)) is not None:
         raise ConfigurationError(location, field, pattern, LINEAR)
     words = {word for part in parts for word in part}
@@ -281,7 +281,7 @@ def _parts_of(schema: object) -> Iterator[object]:
 def _schemas_in(
     part: object, resolver: Resolver[Any], level: int = 1
 ) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
-    """Yield each schema nested in `part`, with its resolver; raise RecursionError if the nesting is too deep."""
+    """Yield each schema nested in `part` and its resolver; raise RecursionError if the nesting is too deep."""
     if isinstance(part, dict):
         if level > _DEEPEST:
             raise RecursionError
@@ -337,7 +337,7 @@ _VALUES = frozenset({"const", "default", "enum", "examples"})
 
 
 def _map_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Copy `schema`, applying `change` to each keyword's value or, for a collection of schemas, to each of these."""
+    """Copy `schema`, applying `change` to each keyword's value or, in a collection, to each schema inside it."""
 
     def changed(key: str, value: object) -> object:
         if key in _VALUES:
@@ -378,7 +378,7 @@ def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_titles(schema: Any) -> Any:  # noqa: ANN401 - a schema may be a bool
-    """Copy `schema` without the titles derived from names by pydantic.
+    """Copy `schema` without the titles that pydantic derives from names.
 
     >>> drop_titles({"title": "Film", "properties": {"title": {"title": "Title", "type": "string"}}})
     {'properties': {'title': {'type': 'string'}}}

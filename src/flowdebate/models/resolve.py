@@ -38,7 +38,9 @@ from flowdebate.models.providers import PROVIDERS, Provider, address_variable
 ModelSpec: TypeAlias = Model | str
 
 ModelChoice: TypeAlias = Model | str | Mapping[str, Model | str] | None
-"""The `model` of a run or a pattern: one for all seats, one per intent (`{"chat": …, "synthesize": …}`), or None."""
+"""The `model` argument of a run or a pattern: one model for all seats, one per intent (`{"chat": …, "synthesize": …}`),
+or None.
+"""
 
 _INTENTS = ("chat", "synthesize")
 _PREFIX = "intent/"
@@ -50,7 +52,7 @@ EACH = "each"
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A run's `model`, used in place of all other models; set by `run(override_model=…)`."""
+    """A model used in place of all other models in a run; set by `run(override_model=…)`."""
 
     spec: ModelSpec
 
@@ -194,7 +196,7 @@ def environment_choice() -> tuple[str, str] | None:
 
 
 def _list_available() -> Iterator[tuple[str, str]]:
-    """Yield the available models in order of preference, each with the reason; servers are contacted only if needed."""
+    """Yield the available models in order of preference and why each is available; contact servers only if needed."""
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -372,7 +374,7 @@ def _ask_server(name: str, base_url: str) -> _Server:
             return loads(answer.read(_MAX_LIST_SIZE))
 
     def chats(model: str) -> bool:
-        """Ask Ollama whether `model` supports text completion; return True if the answer does not say."""
+        """Ask Ollama whether `model` supports text completion; return True if Ollama does not say."""
         try:
             abilities = ask("POST", "/api/show", dumps({"model": model}))["capabilities"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -601,7 +603,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """Return the full name of another maker's model hosted by the provider `host`."""
+    """Return the full name under which the provider `host` offers the model `name` of another maker."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

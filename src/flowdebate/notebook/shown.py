@@ -26,7 +26,7 @@ _SLOWEST = 60
 _SHARE, _MAX_PAUSE = 10, 2.0
 """Limits on drawing: at most 1 / `_SHARE` of the time is spent on it, and pauses last at most `_MAX_PAUSE` seconds.
 
-The limits are needed because pages grow with the debate and are drawn in its event loop.
+Pages grow with the debate, and drawing them blocks the debate's event loop.
 """
 
 
@@ -55,13 +55,13 @@ class DisplayedRun(Generic[OutT, RawT]):
 
 
 def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> DisplayedRun[OutT, RawT]:
-    """Show a run in this cell's output, live until it ends and then as a report; await the return value for the result.
+    """Show a run in this cell's output: live until it ends, and then as a report.
 
-    The output is updated at most once every `every` seconds, and only if something has changed. If the run fails,
-    awaiting it raises its error after the page has been updated. If the cell awaits the run, interrupting the cell
-    cancels the run, as when awaiting a handle; otherwise the cell ends, and the run continues while other cells are
-    executed. Nothing is shown outside a notebook, for example in a terminal. Raises ConfigurationError if IPython is
-    not installed.
+    Await the return value to get the run's result. The output is updated at most once every `every` seconds, and only
+    if something has changed. If the run fails, awaiting it raises its error after the page has been updated. If the
+    cell awaits the run, interrupting the cell cancels the run, as when awaiting a handle. A cell that does not await
+    the run ends at once, and the run continues while other cells are executed. Nothing is shown outside a notebook, for
+    example in a terminal. Raises ConfigurationError if IPython is not installed.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
     value: object = handle

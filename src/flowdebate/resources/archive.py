@@ -1,6 +1,6 @@
 """An archive that outlives runs: past debates, critique patterns, ratings, positions, persona records and outcomes.
 
-Each of these is a small asynchronous interface for applications to implement. The built-in implementations use a `Log`
+Each part is a small asynchronous interface that applications can implement. The built-in implementations use a `Log`
 with one value per debate, either in memory or as documents in a store (`store/archive.py`).
 """
 
@@ -34,13 +34,13 @@ class PastDebate(WireModel):
     at: float = 0.0
     """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """Votes against the winner, excluding votes without a reason."""
+    """Votes against the winner for which a reason was given."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """Recorded outcome of the winning proposal: right or wrong."""
 
 
 class CritiquePattern(WireModel):
-    """A critic's point, and how often it has helped."""
+    """A point made by a critic and how often it has helped."""
 
     issue: str
     suggestion: str = ""
@@ -83,14 +83,14 @@ class VerdictOutcome(WireModel):
         return self
 
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
-        """Return whether `agent`'s proposal turned out right or wrong; None if unknown."""
+        """Return whether `agent`'s proposal turned out "right" or "wrong", or None if this is unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
             return None  # if only a wrong proposal is known, any other may be right or wrong
         return "right" if agent == self.right else "wrong"
 
 
 class Forecast(NamedTuple):
-    """A vote for a proposal later found to be right or wrong."""
+    """A vote for a proposal that later turned out to be right or wrong."""
 
     confidence: float
     right: bool
@@ -110,7 +110,7 @@ class PastDebates(Protocol):
 
 
 class CritiquePatterns(Protocol):
-    """Points made by critics, and how often each has helped."""
+    """Points made by critics and how often each has helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
         """Return at most `limit` points that have helped before, most successful first."""
@@ -130,7 +130,7 @@ class Ratings(Protocol):
 
 
 class Positions(Protocol):
-    """Positions stated by agents, debate by debate."""
+    """Positions stated by agents in each debate."""
 
     async def of(self, agent: str, /) -> Sequence[Position]:
         """Return the positions of `agent`, in the order in which they were added."""
@@ -321,7 +321,7 @@ class Archive:
     personas: Personas = field(default_factory=LoggedPersonas)
     outcomes: Outcomes = field(default_factory=LoggedOutcomes)
     patience: float = 10.0
-    """Timeout in seconds for each read or write, after which a debate continues without it."""
+    """Seconds to wait for each read or write before a debate continues without it."""
 
     def __post_init__(self) -> None:
         check_seconds("Archive", patience=self.patience)
@@ -366,6 +366,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words of a text used to compare tasks: its longer words or, if it has none, the whole text."""
+    """Return the words used to compare a text with other tasks: its longer words or, if it has none, the whole text."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

@@ -52,7 +52,7 @@ class SequencerHandle:
     deadline: float | None = field(default=None, init=False)
     """Deadline of the sequencer's current round, on the event loop's clock; None if it has no deadline."""
     derived: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values derived from the history, such as its rendering; later steps extend the cached values."""
+    """Cache of values derived from the history, such as rendered text; later steps extend these values."""
 
     def update(self, **changes: object) -> None:
         """Replace fields of a pydantic, dataclass or dict state; raise ConfigurationError for an unknown field."""

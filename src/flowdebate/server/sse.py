@@ -1,4 +1,4 @@
-"""Server-sent events: frames with runs' updates and page fragments, for readers who may come and go."""
+"""Server-sent events: frames that carry run updates and page fragments to readers, who may disconnect and reconnect."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _BEHIND = 32
 page instead.
 """
 _GOES_ON = ("queued", "running", "left_behind")
-"""Statuses of runs that may continue; they include abandoned runs, because a server may recover them."""
+"""Statuses of runs that may continue, including abandoned runs, because a server may recover them."""
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 # Otherwise, nginx holds back frames until its buffer is full.
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class EventStream(EventSourceResponse):
-    """Response that sends frames until there are no more or the reader leaves."""
+    """Response that sends frames until there are no more or the reader disconnects."""
 
     def __init__(self, frames: AsyncGenerator[bytes], *, ended: Callable[[], None]) -> None:
         super().__init__(frames, headers=_HEADERS)
@@ -76,7 +76,7 @@ class EventStream(EventSourceResponse):
 
 
 class Readers:
-    """Open streams of a server, limited in number per run, and ended when the server stops."""
+    """A server's open streams, limited in number per run; they end when the server stops."""
 
     def __init__(self, *, ping: float = 15.0, maximum: int = 64) -> None:
         self._ping = ping
@@ -101,7 +101,7 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a reader of these runs, returning a function to undo this; raise 429 if there are too many readers."""
+        """Count a new reader of the runs and return a function that uncounts it; raise 429 if there are too many."""
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people are already watching this run. Try again later."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -392,7 +392,7 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split a frame's id into marks for `number` runs; if their number differs, give every run an invalid mark."""
+    """Split a frame's id into one mark per run; if there are not exactly `number`, give every run an invalid mark."""
     if text is None:
         return [None] * number
     parts = text.split(",")

@@ -48,14 +48,14 @@ class _Unreadable(Exception):
 
 @dataclass(slots=True)
 class Text:
-    """Text of a document, collected as it is read; raises _Unreadable as soon as it is too long for a source."""
+    """Accumulator for a document's text; raises _Unreadable as soon as the text is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
     """Pages, slides or sheets, each with its name; if the document is undivided, its only part has the name ""."""
     unread: list[str] = field(default_factory=list)
     """Descriptions of omitted content, such as "2 pictures"."""
     hidden: int = 0
-    """Number of passages that the document hides from its readers."""
+    """Number of passages in the document that are hidden from its readers."""
     _room: int = MAX_TEXT_MEGABYTES * _MEGABYTE
 
     def add(self, text: str, part: str = "") -> None:
@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether each line of a page's text, as extracted, runs across both of its columns."""
+    """Return whether each line of extracted text runs across both columns of the page."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -185,7 +185,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open a zip archive; raise _Unreadable if it is encrypted or too large, whatever sizes it declares."""
+    """Open a zip archive; raise _Unreadable if it is encrypted or too large, regardless of the sizes it declares."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable(
             "is encrypted, or in a format from before 2007: save it in the current format, without a password"
@@ -256,7 +256,7 @@ def _is_on(properties: Element, name: str) -> bool:
 
 
 def _hidden_styles(tree: Element) -> frozenset[str]:
-    """Return the names of the styles that hide text, either themselves or through their base style."""
+    """Return the names of the styles that hide text, either directly or through a base style."""
     based: dict[str, str] = {}
     hidden: set[str] = set()
     for style in tree.iter(f"{_W}style"):
@@ -294,7 +294,7 @@ def _drop_hidden(tree: Element, styles: frozenset[str]) -> int:
 
 
 def _flatten_formulas(tree: Element) -> int:
-    """Replace each formula with its characters, without their layout, and return the number of formulas."""
+    """Replace each formula with its characters, dropping the layout, and return the number of formulas."""
     from lxml.etree import SubElement
 
     formulas = [element for element in tree.iter(f"{_M}oMath") if element.getparent() is not None]
@@ -496,7 +496,7 @@ def _read_row(
 
 
 def _paths_of_sheets(packed: zipfile.ZipFile) -> dict[str, str]:
-    """Return the path of each sheet in the archive, keyed by its title."""
+    """Return each sheet's path in the archive, keyed by sheet title."""
     links = _xml(packed, "xl/_rels/workbook.xml.rels")
     targets = {link.get("Id"): posixpath.normpath(posixpath.join("/xl", link.get("Target", ""))) for link in links}
     sheets = _xml(packed, "xl/workbook.xml").iter(f"{_S}sheet")
@@ -713,7 +713,7 @@ OTHERS = {
     **dict.fromkeys((".ppt", ".pps", ".odp"), ".pptx"),
     **dict.fromkeys((".mobi", ".azw3"), ".epub"),
 }
-"""Suffixes of unsupported document kinds, each mapped to the suffix of a supported kind to convert the document to."""
+"""Suffixes of unsupported document kinds, each mapped to the supported suffix suggested instead."""
 
 
 def read_document(data: bytes, kind: str) -> Text:
@@ -747,7 +747,7 @@ def serve(memory: int, seconds: float) -> None:
 
     Each request consists of a line of JSON followed by the bytes of the document; each answer is a line of JSON.
     `memory` is this process's memory limit in megabytes. The process exits if a document takes much longer than
-    `seconds`, or after it has been idle for long.
+    `seconds`, or after it has been idle for a long time.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the libraries' output from mixing with the answers
@@ -779,8 +779,8 @@ def serve(memory: int, seconds: float) -> None:
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Time in seconds after which an idle child process exits, and after which an overdue one exits if its parent has not
-killed it.
+"""Seconds until an idle child process exits, and extra seconds until an overdue one exits if its parent has not killed
+it.
 """
 
 

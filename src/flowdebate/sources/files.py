@@ -49,7 +49,7 @@ def make_source(name: str, text: str) -> Source:
 
 
 def is_file(text: str) -> bool:
-    """Return whether `text` is a data URL, which may take a long time to decode."""
+    """Return whether `text` is a data URL; decoding one may take a long time."""
     return _DATA_URL.match(text) is not None
 
 
@@ -83,10 +83,10 @@ def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Sourc
     """Read files and folders at paths relative to `folder`. "-" is stdin, and "NAME=FILE" sets a name.
 
     Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; each is returned as a source
-    without text, with the reason as `left_out`.
+    without text whose `left_out` states the reason.
 
-    Raises BadFile, with the path and the reason, if a file is unusable, or if the total exceeds 2 MB of text or 10 MB
-    of images.
+    Raises BadFile, stating the path and the reason, if a file cannot be used, or if the total exceeds 2 MB of text or
+    10 MB of images.
     """
     sources: list[Source] = []
     room = _Room()
@@ -123,13 +123,13 @@ def read_texts(texts: Mapping[str, str]) -> list[Source]:
 
 
 class _Room:
-    """Limits on the total size of a run's sources, because sources are stored with the run and sent with each turn."""
+    """Limits on the total size of a run's sources, which are stored with the run and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Add the size of `sources` to the total; raise BadFile, with their `path`, if it exceeds the limits."""
+        """Add the size of `sources` to the total; raise BadFile, naming their `path`, if it is now too large."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:
@@ -140,7 +140,7 @@ class _Room:
 
 
 def check_size(sources: Sequence[Source], path: str) -> None:
-    """Raise BadFile, with the `path` of the last source, if the total size of `sources` exceeds the limits."""
+    """Raise BadFile, naming the `path` of the last source, if the total size of `sources` exceeds the limits."""
     _Room().take(sources, path)
 
 
@@ -154,7 +154,7 @@ def allowed_folders(paths: Iterable[str | Path], *, location: str) -> tuple[Path
 
 
 def outside_of(folders: Sequence[Path], entries: Sequence[str]) -> list[str]:
-    """Return the `entries` outside all `folders`; stdin is always considered outside."""
+    """Return the `entries` that lie outside all `folders`; stdin always counts as outside."""
     paths = {entry: _named(entry, Path())[1] for entry in entries}
     return [
         entry
@@ -192,7 +192,7 @@ def _read_stdin() -> bytes:
 
 
 def _read_file(path: Path, entry: str, name: str) -> Source:
-    """Read a file; raise BadFile, with the `entry` that the user specified, if it cannot serve as a source."""
+    """Read a file; raise BadFile, naming the user's `entry`, if the file cannot be used as a source."""
     try:
         if path.is_symlink() and not _is_within(path, path.parent):
             raise BadFile(entry, "is a symlink to a file outside its folder: pass the file itself")
@@ -255,7 +255,7 @@ def _binary_reason(suffix: str, data: bytes) -> str:
 
 
 def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
-    """Yield the sources and omitted files in the folder `root`, named after `name` and their paths below `root`."""
+    """Yield the sources and omitted files in the folder `root`, each named `name` plus its path below `root`."""
     ignoring, listed = list(_specs_above(root)), 0
     for directory, folders, files in os.walk(root):
         folder = Path(directory)
@@ -283,7 +283,7 @@ def _walk(root: Path, entry: str, name: str) -> Iterator[Source]:
 
 
 def _skip_reason(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, folder: bool) -> str | None:
-    """Return the reason to skip a path in a folder; return None if its content has to be checked."""
+    """Return the reason for skipping a path in a folder, or None if its content has to be checked."""
     if path.is_symlink():
         return "is a link"
     if path.name in FOLDERS if folder else is_secret(path):

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 
 StoreChoice: TypeAlias = "Store | str | Path | bool | None"
-"""Choice of store: a Store object; the path of a SQLite file; "postgresql://…"; "memory:"; False for no store; None for
-FLOWDEBATE_STORE, if set.
+"""Choice of store: a Store object; the path of a SQLite file; "postgresql://…"; "memory:"; False for no store; None to
+use FLOWDEBATE_STORE if it is set.
 
-The address formats of other programs work as well: "postgresql+psycopg://…", "host=… dbname=…", "sqlite:///PATH".
+Addresses in formats used by other programs are accepted too: "postgresql+psycopg://…", "host=… dbname=…",
+"sqlite:///PATH".
 """
 
 STORE_VARIABLE = "FLOWDEBATE_STORE"
 _KNOWN: dict[tuple[int, str], Store] = {}
-"""Stores opened by name in this process, so that equal names share one store object and its connection.
+"""Stores opened by name in this process; opening a name again returns the same object, with the same connection.
 
 The process id is part of the key, because no connection survives a fork.
 """
@@ -37,7 +38,7 @@ def default_store_path() -> Path:
 
 
 def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | None:
-    """Return the store described by `choice`, or None if it stands for no store.
+    """Return the store described by `choice`, or None if `choice` means no store.
 
     Raises ConfigurationError for an invalid choice.
 

@@ -156,7 +156,7 @@ def server_names(address: str) -> tuple[str | None, str | None, int | None]:
 
 @cache
 def _hosts() -> dict[str, str]:
-    """Return the hosted providers keyed by host, excluding local servers because they may imitate any provider."""
+    """Return the hosted providers, keyed by host. Local servers are excluded because they may imitate any provider."""
     from flowdebate.models.providers import PROVIDERS as ENDPOINTS
 
     hosted = {

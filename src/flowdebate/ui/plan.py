@@ -268,9 +268,9 @@ def _with_defaults(plan: Plan) -> Plan:
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with a model at its base URL assigned to every call; a seat without one raises ConfigurationError.
+    """Return `plan` with every call assigned to a model at its base URL; raise ConfigurationError if a seat has none.
 
-    No call in such a plan may use the default model, because it is on another server.
+    The default model cannot be used in such a plan, because it is on another server.
     """
     options, people = plan.options, getattr(plan.options, "humans", None) or ()
     if options.base_url is None or set(plan.models or ()) == {"chat", "synthesize"}:
@@ -295,7 +295,7 @@ def _at_address(plan: Plan) -> Plan:
 
 
 def _are_listed(options: PlanOptions) -> bool:
-    """Return whether the roster is a list of models, with the first one as the default."""
+    """Return whether the roster is a list of models whose first entry serves as the default."""
     entries = getattr(options, options.ROSTER)
     # FLOWDEBATE_MODEL refers to a model on another server, not at the base URL
     at_address = options.base_url is not None
@@ -375,7 +375,7 @@ def _with_full_names(options: PlanOptions) -> PlanOptions:
 
 
 def _read_sources(options: PlanOptions) -> PlanOptions:
-    """Replace source files in the options with their text, because the text is needed if the run is resumed."""
+    """Replace source files in the options with their text, which is needed to resume the run."""
     if options.sources is None and options.diff is None:
         return options
     from flowdebate.sources.diff import Diff, read_diff
@@ -442,7 +442,7 @@ def pattern_of_file(path: str) -> PatternInfo:
 
 
 def _read_schema(options: PlanOptions) -> tuple[PlanOptions, OutputSchema | None]:
-    """Replace the schema file in the options with its content; raise BadFile or ConfigurationError if it is invalid."""
+    """Replace the options' schema file with its content; raise BadFile or ConfigurationError for an invalid file."""
     from flowdebate.models.output import OutputSchema
 
     if not isinstance(options, OutputOptions) or options.output_schema is None:
@@ -498,9 +498,9 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. Errors refer to
     `verb` as the command that needs the plan.
 
-    Raises ConfigurationError for a run without a plan. If `to_ask` is set, meaning that models will be called, also
-    raises it for a secret that has to be entered again, and for an imported run that is not `trusted` if `reached_by`
-    is not empty. If an imported run is only displayed, its plan omits the files named in it.
+    Raises ConfigurationError for a run without a plan. If `to_ask` is set, meaning that models will be called, it is
+    also raised if a secret has to be entered again, or if the run was imported, is not `trusted`, and `reached_by` is
+    not empty. If an imported run is only displayed, its plan omits all file options.
     """
     stored = run.header.plan
     if stored is None:
@@ -553,7 +553,7 @@ def plan_of_fork(
 ) -> Plan:
     """Build the plan for a fork of a stored run, as `plan_of` does, but with the run's seed and models.
 
-    Errors state `location` as the origin of `changes`. Also raises ConfigurationError if the subject is changed.
+    Errors name `location` as the source of `changes`. Also raises ConfigurationError if the subject is changed.
     """
     if run.header.plan is None:
         raise _foreign_run_error(run, "fork")
@@ -575,7 +575,7 @@ def plan_of_fork(
 
 
 def _models_of(run: StoredRun) -> str | dict[str, str] | None:
-    """Return the names of the models with which a run was started."""
+    """Return the names of the models a run was started with."""
     names = run.header.model
     if not isinstance(names, dict):
         return names if isinstance(names, str) else None
@@ -603,7 +603,7 @@ _AGENT = re.compile(rf"(?<![^\s=:,])cli/(?:{'|'.join(PROGRAMS)})(?:/\S+)?")
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the strings at any depth of a JSON value."""
+    """Yield all strings in a JSON value, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (Mapping, list, tuple)):

@@ -1,4 +1,4 @@
-"""Forms for starting a run, derived from its pattern's options, and for giving an answer, derived from its schema."""
+"""Forms for starting a run (derived from its pattern's options) and for giving an answer (derived from its schema)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Kind: TypeAlias = Literal[
     "text", "long", "number", "mixed", "flag", "choice", "choices", "lines", "numbers", "pairs", "entries", "schema",
     "json", "group",
 ]  # fmt: skip
-"""Kind of input for a field: "long" text, "mixed" for text, a number or off, a single "choice", several "choices",
-"lines" of text, "numbers", "pairs" of name and value, "entries" with their own fields, the fields of a "schema", "json"
-for any other value in an answer, and a "group" of fields.
+"""Kind of input for a field: "long" (long text), "mixed" (text, a number or off), "choice" (one option), "choices"
+(several options), "lines" (lines of text), "numbers", "pairs" (names and values), "entries" (items with their own
+fields), "schema" (the fields of a schema), "json" (any other value in an answer), or "group" (a group of fields).
 """
 
 _FRONT = ("answer", "model")
 """Options shown at the top of the form in this order, in addition to the question, speakers and material."""
 _PANELS: Mapping[str, str] = {"format": "Format", "exclude": "Material", "focus": "Focus"}
-"""Groups in which the form lists options, where they differ from those on the command line."""
+"""Groups under which the form lists options, where they differ from the command line's groups."""
 _LABELS: Mapping[str, str] = {
     "answer_form": "How the judge answers",
     "attempts": "Attempts for each call",
@@ -73,7 +73,7 @@ _LABELS: Mapping[str, str] = {
 }
 """Labels for options whose names are not self-explanatory."""
 _ELSEWHERE = frozenset({"suspend", "continuation", "earlier"})
-"""Options that the form omits, because they are meant for terminals, forks or programs."""
+"""Options omitted from the form because they only make sense in terminals, forks or programs."""
 _SPECIAL = frozenset({"humans", "sources"})
 _HELP: Mapping[str, str] = {
     "answer": "The answer to check. Default: the author, a model, answers first.",
@@ -173,7 +173,7 @@ class Form:
     proposes: bool = False
     """True if speakers may be omitted, because the question may name them."""
     people: tuple[str, ...] | None = None
-    """Roles, besides the speakers, that people can play; None if people cannot take part."""
+    """Roles that people can play, in addition to the speakers; None if people cannot take part."""
     front: tuple[Field, ...] = ()
     folded: Mapping[str, tuple[Field, ...]] = field(default_factory=dict)
     """Other options, grouped by panel and initially collapsed."""
@@ -442,7 +442,7 @@ def _without_flags(help: str) -> str:  # noqa: A002 - as in Option
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """A request to a human, with only the information meant for that person."""
+    """A request to a human, containing only the information meant for that person."""
 
     parts: RequestParts
     blind: Mapping[str, str]
@@ -450,7 +450,7 @@ class OpenRequest:
 
     @classmethod
     def of(cls, pending: PendingInput) -> OpenRequest:
-        """Build the request; names are hidden if the recipient chooses a winner from the stances of all speakers."""
+        """Build the request, hiding names if the recipient has to choose a winner from the speakers' stances."""
         parts = parse_request(pending.shown)
         # Only judges pick a winner from several stances; in other requests, there are no names to hide.
         part = (pending.answer_schema or {}).get("properties", {}).get("winner", {})

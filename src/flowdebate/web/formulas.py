@@ -41,7 +41,7 @@ _ELEMENTS = frozenset(
         *("munder", "mover", "munderover", "mtable", "mtr", "mtd", "mstyle", "menclose"),
     )
 )
-"""Elements allowed in a formula; none of them can hide its content, as `mphantom` would."""
+"""Elements allowed in a formula; unlike `mphantom`, none of them can hide its content."""
 _WORDS = frozenset(
     (
         *("accent", "accentunder", "columnalign", "displaystyle", "fence", "form", "largeop", "mathvariant"),

@@ -82,7 +82,7 @@ class Point:
     low: float
     high: float
     letter: tuple[str, float, float] | None = None
-    """Letter marking the point, with the letter's position; None for a point without a name."""
+    """Letter that marks the point, and its position; None for a point without a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def scatter_of_shares(points: Sequence[Point], *, name: str) -> Scatter | None:
 
 
 def _placed(points: Sequence[Point], across: Callable[[float], float]) -> list[Point]:
-    """Convert points to the plot's units, and position their letters without overlap."""
+    """Convert points to the plot's units, and position their letters so that they do not overlap."""
     placed: list[Point] = []
     occupied: list[tuple[float, float]] = []
     for point, letter in zip(points, cycle(ascii_lowercase)):

@@ -47,7 +47,7 @@ VENDORS: dict[str, tuple[str, ...]] = {
     "ibm": ("IBM",),
     "allenai": ("Allen Institute for AI", "Ai2"),
 }
-"""Spellings of the makers' names."""
+"""Spellings of makers' names, keyed by maker."""
 
 MAKERS = frozenset(fold(written) for group in VENDORS.values() for written in group)
 WELL_KNOWN = (
@@ -236,7 +236,7 @@ def find_claimed_names(low: str) -> Iterator[Own]:
 
 
 def _find_abroad(low: str, start: int, end: int) -> Iterator[Own]:
-    """Find the model families and makers that an author claims in a sentence in a language other than English."""
+    """Find the model families and makers that authors claim as their own in sentences not written in English."""
     name = _patterns().names.search(low, start, end)
     if name is None:
         return

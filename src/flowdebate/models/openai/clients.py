@@ -96,7 +96,7 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop (several if its endpoint has moved), and the number of their users."""
+    """A model's clients in one event loop (several if its endpoint has changed) and how many users they have."""
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)
@@ -268,7 +268,7 @@ class PooledModel:
     """
 
     tells_attempts = True
-    """True, because the model records its own attempts."""
+    """Always true: these models record their own attempts."""
     takes_effort: bool = False
     """True if the amount of thinking can be set."""
     _name: str
@@ -319,7 +319,7 @@ class PooledModel:
         return response
 
     async def check_ready(self) -> None:
-        """Raise the same error as a first call would if the key is missing or real models are forbidden."""
+        """Raise the error that a first call would raise if the key is missing or real models are forbidden."""
         check_real_calls_allowed(self.name, base_url=self.base_url)
         self._endpoint()
 
@@ -358,7 +358,7 @@ _LOGGERS = (
 
 
 class _Redacting(logging.Filter):
-    """Log filter that redacts `secrets`; a secret added more than once must be removed the same number of times."""
+    """Log filter that redacts `secrets`; a secret must be removed as many times as it was added."""
 
     def __init__(self) -> None:
         super().__init__()

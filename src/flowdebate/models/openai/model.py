@@ -222,7 +222,7 @@ _HOSTED = {
 
 
 def _with_cache_key(parameters: Parameters) -> Parameters:
-    """Add a cache key, because OpenAI routes requests with the same system message to a machine that has cached it."""
+    """Add a cache key so that OpenAI routes requests with the same system message to a machine that has cached it."""
     first = parameters["messages"][0] if parameters["messages"] else {}
     if first.get("role") != "system" or "prompt_cache_key" in parameters.get("extra_body", ()):
         return parameters
@@ -246,7 +246,7 @@ TOP_LOGPROBS = 20  # number of log-probabilities to request, the maximum allowed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Details in which models and servers differ."""
+    """Details specific to a model or server."""
 
     model: str
     label: str
@@ -549,7 +549,7 @@ class Chat:
 
 
 class _Whole(Exception):
-    """Raised to hand a complete answer to the code reading a stream."""
+    """Raised to pass a complete answer to code that expects a stream."""
 
     def __init__(self, completion: object) -> None:
         self.completion = completion

@@ -305,7 +305,7 @@ def _failed(agent: str, phase: str, target: str | None, error: str, instead: str
 
 
 def _relationship(relationship: Relationship) -> str:
-    """Describe one agent's critiques of another, and its vote for that agent; return "" if there are neither."""
+    """Describe one agent's critiques of another, and its vote for that agent; return "" if there is neither."""
     done = [f"voted for {relationship.other}"] if relationship.endorsed else []
     if relationship.critiques:
         critiques = counted(relationship.critiques, "critique")

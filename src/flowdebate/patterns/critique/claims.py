@@ -60,7 +60,7 @@ def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> l
 
 
 def has_words(answer: str, place: str) -> bool:
-    """Check whether the answer contains the words quoted by a claim, even if these are very short."""
+    """Check whether the answer contains the words quoted by a claim, even if the quote is very short."""
     match = _look_up(place, answer)
     return match.status == "verified" or (match.status == "too_short" and as_seen(place) in as_seen(answer))
 

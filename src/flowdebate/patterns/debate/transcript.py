@@ -129,7 +129,7 @@ def render_transcript(
     anonymity: Anonymity | None = None,
     labels: Labels = (),
 ) -> str:
-    """Render the transcript so far, using aliases if `anonymity` is set; each entry is rendered once per debate."""
+    """Render the transcript so far, using aliases if `anonymity` is set; render each entry only once per debate."""
 
     def extended(text: str, _: object, count: int) -> str:
         last = entries[count - 1].round if count else None
@@ -234,9 +234,10 @@ _QUOTATION_MARKS = '["“”„‟«»❝❞〝〞〟\uff02]'
 
 
 def render_quotes(quotes: Iterable[VerifiedQuote]) -> str:
-    """Render the line below an argument that reports its `quotes`; return "" if there is nothing to report.
+    """Render the line that goes below an argument and reports on its `quotes`.
 
-    Short quotes and quotes inside a verified one are omitted, and repeated quotes are counted once.
+    Return "" if there is nothing to report. Short quotes and quotes inside a verified one are omitted, and repeated
+    quotes are counted once.
 
     >>> found = verify_quotes('"Rents rose in May", and "they will fall in June".', {"report": "Rents rose in May."})
     >>> render_quotes(found)

@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Totals over all calls; a total is None if there were no model calls, or if it is unknown for any of them."""
+    """Totals over all calls; a total is None if there were no model calls or if the value of any call is unknown."""
 
     requests: int = 0
     """Number of requests to models, including failed ones."""
@@ -111,7 +111,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """Mark on the time axis, with its label."""
+    """A mark on the time axis and its label."""
 
     x: float
     label: str
@@ -119,7 +119,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All calls in a run, with a chart of when they were made."""
+    """All calls in a run and a chart of when they were made."""
 
     calls: tuple[Call, ...]
     failed: tuple[Call, ...] = ()
@@ -213,7 +213,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
-    """Build the call for an event, as `trace_of` does from the journal, but without its text and failed requests."""
+    """Build the call for an event as `trace_of` would, but without the call's text and failed requests."""
     speaker = turn_at(event.path, turns)
     who, party = speaker or _role(event), parties.get(speaker or "")
     if not isinstance(event, ModelCalled):

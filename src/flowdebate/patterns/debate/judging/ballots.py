@@ -1,4 +1,4 @@
-"""A judge's ballots: the data recorded with a verdict, and an exact tally that does not depend on their order."""
+"""A judge's ballots: the data recorded with a verdict, and an exact tally that is independent of ballot order."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LetterFit(WireModel):
 
 
 class JudgeBallot(WireModel):
-    """One answer from a judge about one view of a transcript. Sides are identified by their stances."""
+    """A judge's answer for one view of a transcript. Sides are identified by their stances."""
 
     view: Annotated[int, Field(ge=0)] = 0
     """Index of the view in the schedule, starting at 0; a repeated view keeps its index."""
@@ -82,8 +82,8 @@ class JudgeBallot(WireModel):
     winner: str | None = None
     """Winning side; None if no side wins."""
     verdict: str = ""
-    """Conclusion of the ballot; empty if it is a single-view judge's only ballot, because the verdict already contains
-    it.
+    """Conclusion of the ballot; empty for a single-view judge's only ballot, because the verdict already contains the
+    conclusion.
     """
     reasoning: str = ""
     """Reasons for the conclusion; empty if `verdict` is empty."""
@@ -149,7 +149,7 @@ class Statement(WireModel):
 
 
 class JudgeQuote(WireModel):
-    """Statement picked by a judge as a side's most concrete one."""
+    """A side's most concrete statement, as chosen by a judge."""
 
     side: str
     """Stance supported by the statement."""
@@ -197,7 +197,9 @@ class Judging(WireModel):
     effective_n: Annotated[float, Field(gt=0)] = 1.0
     """Number of independent judges equivalent to the panel; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """Statements from each side picked by a judge that answers with letters; None (and omitted from JSON) otherwise."""
+    """Statements a judge picked from each side, if the judge answers with letters; None (and omitted from JSON) for
+    other judges.
+    """
 
     @property
     def saved(self) -> int:
