@@ -39,10 +39,10 @@ class InstructorModel(AdaptedModel):
     """A model called through an instructor client: `InstructorModel(instructor.from_provider("openai/gpt-5-mini"))`.
 
     - `client`: a client from `from_provider`, `from_openai`, `from_anthropic` and the like, sync or async.
-    - `model`: the provider's name for the model; None for the client's default.
+    - `model`: the provider's name for the model; None to use the client's default.
     - `max_retries`: maximum number of times that instructor retries a request after an answer fails validation,
       including validation by your own validators.
-    - `retry`: the retry policy for provider failures; None for no retries. Retries by the provider's own client are
+    - `retry`: the retry policy for provider failures; None to disable retries. Retries by the provider's own client are
       turned off, so that every request is counted here and the run's limits apply.
     """
 
@@ -75,7 +75,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request; as long as the answer is invalid, repeat the request with the validation error added."""
+        """Send the request, and repeat it with the validation error added as long as the answer is invalid."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))

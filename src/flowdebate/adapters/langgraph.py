@@ -50,8 +50,8 @@ class RunnableModel(AdaptedModel):
     - `runnable`: a chat model; a graph with `messages` in its state (such as an agent), whose last message is the
       answer; or any other runnable that turns a list of messages into a message or a string.
     - `config`: a `RunnableConfig` for each call; graphs get a new `thread_id` for each call.
-    - `name`: the name in errors, events and usage; None for the runnable's name.
-    - `retry`: the retry policy; None for no retries. Each retry also repeats the side effects of an agent's tools.
+    - `name`: the name in errors, events and usage; None to use the runnable's name.
+    - `retry`: the retry policy; None to disable retries. Each retry also repeats the side effects of an agent's tools.
 
     A request's temperature and maximum length are passed to chat models; graphs and chains have their own settings. A
     schema is passed to a chat model's structured output, if supported; otherwise it is shown in the prompt. A graph's

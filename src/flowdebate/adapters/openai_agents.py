@@ -37,8 +37,8 @@ class AgentModel(AdaptedModel):
       is appended to its instructions. If a role has a schema, it becomes the agent's output type for the call.
     - `context`: the agent's context, the same for each call.
     - `run_config`: a `RunConfig`, for example for tracing; a request's settings are added to it.
-    - `name`: the name in errors, events and usage; None for the agent's name.
-    - `retry`: the retry policy; None for no retries. Each retry also repeats the side effects of the agent's tools.
+    - `name`: the name in errors, events and usage; None to use the agent's name.
+    - `retry`: the retry policy; None to disable retries. Each retry also repeats the side effects of the agent's tools.
 
     An agent's run counts as one call, no matter how often the agent calls its model, but all tokens are counted.
     """

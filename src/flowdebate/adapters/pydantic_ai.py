@@ -34,8 +34,8 @@ class AgentModel(AdaptedModel):
     - `agent`: the agent, with its own instructions, tools and model; a request's system message is added to its
       instructions. It must not validate outputs itself, because roles such as judges have their own schemas.
     - `deps`: the agent's dependencies, the same for each call.
-    - `name`: the name in errors, events and usage; None for the agent's name.
-    - `retry`: the retry policy; None for no retries. Each retry also repeats the side effects of the agent's tools.
+    - `name`: the name in errors, events and usage; None to use the agent's name.
+    - `retry`: the retry policy; None to disable retries. Each retry also repeats the side effects of the agent's tools.
 
     An agent's run counts as one call, no matter how often the agent calls its model, but all tokens are counted.
     """

@@ -166,7 +166,7 @@ class CompareOptions(TypedDict, total=False):
 async def compare_with_baseline(
     question: object, output: object, expected: object, options: CompareOptions
 ) -> Comparison:
-    """Compare two values named "output" and "expected"; strings are compared unchanged, other values as JSON."""
+    """Compare two values, called "output" and "expected"; strings are compared as they are, other values as JSON."""
     from flowdebate.blocks.functions import result_text
     from flowdebate.evaluation.comparison import compare
 

@@ -144,7 +144,7 @@ EXAMPLES = {
     "audit": ("flowdebate eval audit", "flowdebate eval audit --rejudge --schedule full --repeat 3"),
     "leaderboard": ("flowdebate eval leaderboard", "flowdebate eval leaderboard --format markdown > leaderboard.md"),
 }
-"""Examples, keyed by command; a pattern's help page shows the examples for its command."""
+"""Examples, keyed by command; each pattern's help page shows the examples for its command."""
 _DOCUMENTATION = {
     "batch": "batch", "benefit": "evaluate", "study": "evaluate#a-study", "critic": "critique", "audit": "judges",
     "leaderboard": "judges",
@@ -167,7 +167,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """Return the error message for a command that the group does not have."""
+        """Return the error message for a command missing from the group."""
         return f"unknown command {name}. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -233,7 +233,7 @@ class RunCommands(Group):
 
 
 BARE = {"--diff": "HEAD"}
-"""Options whose value is optional, mapped to the value used if it is omitted."""
+"""Options whose value may be omitted, each mapped to the value used in that case."""
 
 
 class Command(TyperCommand):
@@ -279,7 +279,7 @@ class Command(TyperCommand):
 
 
 def deferred(name: str, load: Callable[[], Callable[..., object]]) -> type[Command]:
-    """Return a command class that loads its function only when the command is run or its help is shown."""
+    """Return a command class whose function is loaded only when the command is run or its help is shown."""
 
     class Deferred(Command):
         @cached_property

@@ -90,7 +90,9 @@ class Places(WireModel):
     a bias.
     """
     apart: bool = True
-    """True if labels varied independently of slots; otherwise a label bias cannot be distinguished from a slot bias."""
+    """True if labels varied independently of slots; if they did not, a label bias cannot be distinguished from a slot
+    bias.
+    """
     p: float | None = None
     """P-value: the probability that a fair judge's results would be at least this uneven."""
     p_holm: float | None = None
@@ -123,7 +125,7 @@ class LastWord(WireModel):
     """Number of verdicts in favor of a side."""
     rate: float
     even: float
-    """Expected rate for a judge unaffected by the speaking order; one half if there are two sides."""
+    """Expected rate for a judge that is unaffected by the speaking order: one half if there are two sides."""
     low: float | None = None
     high: float | None = None
     items: int
@@ -156,12 +158,12 @@ class JudgeFigures(WireModel):
     undecided: int
     """Number of ballots without a winner."""
     slots: list[Places] = Field(default_factory=list)
-    """Wins per slot, with one entry for each number of sides."""
+    """Wins per slot; one entry for each number of sides."""
     labels: list[Places] = Field(default_factory=list)
-    """Wins per label, with one entry for each set of labels."""
+    """Wins per label; one entry for each set of labels."""
     turns: list[Places] = Field(default_factory=list)
-    """Wins per turn in the speaking order, with one entry for each number of sides; covers only items whose order is
-    known.
+    """Wins per turn in the speaking order; one entry for each number of sides. Only items whose order is known are
+    included.
     """
     last_word: LastWord | None = None
     """Number and rate of wins by the last speaker; None if the speaking order is unknown or nobody had the
@@ -196,7 +198,7 @@ class JudgeFigures(WireModel):
 
     @property
     def unparsed_share(self) -> float:
-        """`unparsed` as a share of all ballots; 0 if there are no ballots."""
+        """`unparsed` as a share of all ballots, or 0 if there are none."""
         return self.unparsed / self.ballots if self.ballots else 0.0
 
 

@@ -150,9 +150,9 @@ class Ranking(InNotebooks, WireModel):
     games; None if the parameter was not fitted.
     """
     problem: str | None = None
-    """Reason why there is no ranking."""
+    """Reason why no ranking could be computed."""
     without_interval: str | None = None
-    """Reason why the strengths have no intervals."""
+    """Reason why no confidence intervals were computed for the strengths."""
 
     def chance(self, one: str, other: str, *, first: bool | None = None) -> float:
         """Predict the share of untied games that `one` wins; `first` is True if `one` has the first position."""
@@ -320,7 +320,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
 
 
 def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
-    """Fit a model whose columns are the strengths, the first-position advantage and the tie parameter."""
+    """Fit a model with, in this order, columns for strengths, first-position advantage and tie parameter."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

@@ -38,7 +38,7 @@ class Similarity(Protocol):
 
     @property
     def name(self) -> str:
-        """The measure's name in results."""
+        """Name of the measure as shown in results."""
 
     def __call__(self, texts: Sequence[str], /) -> Matrix:
         """Compute the similarity between each pair of `texts`."""

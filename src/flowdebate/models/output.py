@@ -74,7 +74,7 @@ class OutputSchema:
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
-        """JSON Schema whose top level is an object."""
+        """JSON Schema with an object at its top level."""
         return _with_object_root(self.model.model_json_schema())
 
     @cached_property

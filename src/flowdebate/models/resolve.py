@@ -252,7 +252,7 @@ def maker_of(model: ModelSpec) -> str:
 
 
 def check_vendor(vendor: str, *, location: str, field: str) -> None:
-    """Raise ConfigurationError for an apparently misspelled vendor, since it would not exclude any models."""
+    """Raise ConfigurationError if a vendor seems to be misspelled, since it would not exclude any models."""
     vendors = {*PROVIDERS, *_WORDS.values(), *_ALIASES}
     hint = did_you_mean(maker_of(vendor), vendors, cutoff=0.75)
     if hint and maker_of(vendor) not in vendors:
@@ -495,11 +495,11 @@ _WORDS: Mapping[str, str] = {
     "gpt": "openai", "chatgpt": "openai", "claude": "anthropic", "sonnet": "anthropic", "opus": "anthropic",
     "haiku": "anthropic", "gemini": "gemini", "grok": "xai", "mistral": "mistral", "deepseek": "deepseek",
 }  # fmt: skip
-"""Makers, keyed by the first word of their models' names; used for suggestions when a name is mistyped."""
+"""Makers, keyed by the first word of their models' names; used to suggest corrections for mistyped names."""
 _ALIASES: Mapping[str, str] = {
     "google": "gemini", "mistralai": "mistral", "x-ai": "xai", "deepseek-ai": "deepseek", "codex": "openai",
 }  # fmt: skip
-"""Vendors, keyed by their names at hosting providers."""
+"""Vendors, keyed by the names that hosting providers use for them."""
 _HOSTS = ("cerebras", "fireworks", "groq", "openrouter", "together")
 """Providers that host models from many makers."""
 _TAG = re.compile(r"[^/:\s]+:([\d.]+[bmk]|latest|[^:]*q\d)[^/:\s]*", re.IGNORECASE)
@@ -547,7 +547,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
 
 
 def _find_by_name(name: str, models: Sequence[str]) -> list[str]:
-    """Find the server's model called `name`; failing that, return all models that differ only in the tag."""
+    """Find the server's model called `name`; if there is none, return all models that differ only in the tag."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 
@@ -557,7 +557,7 @@ def _has_key(provider: str) -> bool:
 
 
 def _guess_provider(spec: str, cutoff: float = 0.6) -> str | None:
-    """Guess the provider at the beginning of `spec`, tolerating typos; None if no guess is possible."""
+    """Guess which provider the start of `spec` refers to, tolerating typos; None if no guess is possible."""
     provider = re.split(r"\s*[/:]\s*", spec.strip(), maxsplit=1)[0].lower()
     return nearest(provider, PROVIDERS, cutoff=cutoff)
 

@@ -31,7 +31,7 @@ Pages grow with the debate, and drawing them blocks the debate's event loop.
 
 
 class _RunCancelledError(asyncio.CancelledError):
-    """Raised if a cell awaiting a run is interrupted; the output then shows the run so far, without a traceback."""
+    """Raised if a cell is interrupted while awaiting a run; its output then shows the run so far, and no traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{self}"]
@@ -119,7 +119,7 @@ def _bundle(handle: RunHandle[Any], html: str | None, markdown: str | None) -> d
 
 
 def _output() -> Callable[[dict[str, str]], None]:
-    """Return a function for updating an output of the running cell; outside a notebook, it does nothing."""
+    """Return a function that updates an output of the running cell; outside a notebook, the function does nothing."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

@@ -70,7 +70,7 @@ class PersonaRecord(WireModel):
 
 
 class VerdictOutcome(WireModel):
-    """Outcome known after a debate: the author of the right proposal or, if that is unknown, of a wrong one."""
+    """Outcome that became known after a debate: the author of the right proposal or, if unknown, of a wrong one."""
 
     right: str | None = None
     wrong: str | None = None
@@ -103,7 +103,7 @@ class PastDebates(Protocol):
     """Earlier debates and their outcomes."""
 
     async def recent(self, task: str, /, *, limit: int) -> Sequence[PastDebate]:
-        """Return at most `limit` debates that may help with `task`, most useful first."""
+        """Return up to `limit` debates that may help with `task`, most useful first."""
 
     async def add(self, debate: PastDebate, /) -> None:
         """Store a debate; do nothing if its id is already known."""
@@ -113,7 +113,7 @@ class CritiquePatterns(Protocol):
     """Points made by critics and how often each has helped."""
 
     async def successful(self, *, limit: int) -> Sequence[CritiquePattern]:
-        """Return at most `limit` points that have helped before, most successful first."""
+        """Return up to `limit` points that have helped before, most successful first."""
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
         """Add the counts in `patterns` to the stored ones; a second call for the same debate changes nothing."""
@@ -150,7 +150,7 @@ class Personas(Protocol):
 
 
 class Outcomes(Protocol):
-    """Votes cast in debates, and the right choices where known."""
+    """Votes cast in debates, and the right choices where these are known."""
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
         """Store a debate's valid votes; a second call for the same debate changes nothing."""
@@ -162,7 +162,7 @@ class Outcomes(Protocol):
         """Store the outcome of `debate`; a second call for the same debate changes nothing."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        """Return the votes cast by `names`, keyed by voter, omitting votes not known to be right or wrong."""
+        """Return the votes cast by `names`, keyed by voter; votes not known to be right or wrong are omitted."""
 
 
 class Log(Generic[ValueT]):

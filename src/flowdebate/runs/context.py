@@ -127,7 +127,7 @@ class Scope:
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """Models of the enclosing sequencers, nearest first, for blocks that have no model of their own."""
+    """Models of the enclosing sequencers, innermost first, for blocks without a model of their own."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values that depend only on `models`, such as the wording of prompts, keyed by owner."""
 
@@ -200,7 +200,7 @@ class Context:
 
     @property
     def random(self) -> Random:
-        """Random number generator seeded from the run's seed and this path, so that its draws are reproducible."""
+        """Random number generator seeded from the run's seed and this path, so that draws are reproducible."""
         if self._random is None:
             self._random = Random(f"{self.run.seed}:{self.path}")  # noqa: S311 - repeatable on purpose
         return self._random
@@ -256,7 +256,7 @@ class Context:
         return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)
 
     def below(self, block: _Named, /) -> Context:
-        """Return the context in which this block runs `block`: `await block(value, ctx.below(block))`."""
+        """Return the context in which this block runs another `block`: `await block(value, ctx.below(block))`."""
         return Context(self.run, self.scope, block.name, f"{self.path}/{block.place}", self.role)
 
     def child(self, block: str, path: str, scope: Scope | None = None) -> Context:

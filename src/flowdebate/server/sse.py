@@ -39,7 +39,7 @@ _PING = b": ping\n\n"
 # Browsers are told to reconnect after one second; their default is three or five seconds.
 _RETRY = b"retry: 1000\n\n"
 _AHEAD = 16
-"""Maximum number of updates to fetch before the reader has received the earlier ones."""
+"""Maximum number of updates fetched in advance while the reader has not yet received earlier ones."""
 _CHECKED = 5.0
 """Interval in seconds between checks that a public page's link is still valid."""
 _PACE = 0.05
@@ -230,7 +230,7 @@ async def _pump(service: Service | OwnedService, marks: Mapping[str, str | None]
 
 
 class _Frames:
-    """Builder of a stream's frames; if the stream follows several runs, each frame's id contains all runs' marks."""
+    """Builder of a stream's frames; if the stream follows several runs, each frame's id contains all their marks."""
 
     def __init__(self, marks: Mapping[str, str | None], *, texts: bool, several: bool) -> None:
         self.marks = dict(marks)

@@ -250,7 +250,7 @@ def _read_docx(data: bytes, text: Text) -> None:
 
 
 def _is_on(properties: Element, name: str) -> bool:
-    """Return whether the properties of a text run or of a style turn a setting on."""
+    """Return whether the properties of a text run or style turn a setting on."""
     switch = properties.find(f"{_W}{name}")
     return switch is not None and switch.get(f"{_W}val", "1") not in ("0", "false", "off")
 
@@ -314,7 +314,7 @@ def _paragraphs(tree: Element) -> Iterator[str]:
 
 
 def _margins(packed: zipfile.ZipFile, kind: str) -> list[str]:
-    """Return the distinct headers or the distinct footers of a document."""
+    """Return the distinct headers or footers of a document, depending on `kind`."""
     paragraphs: dict[str, None] = {}
     for name in sorted(packed.namelist()):
         if re.fullmatch(rf"word/{kind}\d*\.xml", name):
@@ -415,9 +415,9 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 @dataclass(slots=True)
 class _Sheet:
-    """Hidden rows and columns of a sheet, and whether it contains formulas.
+    """Hidden rows and columns of a sheet, and whether the sheet contains formulas.
 
-    openpyxl omits this information when it reads row by row.
+    openpyxl does not provide this information when it reads row by row.
     """
 
     rows: set[int] = field(default_factory=set)
@@ -479,7 +479,7 @@ def _read_row(
 ) -> tuple[dict[int, str], int]:
     """Return the visible, non-blank cells of a row, keyed by column, and the number of hidden cells.
 
-    If a cell has no computed result, its formula from `formulas` is shown instead.
+    If a cell's result has not been computed, its formula from `formulas` is shown instead.
     """
     row: dict[int, str] = {}
     hidden = 0
@@ -549,7 +549,7 @@ def _value(value: object) -> str:
 
 
 _ALL_DIGITS = 1e15
-"""Limit below which spreadsheets store integers exactly."""
+"""Limit below which integers are stored exactly in spreadsheets."""
 
 
 # HTML, books and notebooks
@@ -579,7 +579,7 @@ def _markdown(soup: BeautifulSoup, text: Text) -> str:
 
 
 def _drop_unseen(soup: BeautifulSoup) -> int:
-    """Remove invisible elements from a web page, and return how many of them contained text."""
+    """Remove invisible elements from a web page, and return the number that contained text."""
     for element in soup(["script", "style", "template"]):
         element.decompose()
     hidden = 0
@@ -591,7 +591,7 @@ def _drop_unseen(soup: BeautifulSoup) -> int:
 
 
 def _fill_in(soup: BeautifulSoup) -> None:
-    """Replace the form fields of a web page with their values."""
+    """Replace each form field of a web page with its value."""
     for element in soup("input"):
         value = str(element.get("value", ""))
         if element.get("type") in ("checkbox", "radio"):
@@ -785,7 +785,7 @@ it.
 
 
 def _limit_memory(megabytes: int) -> None:
-    """Limit this process's memory if the system supports it (on Linux, only writable memory counts)."""
+    """Limit this process's memory if the system supports it (Linux counts only writable memory)."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

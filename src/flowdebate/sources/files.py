@@ -1,4 +1,4 @@
-"""Reading of sources: text files, documents, folders, stdin and diffs. Files with secrets are skipped."""
+"""Source reading: text files, documents, folders, stdin and diffs. Files with secrets are skipped."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _read_content(name: str, path: str, data: bytes) -> Source:
 
 
 def _binary_reason(suffix: str, data: bytes) -> str:
-    """Return the reason why a binary file is rejected, with advice for the user."""
+    """Explain why a binary file is rejected, and advise the user what to do instead."""
     if data.startswith(b"{\\rtf"):
         suffix = ".rtf"
     if suffix in OTHERS:
@@ -296,7 +296,7 @@ def _skip_reason(path: Path, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, fol
 
 
 def _specs_above(root: Path) -> Iterator[tuple[Path, GitIgnoreSpec]]:
-    """Yield the ignore rules of the repository containing `root`, from its top folder to the parent of `root`."""
+    """Yield the ignore rules of the repository containing `root`, from its top folder down to the parent of `root`."""
     above = list(root.parents)
     top = next((index for index, parent in enumerate(above) if (parent / ".git").exists()), None)
     if top is not None and not (root / ".git").exists():

@@ -1,4 +1,4 @@
-"""Store selection: opening a store by path, address or name."""
+"""Opening of stores by path, address or name."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Plan:
     first: Model | str | None = None
     """Default model if the roster is a list of models and no default model is set."""
     dealt: Any = None
-    """Value of the `model` option after replacing "each" with model names; None if "each" was not used."""
+    """Value of the `model` option once "each" has been replaced with model names; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)
     """Function that applies the plan's policies to a model; set by `with_policies`."""
     model_pool: Models
@@ -114,13 +114,13 @@ class Plan:
 
     @property
     def usual_calls(self) -> int:
-        """Approximate number of calls per run: one for each turn and one for the result."""
+        """Approximate number of calls per run: one per turn, plus one for the result."""
         turns: int = self.info.load_page().turns(self)
         return turns + 1
 
     @property
     def keywords(self) -> PlanKeywords:
-        """Arguments shared by the functions of all patterns."""
+        """Arguments shared by all pattern functions."""
         from flowdebate.chassis.material import Material, Window
         from flowdebate.chassis.options import PromptOptions
 
@@ -153,7 +153,7 @@ class Plan:
         return parse(self.options.terminate_when)
 
     def pattern(self) -> Sequencer[Any, Any]:
-        """Build the pattern; a ConfigurationError about a rejected value includes the name of the option or key."""
+        """Build the pattern; if a value is rejected, the ConfigurationError includes the name of the option or key."""
         page: PatternPage = self.info.load_page()
         with self.options.placing():
             return page.build_at_depth(self)
@@ -434,7 +434,7 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
 
 
 def pattern_of_file(path: str) -> PatternInfo:
-    """Return the pattern named in the plan file at `path`; raise ConfigurationError if it names none."""
+    """Return the name of the pattern in the plan file at `path`; raise ConfigurationError if the file names none."""
     name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in load_patterns():
         raise ConfigurationError(path, "pattern", name, choices=load_patterns())
@@ -535,7 +535,7 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
 
 
 def continuation_option(more_rounds: int | None, ask: str | None) -> dict[str, Any]:
-    """Build the option that makes a fork continue a finished debate; empty if neither argument is set."""
+    """Build the option that makes a fork continue a finished debate; return {} if neither argument is set."""
     continuation = {"rounds": more_rounds, "ask": ask}
     values = {key: value for key, value in continuation.items() if value is not None}
     return {"continuation": values} if values else {}

@@ -85,7 +85,7 @@ _HELP: Mapping[str, str] = {
 }
 """Help texts that differ from those on the command line."""
 _LONG_TEXTS = ("TEXT", "FILE")
-"""Placeholders in command-line help that indicate options with multi-line text."""
+"""Placeholders in command-line help that mark options with multi-line text."""
 _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
@@ -121,11 +121,11 @@ class Field:
     """Values to choose from; for a text field, suggestions."""
     required: bool = False
     nullable: bool = False
-    """True if the field is sent as null when it is empty, rather than omitted."""
+    """True if the field is sent as null when empty, instead of being omitted."""
     minimum: float | None = None
     maximum: float | None = None
     is_integer: bool = False
-    """True for an integer field."""
+    """True if the field takes an integer."""
     value: object = None
     """Initial value of the field."""
     placeholder: str = ""
@@ -137,7 +137,7 @@ class Field:
     flag: str = ""
     """Command-line flag for the option, also used in error messages."""
     models: bool = False
-    """True for a field whose values are names of models."""
+    """True if the field's values are model names."""
     parts: tuple[Field, ...] = ()
 
     @property
@@ -159,7 +159,7 @@ class Form:
     subject: str
     """Key of the subject, such as "question"."""
     question: str
-    """Question shown initially."""
+    """Initial question."""
     example: str = ""
     """Sample question, filled in only when the user asks for it."""
     about_material: str = ""
@@ -167,11 +167,11 @@ class Form:
     roster: str = ""
     """Key of the list of speakers."""
     speakers: tuple[tuple[Field, ...], ...] = ()
-    """Lists of fields, one per speaker."""
+    """One list of fields per speaker."""
     blank: tuple[Field, ...] = ()
     """Empty fields for an additional speaker."""
     proposes: bool = False
-    """True if speakers may be omitted, because the question may name them."""
+    """True if speakers may be omitted; a model then proposes them unless the question names them."""
     people: tuple[str, ...] | None = None
     """Roles that people can play, in addition to the speakers; None if people cannot take part."""
     front: tuple[Field, ...] = ()
@@ -195,7 +195,7 @@ def form_of(
     example: bool = False,
     is_option_allowed: Callable[[type[PlanOptions], str], bool],
 ) -> Form:
-    """Build a built-in pattern's form from its options class; with `example`, fill in the pattern's sample.
+    """Build a built-in pattern's form from its options class; if `example` is set, fill in the pattern's sample.
 
     Without `example` or `question`, the sample is shown only as a placeholder, because sides that fit one question may
     not fit another.
@@ -314,7 +314,7 @@ def _speakers(
 
 
 def answer_fields(schema: Mapping[str, Any] | None) -> tuple[Field, ...]:
-    """Build the fields for an answer; if the answer is not an object, there is a single field without a name."""
+    """Build the fields for an answer: a single unnamed field if the answer is not an object."""
     if schema is None:
         return (Field(name="", label="Your answer", kind="long", required=True),)
     definitions, properties = schema.get("$defs", {}), schema.get("properties", {})

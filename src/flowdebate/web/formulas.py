@@ -23,7 +23,7 @@ RULE = "formula"
 _MAX_LENGTH = 1_000
 """Maximum length of a formula in characters; longer formulas are shown as written."""
 _MAX_FORMULAS = 1_000
-"""Maximum number of possible formula starts examined per text; each may require scanning up to the maximum length of a
+"""Maximum number of potential formula starts examined per text; each may require scanning up to the maximum length of a
 formula.
 """
 _FORMULA = re.compile(

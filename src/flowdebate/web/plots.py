@@ -20,7 +20,7 @@ _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotRow:
-    """A share shown in a row of its own."""
+    """A share shown in its own row."""
 
     figure: FigureRow
     y: float
@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Create a plot of the figures, omitting those not between 0 and 1; return None if there are no figures."""
+    """Create a plot of the figures, omitting any that are not between 0 and 1; return None if there are no figures."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(
@@ -67,7 +67,7 @@ _X, _Y = (40.0, 308.0), (200.0, 12.0)
 """Start and end of each axis in a scatter plot."""
 _QUARTERS = [(quarter / 4, f"{25 * quarter}%") for quarter in range(5)]
 _APART = 12.0
-"""Minimum distance at which two letters are both legible."""
+"""Minimum distance at which two letters remain legible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

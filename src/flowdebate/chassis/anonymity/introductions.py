@@ -61,7 +61,7 @@ substring search for all of them is five times as fast as matching the patterns.
 """
 
 Own: TypeAlias = tuple[tuple[int, int], Literal["family", "maker"], str]
-"""A model family or maker that an author claims as its own, given as its span, kind and name."""
+"""A model family or maker that an author claims as its own, as a tuple of span, kind and name."""
 
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 
@@ -101,7 +101,7 @@ class _Patterns(NamedTuple):
     family: re.Pattern[str]
     maker: re.Pattern[str]
     names: re.Pattern[str]
-    """Regular expression for the name of a model family or maker; the second group matches only makers."""
+    """Regular expression for the name of a model family or maker; its second group matches only makers."""
     unknown: re.Pattern[str]
     """Regular expression for a self-introduction that names an unlisted model family and its maker."""
 
@@ -112,7 +112,7 @@ def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
-    """Compile the patterns for authors' claims about their family ("I am Claude") or maker ("made by Anthropic")."""
+    """Compile patterns for phrases in which authors claim a family ("I am Claude") or a maker ("made by Anthropic")."""
     maker = rf"(?:{_any_of(MAKERS)})\b"
     family = rf"(?:{_any_of(FAMILIES)}){_VERSION}\b"
     mark = r"[*_\"'(]{0,3}"

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 Transport = Literal["aiohttp", "openai"]
-"""Client library: "aiohttp" directly, or "openai", whose client runs on aiohttp as well."""
+"""Client library: "aiohttp", used directly, or "openai", whose client also runs on aiohttp."""
 
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """A client and the number of models using it."""
+    """A client and the number of models that share it."""
 
     client: Any
     closing: AsyncExitStack
@@ -262,7 +262,7 @@ async def load(function: Callable[..., object], *arguments: object) -> None:
 
 
 class PooledModel:
-    """Base class for models with `Clients`.
+    """Base class for models that make their calls through `Clients`.
 
     A run keeps connections open until it ends; `async with model:` keeps them open between runs.
     """
@@ -296,7 +296,7 @@ class PooledModel:
 
     @property
     def structured_modes(self) -> Sequence[StructuredMode]:
-        """The model's structured modes, in order of preference."""
+        """Structured modes of the model, in order of preference."""
         return self._modes
 
     @property
@@ -306,11 +306,11 @@ class PooledModel:
 
     @property
     def learned(self) -> Learned:
-        """Record of what the model at this address has rejected so far in this process."""
+        """Record of what the model at this address has rejected in this process."""
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Make a single request, without retries: `retry` is applied by the run that makes the call."""
+        """Make a single request without retrying; the run that makes the call applies `retry`."""
         request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))

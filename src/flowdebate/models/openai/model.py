@@ -70,8 +70,7 @@ class OpenAIModel(PooledModel):
     - `api_key`: the key, which is never shown; None to read the environment variable `api_key_env` at each call. If the
       address belongs to another provider, that provider's variable is read instead.
     - `default_headers`: additional headers for each request. Keys and tokens in them are never shown.
-    - `settings`: defaults for settings the request leaves open; the shorter of two timeouts applies, and an unset one
-      is ignored.
+    - `settings`: defaults for settings that the request does not set; if both set a timeout, the shorter one applies.
     - `structured`: the first structured mode to try; "json_schema" constrains the model on capable servers. If the
       server rejects a mode, or two answers do not fit the schema, the next of `STRUCTURED_MODES` is used. The mode used
       is reported in the answer's `asked_as`. All later calls in this process to the same model at this address try a
@@ -82,9 +81,9 @@ class OpenAIModel(PooledModel):
       servers without one.
     - `images`: whether the model can read images; None means yes, unless the model's name marks it as text-only.
     - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
-    - `retry`: the retry policy; None for no retries.
-    - `transport`: "aiohttp" directly, which starts one second faster; or "openai", the SDK on top of aiohttp, always
-      used behind proxies.
+    - `retry`: the retry policy; None to disable retries.
+    - `transport`: "aiohttp" to use aiohttp directly, which starts up one second faster; or "openai" to use the SDK on
+      top of aiohttp, as is always done behind proxies.
     - `client`: your own `AsyncOpenAI` or subclass, such as `AsyncAzureOpenAI`, with its own address, key, headers and
       connections; you must close it yourself. Its own retries are turned off in favor of `retry`. It does not limit the
       size of response bodies.
@@ -267,7 +266,7 @@ class Dialect:
     None if there is no such parameter.
     """
     parts: Sequence[Part] = PARTS
-    """Optional parts of a request, omitted if the server rejects them."""
+    """Optional parts of a request; they are omitted if the server rejects them."""
     strict: bool = False
     """True to raise an error if the server rejects one of the user's settings."""
     strict_model: bool = False
@@ -284,7 +283,7 @@ class Chat:
 
     dialect: Dialect
     client: AsyncOpenAI | Any
-    """An openai client, or an object implementing the part of its interface used here."""
+    """An openai client, or an object with the part of its interface used here."""
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:

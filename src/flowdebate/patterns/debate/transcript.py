@@ -281,7 +281,7 @@ def mark_quotes(text: str, quotes: Sequence[VerifiedQuote]) -> str:
 
 
 def _count(quotes: Iterable[VerifiedQuote]) -> list[VerifiedQuote]:
-    """Return the quotes to report, excluding those inside a verified quote."""
+    """Return the quotes to report, omitting any that lie inside a verified quote."""
     outermost: list[VerifiedQuote] = []
     until = 0
     for quote in sorted(quotes, key=lambda item: (item.start, -item.end)):

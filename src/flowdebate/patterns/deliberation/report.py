@@ -50,14 +50,14 @@ _LEADING = frozenset(
     now question round status the this topic we x yes
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Words allowed before SETTLED; others, such as "not", "nearly", "can be" or "Bear says it is", may weaken it."""
+"""Words that may precede SETTLED; others, such as "not", "nearly", "can be" or "Bear says it is", may weaken it."""
 _DOUBTS = frozenset(
     """
     ? ☐ almost although but cannot continue continued continues except false however if maybe nearly never not or part
     partially partly pending perhaps provided though unclear unless unsettled until whether yet
     """.split()  # noqa: SIM905 - a list this long is read as words
 )
-"""Words after SETTLED that contradict or weaken it."""
+"""Words that contradict or weaken SETTLED when they follow it."""
 
 
 def render_report(report: ModeratorReport) -> str:

@@ -55,7 +55,7 @@ class Call:
     origin: str = "asked"
     """Origin of the answer: "asked" or, in forks only, "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
-    """Failed requests, each with the text of the model's answer."""
+    """Failed requests, each with the text that the model answered."""
     text: str = ""
 
     @property
@@ -156,7 +156,7 @@ def models_of(calls: Iterable[Call]) -> str:
 
 
 def trace_of(steps: Sequence[StepState], events: Sequence[object], parties: Mapping[str, Party]) -> Trace:
-    """Build the trace of a run's steps, using events to find each step's turn or, outside turns, its role."""
+    """Build the trace of a run's steps, using events to find the turn of each step or, outside turns, its role."""
     turns = {event.path: event.agent_name for event in events if isinstance(event, TurnStarted)}
     requests = {event.path: event for event in events if isinstance(event, (ModelCalled, HumanAsked))}
     answered = [step for step in steps if step.kind in ("call", "human") and step.finished]

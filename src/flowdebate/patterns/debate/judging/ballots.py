@@ -24,7 +24,7 @@ log-odds.
 """
 MIN_LOG_ODDS = 0.1  # minimum lead for a clear winner, based on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
-"""Policy for a flipped verdict, in which one model picked different winners in different views."""
+"""Policy for a flipped verdict, where one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """One side's share of a ballot; the shares of all sides add up to 1."""
@@ -97,7 +97,7 @@ class JudgeBallot(WireModel):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each side's score or, if there are no scores, 1 for the winner (equal shares if there is no winner)."""
+        """Each side's score; without scores, 1 for the winner, or equal shares if there is no winner."""
         if self.scores is not None:
             return dict(self.scores)
         if self.winner is None:
@@ -124,7 +124,7 @@ class JudgeBallot(WireModel):
 
     @property
     def counted(self) -> dict[str, float]:
-        """Log-odds of the sides' letters, corrected for length."""
+        """Log-odds of the sides' letters after the length correction."""
         explained = self.for_length
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
@@ -152,7 +152,7 @@ class JudgeQuote(WireModel):
     """A side's most concrete statement, as chosen by a judge."""
 
     side: str
-    """Stance supported by the statement."""
+    """Stance that the statement supports."""
     statement: Statement
     """The statement."""
     reply: Statement | None = None
@@ -187,7 +187,7 @@ class Judging(WireModel):
     ballots: list[JudgeBallot]
     """Ballots in schedule order, one per model and view."""
     planned: Annotated[int, Field(ge=1)] = 1
-    """Number of ballots planned by the schedule and the panel."""
+    """Number of ballots that the schedule and the panel call for."""
     scores: dict[str, Share]
     """Each side's share, combined from all usable ballots."""
     flipped: bool = False
@@ -203,7 +203,7 @@ class Judging(WireModel):
 
     @property
     def saved(self) -> int:
-        """Number of calls skipped because they could not change the verdict."""
+        """Number of calls skipped because they could no longer change the verdict."""
         return self.planned - len(self.ballots)
 
 
@@ -282,7 +282,7 @@ def leads_of(
 
 
 def is_settled(ballots: Sequence[JudgeBallot], *, remaining: int, sides: Sequence[str], by: DecidedBy = "mean") -> bool:
-    """Check whether the `remaining` ballots can no longer change the winner.
+    """Check whether the winner stays the same whatever the `remaining` ballots say.
 
     >>> yes = JudgeBallot(order=["yes", "no"], winner="yes")
     >>> is_settled([yes, yes], remaining=1, sides=["yes", "no"], by="vote")
