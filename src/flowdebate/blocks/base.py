@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """Line of an outline, with the lines nested below it."""
+    """Line of an outline and the lines nested below it."""
 
     text: str
     """Text of the line: a block's name, or a verb and its object, such as "map abs"."""
@@ -380,8 +380,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Continue a finished debate for `rounds` more rounds, in a fork that calls models only for new answers.
 
         `ask` is a reader's question, to be answered by the debaters in the first new round. Earlier contributions are
-        reused unchanged; judges and other deciders are called again. Raises ConfigurationError for an unfinished run or
-        a pattern that cannot be continued, and any error that `fork` raises.
+        reused unchanged; judges and other decision-makers are called again. Raises ConfigurationError for an unfinished
+        run or a pattern that cannot be continued, and any error that `fork` raises.
         """
         from flowdebate.runs.durable.fork import plan_continuation_of
 

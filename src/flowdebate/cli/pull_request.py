@@ -195,7 +195,7 @@ class PullRequestReview:
 
     @property
     def earlier(self) -> list[FindingDraft]:
-        """Unresolved findings from earlier runs, with the current names of their files."""
+        """Unresolved findings from earlier runs, updated to the current names of their files."""
         moved = self.changes.renamed
         files = self.changes.lines
         drafts = []

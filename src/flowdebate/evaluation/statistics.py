@@ -87,8 +87,8 @@ def effective_size(differences: Sequence[float], clusters: Sequence[Hashable]) -
     """Compute the effective number of independent `differences`, given each item's cluster. Needs scipy.
 
     The effective number is the number of items divided by the design effect: the ratio of the cluster-robust variance
-    of the mean to the variance for independent items, also corrected for the wider quantile of Student's t with few
-    clusters. It never exceeds the number of items.
+    of the mean to the variance for independent items, with a correction for the wider quantiles of Student's t when
+    there are few clusters. It never exceeds the number of items.
 
     >>> effective_size([1, 0, -1, 1], ["q1", "q2", "q3", "q4"])
     4.0
@@ -118,7 +118,7 @@ def sign_flip_test(leans: Sequence[float]) -> float:
     """Compute the two-sided p-value for the sum of `leans` under random signs. Needs scipy.
 
     This is the exact permutation test: the share of all sign assignments whose sum is at least as far from 0 as the
-    observed one. With leans of 1 and -1 it is the sign test, which equals McNemar's exact test on the differing pairs.
+    observed one. With leans of 1 and -1 it is the sign test, which equals McNemar's exact test on the discordant pairs.
 
     >>> round(sign_flip_test([1] * 8 + [-1]), 4)
     0.0391
@@ -339,8 +339,8 @@ class Resampling:
     def permutation_test(self, items: Sequence[tuple[Sequence[int], bool]]) -> float:
         """Compute the share of draws in which wins are distributed at least as unevenly as observed.
 
-        A draw rotates each item's wins by a random number of places; a mirrored item's wins are either reversed or
-        kept.
+        A draw rotates each item's wins by a random number of places or, for a mirrored item, randomly keeps or reverses
+        them.
         """
         import numpy as np
 

@@ -83,7 +83,7 @@ class StudyAnswer(WireModel):
     characters: dict[str, int] = Field(default_factory=new_dict)
     """Total length of each side's arguments, in characters."""
     partner: str | None = None
-    """Question whose arguments the judge read; set only for the noise control."""
+    """Question whose arguments the judge read instead of this question's; set only for the noise control."""
     problem: str | None = None
     """Kind of error if the attempt failed; if so, the question is asked again the next time the study runs."""
     transcript: str = ""
@@ -180,7 +180,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     observe: Observer | None = None,
     progress: Callable[[StudyProgress], object] | None = None,
 ) -> Sequence[StudyAnswer]:
-    """Ask all questions without an answer in the file `answers`, and return all of the study's answers.
+    """Ask all questions not yet answered in the file `answers`, and return all of the study's answers.
 
     Each answer is written immediately, as numbers without any text; the file is the only record of the progress. With a
     `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
@@ -386,7 +386,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like the one in the first design's debates; if there is no debate yet, hold one on `cases`."""
+        """Return a judge like the one in the first design's debates; if none has been held, hold one on `cases`."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)

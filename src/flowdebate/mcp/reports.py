@@ -161,7 +161,7 @@ def spent_of(details: RunDetails) -> str:
 
 
 def next_of(status: str) -> str:
-    """Suggest what the host should do next about a run with this status."""
+    """Suggest the host's next step for a run with this status."""
     return _NEXT.get(status, "The run is over.")
 
 

@@ -1,7 +1,7 @@
-"""Call boundary for all models: deadlines, retries, answer validation, error details, and blocking real calls in tests.
+"""Call boundary for all models: deadlines, retries, answer validation, and error details.
 
-The SDKs' own retries are turned off so that every attempt is counted, limited and reported here. If several nested
-models would retry a call, only the outermost one does.
+In tests, calls to real models can be forbidden. The SDKs' own retries are turned off so that every attempt is counted,
+limited and reported here. If several nested models would retry a call, only the outermost one does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Endpoints for runs: start, list, inspect, answer, cancel, resume, fork and delete them."""
+"""Endpoints to start, list, inspect, answer, cancel, resume, fork and delete runs."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ from flowdebate.web.written import as_curl, as_python, as_toml
 
 _READY_WITHIN = 1.0
 _MAX_WAIT = 60
-"""Maximum value of `?wait=` in seconds, shorter than the time for which `serve` keeps idle connections open, so that
-clients can reuse the connection for the next wait.
+"""Maximum value of `?wait=` in seconds. It is below the time for which `serve` keeps idle connections open, so clients
+can reuse the connection for the next wait.
 """
 
 router: APIRouter = APIRouter(tags=["runs"])
@@ -416,7 +416,7 @@ def _unnamed_speakers(body: Mapping[str, Any]) -> list[Any]:
 
 @catalog.get("/models", responses=responses())
 async def models(front: FrontOf) -> ModelsState:
-    """List the available models, and whether their API keys are set. The keys themselves are never shown."""
+    """List the available models and whether each one's API key is set. The keys themselves are never shown."""
     state, choice = local_model_state(), await asyncio.to_thread(environment_choice)
     providers = [
         ProviderState(

@@ -186,7 +186,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw debate transcripts with ascending rounds, spoken by the debaters of `roster` (None draws a roster).
+    """Draw debate transcripts with ascending rounds, whose speakers come from `roster` (None draws a roster).
 
     A round has at most `max_turns` turns, and may be empty.
     """

@@ -1,4 +1,4 @@
-"""GGUF file for the local model: either the file in FLOWDEBATE_LOCAL_MODEL, or one joined from installed packages."""
+"""GGUF file for the local model: either the one in FLOWDEBATE_LOCAL_MODEL, or one joined from installed packages."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def find_local_model() -> Path:
     """Return the path of the GGUF file for the model "local", joining the parts in its packages on first use.
 
     Joining takes a few seconds and writes 1.1 GB. The hash of the joined file is verified; if it does not match, the
-    file is joined again. A file in FLOWDEBATE_LOCAL_MODEL belongs to the user, so only its format is checked. Raises
-    ModelUnavailable, with advice, if there is no usable file.
+    file is joined again. A file named by FLOWDEBATE_LOCAL_MODEL belongs to the user, so only its format is checked.
+    Raises ModelUnavailable, with advice, if there is no usable file.
     """
     configured = os.environ.get(_ENV)
     if configured:

@@ -40,7 +40,7 @@ _lock = threading.Lock()
 
 
 def running_server(path: Path | None) -> LocalServer:
-    """Return the engine for the model file at `path` (if None, the model "local"), starting it if necessary."""
+    """Return the engine for the model file at `path` (None means the model "local"), starting it if necessary."""
     key = (os.getpid(), path)
     with _lock:
         if not _servers:

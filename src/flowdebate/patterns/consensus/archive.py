@@ -256,7 +256,7 @@ class _ArchiveWriter:
 
 
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
-    """Collect the issues raised by critics, each with the suggestion for resolving it.
+    """Pair each issue raised by critics with the suggestion for resolving it.
 
     An issue counts as successful if the criticized agent then revised its proposal and won by consensus.
     """

@@ -32,7 +32,7 @@ MAX_POSITION_LENGTH = 200
 EndSource = Literal["convergence", "judge", "agents", "confidence", "budget", "predicate", "timeout"]
 """Source of the decision to end the rounds before `max_rounds`."""
 ContextSource = Literal["history", "patterns", "research"]
-"""Source of background information for agents, beyond the task."""
+"""Source of background information given to agents in addition to the task."""
 
 
 # Answers
@@ -192,7 +192,7 @@ class SkippedContext(WireModel):
 
 
 class ConsensusContext(WireModel):
-    """Background information for the agents, beyond the task."""
+    """Background information given to the agents in addition to the task."""
 
     past_debates: list[PastDebate] = Field(default_factory=list)
     critique_patterns: list[CritiquePattern] = Field(default_factory=list)
@@ -218,7 +218,7 @@ class Relationship(WireModel):
     severity: Annotated[float, Field(ge=0, le=1)] | None = None
     """Mean severity of `agent`'s critiques of `other`, or None if there are none."""
     revised: int = 0
-    """Number of `agent`'s critiques followed by a revision by `other` in the same round."""
+    """Number of critiques by `agent` after which `other` revised its proposal in the same round."""
     endorsed: bool = False
     """True if `agent` voted for `other`'s proposal."""
     agreed: bool | None = None
@@ -398,10 +398,10 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def stop_reason(self) -> str | None:
-        """Reason for ending the rounds: "max_rounds", or the cause of an early end.
+        """Reason for ending the rounds: "max_rounds", the source of an early end, or a `terminate_when` condition's
+        name.
 
-        The cause is the source of the early end, or the name of the `terminate_when` condition. The value is None if
-        the debate was cut short.
+        The value is None if the debate was cut short.
         """
         early = self.early_end
         if early is not None:

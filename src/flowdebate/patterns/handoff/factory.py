@@ -184,7 +184,7 @@ CONCISE_SPEAKER = SpeakerTemplate(
     reply_reason='one sentence that begins with "I" and gives one new reason for what you think',
     text="Write this:\n1. {what}\n2. {reason}\n3. a last line, which is {choices}",
 )
-"""Prompt text for small models; its lines are numbered, because these models otherwise tend to forget the last one."""
+"""Prompt text for small models; its lines are numbered, because otherwise such models tend to forget the last one."""
 SPEAKERS = Profiles(
     full=SPEAKER, concise=CONCISE_SPEAKER, tasks=("opening", "opening_reason", "reply", "reply_reason", "text")
 )
@@ -489,7 +489,7 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
     """Build the current speaker's turn.
 
-    The block speaks, is called again if it names no valid next speaker, and hands over.
+    The block speaks and then hands over; if it does not name a valid next speaker, it is called again.
     """
     names, options = loop.names, loop.options
     turns = {

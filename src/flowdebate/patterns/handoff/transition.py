@@ -16,7 +16,9 @@ class Transition:
     text: str
     """Answer with the marker removed; the rest is unchanged."""
     name: str | None
-    """Name in the roster's spelling or, if it is unknown, as written; None if there is no marker."""
+    """Name as spelled in the roster, or as written in the answer if it is not in the roster; None if there is no
+    marker.
+    """
 
 
 _MARKER = re.compile(r"\btransition[^\S\n]+to\b", re.IGNORECASE)
