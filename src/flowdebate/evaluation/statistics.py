@@ -161,9 +161,9 @@ def sign_test(ones: int, other_wins: int) -> float:
 def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
     """Compute the two-sided p-value for one place's number of wins under random exchanges of places. Needs scipy.
 
-    Each of `items` contains its places' wins and the index of the tested place. This is the exact permutation test:
+    Each item consists of the wins of its places and the index of the tested place. This is the exact permutation test:
     among all choices of one place per item, the share whose wins are at least as far from the mean as the observed
-    ones. With one win per item and two places, it equals the exact binomial test; with more places, it equals the
+    wins. With one win per item and two places, it equals the exact binomial test; with more places, it equals the
     binomial test in which each place has the same chance.
 
     >>> round(place_test([((0, 1), 1)] * 6), 5), round(place_test([((0, 0, 1), 2)] * 4), 4)

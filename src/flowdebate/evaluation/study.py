@@ -1,4 +1,4 @@
-"""Studies: their designs, questions and comparisons are registered before the first answer is obtained."""
+"""Studies, whose designs, questions and comparisons are registered before the first answer is obtained."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ class Study:
       instructions and models of designs. The registration includes the hashes of this data, because
       it cannot see the code in a design.
 
-    An invalid study raises ConfigurationError before any call: for a row without an answer among its choices, for
-    duplicate ids, or for comparisons of unknown methods. Needs scipy.
+    Before any call, raises ConfigurationError if a row's answer is not among its choices, if ids are duplicated, or if
+    a comparison names an unknown method. Needs scipy.
 
     >>> from flowdebate import Debater, debate
     >>> rows = [{"question": "Is 91 prime?", "choices": ["It is prime", "It is not"], "truth": "It is not"}]

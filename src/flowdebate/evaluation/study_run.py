@@ -186,7 +186,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
     `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
     further debate starts after `seconds`, or once `until(…)` returns true for the progress so far. The noise control
     for a question runs after the debate on the next question, or on a later one if that debate failed. The study's
-    `control` comes first; unless the study has a `judge`, it is preceded by one debate, to learn the judge's options.
+    `control` runs first; if the study has no `judge`, a single debate runs before it to determine the judge's options.
     If the control fails, nothing else is asked. Failed answers are retried by the next call. `limits` apply to each
     debate; `progress(…)` is called after each answer. Errors that would affect every question are raised.
     """

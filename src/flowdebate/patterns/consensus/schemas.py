@@ -398,8 +398,7 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def stop_reason(self) -> str | None:
-        """Reason for ending the rounds: "max_rounds", the source of an early end, or a `terminate_when` condition's
-        name.
+        """Reason for ending the rounds: "max_rounds", the source of an early end, or the name of a stop condition.
 
         The value is None if the debate was cut short.
         """
