@@ -131,7 +131,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields describing the turn's task, to be included in its transcript entry."""
+        """Fields describing the turn's task, for its transcript entry."""
         return {}
 
     @classmethod
@@ -294,7 +294,7 @@ def derived(ctx: Context, key: object, start: T, extend: Callable[[T, Sequence[A
 
 
 def has_contributions(ctx: Context) -> bool:
-    """Return whether anybody has contributed anything to the pattern so far."""
+    """Return whether anyone has contributed to the pattern so far."""
     return any(entry.flag != "empty" for entry in entries_of(ctx))
 
 
@@ -352,7 +352,7 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, if the pattern's `turn_order` is not "declared"."""
+    """The order of a round's turns; emitted only if the pattern's `turn_order` is not "declared"."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
@@ -365,7 +365,7 @@ class TurnsOrdered(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnEvent(BlockEvent):
-    """A turn of a debater or agent."""
+    """A debater's or agent's turn."""
 
     block: str
     """The name of the speaker's block."""

@@ -36,7 +36,7 @@ _TICK = 0.5
 
 @contextmanager
 def store_for_asking(name: str | None) -> Iterator[OpenStore]:
-    """Open the store for a command with many runs, and show each distinct warning only once."""
+    """Open the store for a command with many runs, showing each distinct warning only once."""
     from flowdebate.service.runs import opened
 
     with _warn_once(), opened(name, new=True) as place:
@@ -126,7 +126,7 @@ class Ending:
     """Name of the batch; set only by commands with --batch-id."""
 
     def advise(self) -> None:
-        """Explain on stderr how to continue, unless nothing is left to do."""
+        """Explain on stderr how to continue, unless there is nothing left to do."""
         again = (
             "the same command" if self.batch_id is None else f"the same command, or any with --batch-id {self.batch_id}"
         )
@@ -268,7 +268,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Show progress on `stream`, normally stderr: as a bar in a color terminal, and as lines everywhere else."""
+    """Show progress on `stream` (normally stderr): as a bar in a color terminal, and as lines everywhere else."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console

@@ -1,4 +1,4 @@
-"""Dynamics of answers: changes between right and wrong, answers adopted from other voices, and the oracle gap."""
+"""Answer dynamics: changes between right and wrong, answers adopted from other voices, and the oracle gap."""
 
 from __future__ import annotations
 

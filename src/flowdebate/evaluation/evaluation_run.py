@@ -40,11 +40,11 @@ class Evaluation(InNotebooks):
     times.
     """
     result: BatchResult[Any]
-    """The evaluation's runs, including failed ones, and their usage."""
+    """The evaluation's runs, both successful and failed, and their usage."""
 
 
 class Row(Protocol):
-    """A row of a data set: its values, keyed by column."""
+    """A row of a data set, with values keyed by column."""
 
     def __getitem__(self, key: str, /) -> object: ...
 

@@ -112,7 +112,7 @@ class ReportedText(Protocol):
 
 
 class ReportedFinding(Protocol):
-    """A review's finding, in the format of its output's `findings`."""
+    """A review's finding, in the same format as the `findings` in its output."""
 
     @property
     def state(self) -> str: ...
@@ -155,17 +155,17 @@ class ReviewCase(WireModel):
 
     @property
     def sources(self) -> dict[str, str]:
-        """The change as sources for a review."""
+        """The change, as the sources for a review."""
         [path] = re.findall(r"^\+\+\+ b/(.+)$", self.diff, re.MULTILINE)
         return {path: self.diff}
 
 
 Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
-"""Pair of a change and the findings of its review."""
+"""A change paired with the findings of its review."""
 
 
 class ReviewRates(InNotebooks, WireModel):
-    """Share of planted faults found by reviews, and number of findings without a matching fault."""
+    """Share of planted faults found by reviews, and mean number of findings that match no planted fault."""
 
     recall: Figure | None
     """Share of planted faults found, with a Wilson interval; None if there are no faults."""

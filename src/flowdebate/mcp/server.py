@@ -366,7 +366,7 @@ class Subscriptions:
         self._bus = bus
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Follow the runs while the stream is open."""
+        """Follow the subscribed runs while the stream is open."""
         if ctx.method != "subscriptions/listen":
             return await call_next(ctx)
         service = self._of(Context(request_context=ctx))

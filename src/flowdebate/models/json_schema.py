@@ -42,7 +42,7 @@ class Pattern(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Pattern:
-    """Compile a `pattern` without backtracking; raise ValueError if it requires backtracking.
+    """Compile `pattern` for matching without backtracking; raise ValueError if it requires backtracking.
 
     >>> compile_pattern("^(a+)+$").matches("a" * 10_000 + "!")
     False
@@ -205,7 +205,7 @@ def meta_registry() -> Registry[Any]:
 
 
 def find_unbounded_pattern(schemas: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a pattern in the `schemas` that cannot be matched in linear time; None if there is none."""
+    """Return a pattern from `schemas` that cannot be matched in linear time, or None if there is none."""
     for schema in schemas:
         names = schema.get("patternProperties")
         patterns: list[object] = [schema.get("pattern"), *(names if isinstance(names, dict) else ())]

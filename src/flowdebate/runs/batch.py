@@ -55,7 +55,7 @@ class BatchControls(CommonOptions, total=False):
     progress: Callable[[BatchSummary], object] | None
     """Callback that receives the summary after each run."""
     until: Callable[[BatchSummary], bool] | None
-    """Predicate on the summary; once it returns True, no more questions are read."""
+    """Predicate called with the summary; once it returns True, no more questions are read."""
     on_uncertain: OnUncertain
     allow_changes: bool
 
@@ -89,7 +89,7 @@ class BatchItem(Generic[OutT, RawT]):
     run: RunView | None = None
     """The run with its transcript, events and usage, even if it failed; None if no run was created."""
     replayed: bool = False
-    """True if the run was already complete in the store and cost nothing."""
+    """True if the run was already complete in the store and therefore cost nothing."""
 
     @property
     def output(self) -> OutT | None:
@@ -180,7 +180,7 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """Counts for a batch, whether it is still running or finished."""
+    """Counts for a running or finished batch."""
 
     total: int | None
     """Number of questions; None if it is not known in advance."""
@@ -652,7 +652,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._free.release()
 
     def _check_cancelled(self, task: asyncio.Task[None]) -> None:
-        """End all jobs if one was cancelled from outside, because a cancelled job will never deliver a result."""
+        """End all jobs if one was cancelled from outside, because it will never deliver a result."""
         if task.cancelled():
             self._fail(asyncio.CancelledError())
 

@@ -115,7 +115,7 @@ class Suspended(BaseException):
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:
     """Combine the suspensions of several branches into one exception, with the requests in branch order.
 
-    Thus all humans in a round are asked at the same time, and in the same order if the run is suspended again.
+    This way, all humans in a round are asked at the same time, and in the same order if the run is suspended again.
     """
     return Suspended([request for _, branch in sorted(branches.items()) for request in branch.requests])
 

@@ -190,7 +190,7 @@ class RunDetails(RunState):
     problem: str | None
     """Reason why there is no document, or why workers rejected the run."""
     pending: tuple[PendingInput, ...]
-    """Requests for which a suspended run is waiting, sorted by path."""
+    """Unanswered requests of a suspended run, sorted by path."""
     fork: Fork | None
     """Relation of a fork to its parent run; None if the run is not a fork."""
 
@@ -212,9 +212,9 @@ class RunRecord:
     stored: StoredRun
     steps: Sequence[StepRow]
     events: Sequence[object]
-    """Recorded events so far; empty if the run's pattern is unknown here."""
+    """Recorded events so far; empty if this service does not know the run's pattern."""
     people: Sequence[str]
-    """Names of the blocks played by humans: those in the pattern, and any with requests so far."""
+    """Names of the blocks played by humans: those defined by the pattern, and any that have made requests so far."""
     readers: RunReaders
 
 
@@ -233,7 +233,7 @@ class BudgetState(WireModel):
     """One limit of a budget, and the amount used so far by all processes that share the budget."""
 
     budget: str
-    """Scope of the budget: "all runs", or the quoted name of an owner, whose budget is per day."""
+    """Scope of the budget: "all runs", or the quoted name of an owner; an owner's budget is per day."""
     kind: str
     """Kind of limit: "calls", "tokens" or "cost"."""
     used: int | float

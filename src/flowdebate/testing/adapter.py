@@ -1,4 +1,4 @@
-"""Adapter conformance suite: tests of what a model based on a third-party framework must guarantee."""
+"""Conformance tests for adapters: the guarantees required of a model based on a third-party framework."""
 
 from __future__ import annotations
 
@@ -105,7 +105,10 @@ class _FrameworkFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Create a test that runs `check` in a new event loop without a pytest plugin, and skips it if it is in `lacks`."""
+    """Create a test that runs `check` in a new event loop without a pytest plugin.
+
+    The test is skipped if it is named in `lacks`.
+    """
 
     def test(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         reason = self.lacks.get(check.__name__)

@@ -232,7 +232,7 @@ def _effort_of(efforts: Seats, seat: str, intent: str) -> str | None:
 
 
 def _apply(policies: Policies) -> Callable[[Model | str], Model]:
-    """Create a function that adds retries and fallbacks to a model; the same name always gives the same object."""
+    """Create a function that adds retries and fallbacks to a model; a given name always yields the same object."""
     from flowdebate.models.call import Retry
     from flowdebate.models.resolve import resolve_model
     from flowdebate.models.wrapper import Fallback, Retrying

@@ -1,4 +1,4 @@
-"""Plan options as pydantic models: the contents of a plan file, overridden by values from a front end."""
+"""Plan options as pydantic models: read from a plan file, and overridden by values from a front end."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ Address = Annotated[PlainText, Reach("server"), AfterValidator(_address), explai
 
 
 def or_off(text: str) -> float | str | bool:
-    """Parse a number from the command line, or "off" as False."""
+    """Parse a number from the command line; "off" is parsed as False."""
     try:
         return False if text == "off" else float(text)
     except ValueError:
@@ -174,7 +174,7 @@ def read_efforts(value: object) -> object:
 
 
 def join_models(before: object, after: object) -> object:
-    """Merge another value into a plan's `model` option; models for individual seats replace only those seats.
+    """Merge another value into a plan's `model` option; models for seats replace only the models in those seats.
 
     >>> join_models("local", {"judge": "openai/gpt-5"}), join_models({"judge": "openai/gpt-5"}, "local")
     ({'default': 'local', 'judge': 'openai/gpt-5'}, 'local')
@@ -340,7 +340,7 @@ MAX_SOURCES = 1_000
 
 
 def _check_sources(value: object) -> object:
-    """Reject values for computed fields of a source, because users cannot set them."""
+    """Reject values for a source's computed fields, because users cannot set them."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MAX_SOURCES:
         problem = f"must have at most {MAX_SOURCES:,} entries"
@@ -657,7 +657,7 @@ class PlanOptions(BaseModel):
         return frozenset(_reaches(field.annotation, _reach(field.metadata)))
 
     def is_of_file(self, names: Iterable[str]) -> bool:
-        """Return whether one of `names` is the plan file's path relative to any of the folders above it."""
+        """Return whether one of `names` is the plan file's path relative to one of the folders above it."""
         spellings = {path.as_posix() for path in (Path(self._file).absolute(), Path(self._file).resolve())}
         return bool(self._of_file) and any(path.endswith(f"/{name}") for name in names for path in spellings)
 
@@ -722,7 +722,7 @@ class OutputOptions(PlanOptions):
 
 
 def _texts(kind: Any, value: Any, reach: Reach | None) -> Iterator[tuple[str, Reach | None]]:  # noqa: ANN401 - any type
-    """Find the strings in `value`, and what each of them may refer to according to the type `kind`."""
+    """Find the strings in `value`, and determine from the type `kind` what each of them may refer to."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         yield from _texts(parts[0], value, _reach(parts[1:]) or reach)  # the innermost type takes precedence

@@ -27,7 +27,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """A quote found in a contribution, and checked against the sources."""
+    """A quote found in a contribution and checked against the sources."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A complete contribution, as shown on a page."""
+    """A complete contribution as shown on a page."""
 
     name: str
     about: str
@@ -61,7 +61,7 @@ class Fact:
     speaker: str | None = None
     """Name of the speaker in whose color the label is shown."""
     edge: bool = False
-    """True for a statement by the page itself, aligned with the left edge."""
+    """True if the page itself makes the statement, so that it is aligned with the left edge."""
     summary: str | None = None
     """Text without its details, for pages that show the details only on request."""
     short: bool = False

@@ -194,7 +194,7 @@ class History:
     since: int = 0
     """Time of the first delay counted in `outages`, in seconds since the epoch."""
     steps: int = 0
-    """Number of steps that had been recorded when a worker last died or the run was last delayed."""
+    """Number of steps recorded by the time a worker last died or the run was last delayed."""
 
     @classmethod
     def of(cls, delivery: WorkflowStatus) -> History:
@@ -208,7 +208,7 @@ class History:
 
     @property
     def delay(self) -> float:
-        """Delay in seconds before the next delivery of the run; it doubles each time."""
+        """Delay in seconds before the run's next delivery; it doubles each time."""
         longest = 0.0
         for number, (first, longest_delay) in ((self.deaths, DELAYS["death"]), (self.outages, DELAYS["outage"])):
             if number:
@@ -396,7 +396,7 @@ class RunQueue:
         return [workflow.workflow_id for workflow in self.of(run_id) if workflow.status in ACTIVE]
 
     def executing_deliveries(self, worker: str | None = None) -> Sequence[WorkflowStatus]:
-        """Return the deliveries being executed by all workers of this version, or by the given one."""
+        """Return the deliveries being executed by all workers of this version, or only those of the given worker."""
         return self.open().list_workflows(
             queue_name=self.name,
             status="PENDING",
@@ -414,7 +414,7 @@ class RunQueue:
         return {workflow.workflow_id for workflow in workflows}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Cancel deliveries; those already finished are left unchanged."""
+        """Cancel deliveries, leaving finished ones unchanged."""
         if ids:
             self.open().cancel_workflows(list(ids))
 

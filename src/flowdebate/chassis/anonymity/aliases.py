@@ -113,7 +113,7 @@ def make_aliases(
     used: Iterable[str] = (),
     random: Random,
 ) -> Aliases:
-    """Create aliases for `names` and `models`, given in any order; they are drawn from `random` on first use.
+    """Create aliases for `names` and `models`, given in any order, drawing them from `random` on first use.
 
     An alias shares no word with a name, a model, the question, a stance, or any string in `used`. A name that also
     occurs in the question or in a stance is hidden only where it clearly refers to a person.
@@ -141,7 +141,7 @@ def _compile(
 
 
 def _split_words(text: str) -> set[str]:
-    """Split `text` into words as readers see them; superscript digits are both part of words and separate words."""
+    """Split `text` into words as readers see them; superscript digits count both as part of a word and as a word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}

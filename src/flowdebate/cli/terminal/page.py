@@ -1,4 +1,4 @@
-"""A run's page: formatted and colored in a terminal, plain lines everywhere else."""
+"""A run's page, formatted and colored in a terminal, and written as plain lines everywhere else."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class Reader:
     """True to raise MalformedResponse if another model answered."""
     secrets: Sequence[str] = ()
     room: int | None = None
-    """Maximum number of tokens in the answer, as requested; None if the request set no limit."""
+    """Requested maximum number of tokens in the answer; None if the request set no limit."""
     blank: bool = False
     """True if an answer with neither text nor tool calls is valid."""
 
@@ -224,7 +224,8 @@ class Reader:
         The usage is passed to `on_usage` as soon as it is known, even if the answer is unusable. After the last chunk,
         `has_ended` returns whether the server ended the stream.
 
-        Raises ResponseTooLarge above `max_chars` characters, and OutputTruncated for a stream that breaks off.
+        Raises ResponseTooLarge if the response exceeds `max_chars` characters, and OutputTruncated if the stream breaks
+        off.
         """
         read = 0
         parts = _Parts()

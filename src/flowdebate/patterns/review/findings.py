@@ -297,7 +297,7 @@ def _key(raised: Raised) -> tuple[object, ...]:
 
 
 def group(reported: Iterable[Raised]) -> list[list[Raised]]:
-    """Group findings by location and title, omitting empty ones; the order depends only on the findings' content."""
+    """Group findings by location and title, omitting empty findings; the order depends only on their content."""
     groups: dict[object, list[Raised]] = defaultdict(list)
     for raised in sorted((item for item in reported if not item.is_empty), key=_key):
         place = raised.place
@@ -328,7 +328,7 @@ def pairs_to_compare(groups: Sequence[Sequence[Raised]]) -> tuple[list[tuple[int
 
 
 def _near_pairs(groups: Sequence[Sequence[Raised]], indexes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """List the pairs of nearby groups among `indexes`, all in one file, as (distance in lines, first, second)."""
+    """List the pairs of nearby groups among `indexes` (all in one file) as (distance in lines, first, second)."""
     names = {index: {raised.agent_name for raised in groups[index]} for index in indexes}
     places = {index: groups[index][0].place for index in indexes}
     anywhere = [index for index in indexes if not places[index].line]
@@ -408,7 +408,7 @@ class Tally(NamedTuple):
 
     @property
     def has_majority(self) -> bool:
-        """True if the finding is supported by a majority of at least two reviewers."""
+        """True if a majority of the reviewers, and at least two of them, support the finding."""
         return self.support > 1 and 2 * self.support > self.reviewers
 
     @property

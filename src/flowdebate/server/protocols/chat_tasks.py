@@ -97,7 +97,9 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""Pattern matching tasks in the system messages of chat applications, but not tasks set by users for a whole chat."""
+"""Regular expression for tasks in the system messages of chat applications, not for tasks users set for a
+whole chat.
+"""
 
 _CHINESE = re.compile(
     r"(?:总结|概括|生成|提炼|归纳|返回|给出|起|取|写|撰写|建议|提供|总結|產生)[^。？！\n]{0,40}"

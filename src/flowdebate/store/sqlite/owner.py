@@ -81,9 +81,9 @@ _NONE = Attempt("call", None, 0)
 
 
 class OpenSteps:
-    """Open steps in all runs of one owner.
+    """The open steps of all runs of one owner.
 
-    Each attempt is a line in the log `path`. The log outlives the process, so that other processes can read it when
+    Each attempt is a line in the log at `path`. The log outlives the process, so that other processes can read it when
     they take over the owner's runs.
     """
 
