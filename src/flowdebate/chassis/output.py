@@ -155,7 +155,7 @@ class PatternOutput(WireModel):
         return self.decision_word or brief(getattr(self, "answer", None))
 
     def find_repetitions(self) -> list[str]:
-        """Report contributions that occur more than once in the transcript, ignoring short ones."""
+        """Report contributions that occur more than once in the transcript, except for short ones."""
         # check only the transcript: an unchanged revision is not a repetition
         transcript: Sequence[Any] = getattr(self, self.transcript_field, ())
         same: dict[str, list[Any]] = {}
@@ -179,7 +179,7 @@ class PatternOutput(WireModel):
         return []
 
     def in_short(self) -> dict[str, Any]:
-        """Summarize the output for a list of runs: the speakers, and the decision on one line."""
+        """Summarize the output for a list of runs, as the names of the speakers and a one-line decision."""
         speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
         return {"speakers": speakers, "decision": self.decision_line}
 

@@ -88,14 +88,14 @@ class Persona:
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
-"""Member of a roster without positions: a `Persona`, a dict of its fields, or a model (the member is then named after
-the model).
+"""Member of a roster in a pattern without positions: a `Persona`, a dict of its fields, or a model, from which the
+member takes its name.
 """
 
 MEMBERS_VARIABLE = "FLOWDEBATE_MAX_MEMBERS"
 """Environment variable for the maximum number of members in a roster."""
 _MAX_MEMBERS = 100
-"""Default maximum number of members in a roster; the time needed to build a pattern is quadratic in this number."""
+"""Default maximum number of members in a roster; the time needed to build a pattern grows quadratically with it."""
 _MAX_LENGTHS = {"name": 200, "stance": 10_000, "role": 10_000}
 """Maximum length of each field, in characters. The lengths are limited because every prompt contains all names and
 stances, and every argument is searched for names.
@@ -399,7 +399,7 @@ def is_custom_code(value: object) -> bool:
 
 
 def merge_options(*layers: Mapping[str, object] | RoleOptions | None) -> dict[str, object]:
-    """Merge layers of options for a default block; a value of None keeps the value from an earlier layer.
+    """Merge layers of options for a default block; None in a later layer keeps the earlier layer's value.
 
     >>> merge_options({"model": "a", "tools": ()}, RoleOptions(model="b"), {"model": None})
     {'model': 'b', 'tools': ()}
@@ -460,7 +460,7 @@ class Role:
     instead: Recovery = "skipped"
     """Action to take if the role's provider fails and the failure policy lets the run continue."""
     absent: Literal["never", "if False", "by default"] = "never"
-    """Condition under which the pattern is built without this role."""
+    """Circumstances in which the pattern is built without this role."""
     visibility: Visibility = SHOWN
     """Visibility of the role's default blocks; overridden by the option `{name}_visibility`, if the pattern has one."""
     block: str | None = None

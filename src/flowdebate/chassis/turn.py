@@ -1,4 +1,4 @@
-"""Turns: a speaker's contribution, its records in the transcript and audit trail, and provider failures."""
+"""Turns: speakers' contributions, their records in the transcript and audit trail, and provider failures."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, t
 
 
 class WithFallback(Wrapped):
-    """Block that runs `inner` within its time limit, and calls `recover` for errors accepted by `losses`."""
+    """Block that runs `inner` within a time limit, and calls `recover` on errors accepted by `losses`."""
 
     def __init__(
         self,

@@ -320,7 +320,7 @@ class JsonOut(Out):
             raise BadFile(str(self._path), "is being written to by another process") from None
 
     def _resume(self) -> None:
-        """Keep the lines of finished rows, and drop truncated lines and the lines of rows to be resumed."""
+        """Keep the lines of finished rows; drop truncated lines and the lines of rows to be resumed."""
         if not self._path.is_file():  # a device or pipe contains no earlier results to continue from
             return
         # an incomplete line may end in the middle of a character
@@ -374,7 +374,7 @@ class CsvOut(JsonOut):
 
 
 def open_out(path: str | None, batch_id: str, rows: Sequence[Row]) -> Out:
-    """Return the writer for `path`; "-" means stdout, and None discards all results.
+    """Return the writer for `path`; "-" means stdout, and None means that results are discarded.
 
     An unknown suffix raises BadFile.
     """

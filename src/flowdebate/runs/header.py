@@ -1,4 +1,4 @@
-"""Headers and outcomes of durable runs, both stored along with the runs' steps."""
+"""Headers and outcomes of durable runs, both stored alongside the runs' steps."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return, as text, everything about a run that must stay unchanged for the run to be resumed."""
+    """Return a text listing everything that must stay unchanged for a run to be resumed."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
@@ -120,13 +120,13 @@ def outcome_of(run: Run, output: object, error: str | None) -> dict[str, Any]:
 
 
 def result_of(raw: object, output: object) -> dict[str, Any]:
-    """Return a run's raw output and final output, as stored in its outcome."""
+    """Return a run's raw output and final output, as stored in the outcome."""
     result = _json_or_text(raw)
     return {"output": result if output is raw else _json_or_text(output), "raw": result}
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RunChanged, listing the differing lines, if the stored and current texts of any pair differ."""
+    """Raise RunChanged with the differing lines if the stored and current texts of any pair differ."""
     changes: dict[str, tuple[str, ...]] = {}
     for name, (then, now) in pairs.items():
         if then != now:
@@ -145,7 +145,7 @@ def _json_or_text(value: object) -> object:
 
 
 def read_question(value: object) -> str:
-    """Return the complete question in a run's input, with any keys masked."""
+    """Return the complete question in a run's input, with any API keys masked."""
     if isinstance(value, dict):
         texts = [text for text in value.values() if isinstance(text, str)]
         value = texts[0] if texts else json.dumps(value)
@@ -158,7 +158,7 @@ def _summarize_question(value: object) -> str:
 
 
 def list_model_names(model: ModelChoice) -> str:
-    """Return the names of the models as text for the fingerprint."""
+    """Return the models' names as text for the fingerprint."""
     if model is None:  # the model comes from the environment, which may differ on the machine that resumes the run
         return DEFAULT_MODEL
     if isinstance(model, str):
@@ -180,7 +180,7 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models that a run was started with; a single name in the header is the model from the environment."""
+    """Return the models that a run was started with; a single name in the header denotes the environment's model."""
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)

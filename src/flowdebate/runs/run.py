@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 ACTING: ContextVar[str | None] = ContextVar("flowdebate_acting", default=None)
-"""Name of the block being executed; None outside runs, and while a model is being called."""
+"""Name of the block being executed; None outside runs and during model calls."""
 
 T = TypeVar("T")
 _NO_LIMITS = Limits()
@@ -162,7 +162,7 @@ class Run:
     acting: bool = field(default=False, init=False)
     """True once the task that executes the run has started."""
     started: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Event set when the first block starts to act; by then, a durable run is in its store."""
+    """Event set when the first block starts to act; by then, a durable run has been added to its store."""
     _started: float | None = field(default=None, init=False)
     _ended: float | None = field(default=None, init=False)
     began_at: float = field(default=0.0, init=False)
@@ -186,7 +186,7 @@ class Run:
     """Latest raw output at each watched path."""
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
-    """Handles of opened resources, each with its depth in the run, in the order in which they were opened."""
+    """Handles of opened resources, each with its depth in the run, in order of opening."""
     _warned: set[str] = field(default_factory=set, init=False)
     _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
@@ -494,7 +494,7 @@ class Run:
             await self._open_connections.enter_async_context(connect())
 
     async def close(self) -> None:
-        """Close the models' connections; if closing one fails, the failure is only logged."""
+        """Close the models' connections; failures to close them are only logged."""
         if self._open_connections is None:
             return
         try:

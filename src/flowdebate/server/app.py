@@ -231,16 +231,16 @@ _MAX_WAITING = 500
 process.
 """
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
-"""Time limit in seconds for receiving a request's head, and for receiving its body: the largest body takes a minute at
-200 kbit/s.
+"""Time limit, in seconds, for receiving a request's head, and again for receiving its body; the largest body takes a
+minute at 200 kbit/s.
 """
 _MAX_HEADERS_SIZE = 32_768
 """Maximum size of the headers, in bytes; twice h11's default, because browsers send the cookies of every server on this
 host.
 """
 _KEEP_ALIVE = 75
-"""Time in seconds for which an idle connection stays open; it exceeds the maximum `?wait=`, allowing clients to reuse
-the connection.
+"""Time, in seconds, for which an idle connection stays open; longer than the maximum `?wait=`, so that clients can
+reuse the connection.
 """
 _GRACE = 5
 """Time limit, in seconds, for finishing responses on shutdown; by then, streams have ended, and in-flight calls have
@@ -293,7 +293,7 @@ class _Connection(H11Protocol):
         self._waiting.pop(self, None)
 
     def _wait_for_client(self) -> None:
-        """Start the time limit for the rest of a request, measured from when the server first waited for it."""
+        """Start the time limit for the rest of a request, unless it is already running for this part."""
         state = self.conn.their_state
         self._expect(state if state in _PATIENCE else None)
         if self._expected is None:

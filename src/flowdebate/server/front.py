@@ -1,4 +1,4 @@
-"""Code shared by all endpoints: the user's service, and the server's checks of requests."""
+"""Code shared by all endpoints: access to the user's service, and the server's checks on requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Front:
     base_urls: tuple[str, ...]
     """URLs allowed in a request's options, along with all URLs below them."""
     sources: tuple[Path, ...] = ()
-    """Folders whose files may be used as sources; empty if requests must contain the text themselves."""
+    """Folders whose files may be used as sources; empty if requests must include the text of their sources."""
     audience: Audience = field(default_factory=Audience)
     """Readers on whose behalf runs were started: clients of the OpenAI-compatible endpoint and of AG-UI."""
 

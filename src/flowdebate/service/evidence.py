@@ -59,7 +59,7 @@ class Evidence:
     votes: Votes
     """Votes cast by readers before they saw the verdict."""
     replay: Replay | None
-    """Replay of the run; None if the run's pattern is unknown here."""
+    """Replay of the run; None if the run's pattern is unknown to this installation."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Hashes of the replay's requests, keyed by call path."""
     problem: str = ""

@@ -158,7 +158,7 @@ class Recipes:
     def with_sides(
         self, recipe: Recipe, sides: Sequence[Any], limits: Limits | None, labels: Mapping[str, str] | None
     ) -> Recipe:
-        """Build the recipe for a run with the proposed `sides`; raise ConfigurationError if its plan rejects them."""
+        """Build the recipe for a run with the proposed `sides`; raise ConfigurationError if the plan rejects them."""
         assert recipe.plan is not None  # noqa: S101 - only a plan waits for proposed sides
         return self._of_plan(with_sides(recipe.plan, sides), limits, labels or {})
 
@@ -285,7 +285,7 @@ class Recipes:
         return pattern if info is None else info.name
 
     def is_to_recover(self, run: StoredRun) -> bool:
-        """Return whether a run was started by a service that recovers its runs, and can be resumed by this one."""
+        """Return whether a run was started by a service that recovers its runs, and can be resumed by this service."""
         return bool((run.header.plan or {}).get(_RECOVER)) and self.name_of(run) is not None
 
     def _registered(self, run: StoredRun) -> str | None:
@@ -360,5 +360,5 @@ class Recipes:
 
 
 def _find_continuation(run: StoredRun) -> Continuation | None:
-    """Return the continuation described by the plan of a registered pattern's run; return None if there is none."""
+    """Return the continuation described by the plan of a registered pattern's run, or None if there is none."""
     return Continuation.of_plan((run.header.plan or {}).get("continuation"))

@@ -1,4 +1,4 @@
-"""Functions to find and list stored runs, and to read them as documents."""
+"""Functions for finding and listing stored runs, and for reading them as documents."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class OpenStore:
     is_explicit: bool
     """True if the user specified the store explicitly."""
     option: str = ""
-    """Command-line option with which other commands select this store: "", or " --store WHERE"."""
+    """Option that makes other commands use this store: "" or " --store WHERE"."""
 
 
 @contextmanager
@@ -368,7 +368,7 @@ def ago(seconds: float) -> str | None:
 
 
 def to_datetime(seconds: float) -> datetime:
-    """Convert seconds since the epoch to a datetime; times outside the calendar become its first or last moment.
+    """Convert seconds since the epoch to a datetime; times out of range become the first or last valid datetime.
 
     >>> to_datetime(0).isoformat(), to_datetime(1e18).year, to_datetime(-1e18).year
     ('1970-01-01T00:00:00+00:00', 9999, 1)

@@ -40,7 +40,7 @@ StepKind = Literal["call", "effect", "loss", "human"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """Initial inputs and options of a run, which never change."""
+    """A run's initial inputs and options, which never change."""
 
     run_id: str
     block: str
@@ -84,7 +84,7 @@ class StepRow:
     request: str | None = None
     """Hash of the request or, for a human's step, the complete request as JSON; None if the step made no request."""
     attempts: int = 1
-    """Number of attempts, each of which may have been paid for."""
+    """Number of attempts; each of them may have incurred costs."""
     failures: tuple[str, ...] = ()
     """Failures of earlier attempts, in order."""
     seq: int | None = None
@@ -131,7 +131,7 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """Location of the store for use in messages: a path, or an address without its password."""
+        """Location of the store, as shown in messages: a path, or a URL without the password."""
 
     async def create(self, header: RunHeader) -> None:
         """Add a new run and take ownership of it; raise RunExists if the id is taken."""
@@ -238,7 +238,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the outcome without its outputs, as it appears in lists.
+    """Return the outcome without the outputs, as shown in lists.
 
     >>> brief_of({"output": "…", "raw": {}, "error": None})
     {'error': None}

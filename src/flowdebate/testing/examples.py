@@ -1,4 +1,4 @@
-"""Example inputs for checking a pattern: a question, and the texts, failures and delays of models."""
+"""Example inputs for checking a pattern: a question, and the models' texts, failures and delays."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class ExampleModel:
     """Model that plays every role in every pattern as specified by `example`, and records its `calls`.
 
     An answer depends on the prompt, but not on the order of calls. When asked for a winner, scores or a letter, the
-    model prefers the same position regardless of order or, in a fifth of all cases, no position. `answers` takes
-    precedence. Calls beyond `max_calls` raise ScriptError.
+    model prefers the same position regardless of order, except that in a fifth of all cases it prefers none. `answers`
+    takes precedence. Calls beyond `max_calls` raise ScriptError.
     """
 
     name = "example"
@@ -222,7 +222,7 @@ class _Drawn:
 
 
 def answer_of(example: Example, request: HumanRequest) -> object:
-    """Generate a human's answer, regardless of the transcript so far."""
+    """Generate a human's answer without regard to the transcript so far."""
     if request.problem is not None:  # otherwise, the request would be repeated forever
         problem = f"must have humans with an `ask` function, or humans that accept generated answers: {request.problem}"
         raise ConfigurationError("check_pattern()", "pattern", request.block, problem)

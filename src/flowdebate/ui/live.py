@@ -140,7 +140,7 @@ class Live:
         self.turns: int = 0
 
     def follow(self, event: object) -> Iterator[LiveSection]:
-        """Yield the sections to append for `event`, and the current work whenever it changes."""
+        """Yield the sections to append for `event`, and a description of the current work whenever it changes."""
         yield from self._marked(event, self.sections(event))
         if self._changes_work(event) and self._calls:
             models = {call.model for call, _ in self._calls.values()}
@@ -216,7 +216,7 @@ class Live:
 
     @property
     def describe_other_roles(self) -> list[str]:
-        """Describe in a sentence what each role other than a speaker is currently doing."""
+        """Describe what each role other than a speaker is currently doing, in one sentence per role."""
         speaking = {turn.agent_name for turn, _ in self.speaking}
         return list(dict.fromkeys(f"{who} is {do}" for who, do, _ in self.at_work if who not in speaking))
 
@@ -327,9 +327,9 @@ class Live:
 
 
 class OneByOne(Live):
-    """View of a pattern with one speaker at a time, showing text while the model writes it.
+    """View of a pattern with one speaker at a time, showing text as the model writes it.
 
-    If turns overlap, the first turn is shown while it is written, and each later turn once all earlier turns have
+    If turns overlap, the first turn is shown as it is written, and each later turn once all earlier turns have
     finished.
     """
 
@@ -368,7 +368,7 @@ class OneByOne(Live):
             del self._open[block]
 
     def progress(self) -> str:
-        """Describe the progress in turns instead of rounds if every speaker has one turn per round."""
+        """Describe progress in turns rather than rounds if every speaker has one turn per round."""
         # In mirrored debates and debates with phases, the number of turns varies, so the round is shown instead.
         maximum = len(self.speakers) * (self.length or 0) if self.round is None or self.round.phase is None else 0
         return (
@@ -414,7 +414,7 @@ class OneByOne(Live):
     def trouble(  # type: ignore[override]  # with the end of a text
         self, event: CallRetried | CallFellBack, *, who: str | None = None
     ) -> Iterator[LiveSection]:
-        """Describe a retry or a fallback, after stating that the text shown so far does not count."""
+        """Describe a retry or a fallback, after a note that the text shown so far does not count."""
         if self._streamed:
             yield Ending()
             yield Remark(text="that answer does not count")

@@ -60,21 +60,21 @@ class PatternPage(ABC):
     proposes: ClassVar[bool] = False
     """True if a model proposes the speakers whenever the subject does not name them; see `create_proposer`."""
     speaks_for: ClassVar[Literal["role", "stance"]] = "role"
-    """Key of the option that describes what a speaker stands for: "role", or "stance" for a debater."""
+    """Key for what a speaker stands for: "stance" for a debater, "role" for all others."""
 
     example: ClassVar[str] = "…"
     """Example subject, shown in messages that ask for a subject."""
     sample: ClassVar[PlanValues] = {}
-    """Sample values for the form: a subject worth debating, and its speakers."""
+    """Sample values for the form: a subject worth debating, and speakers to debate it."""
     examples: ClassVar[Sequence[str]] = ()
     """Example command lines for the help of the pattern's command, ready to copy and paste."""
     docs: ClassVar[str] = "cli"
-    """Documentation page on the pattern."""
+    """Documentation page about the pattern."""
 
     question_about_sources: ClassVar[str | None] = None
     """Default subject if the user provides only sources."""
     divides_sources: ClassVar[bool] = False
-    """True if sources too long for a prompt are divided among several calls, rather than searched."""
+    """True if sources too long for one prompt are split across several calls instead of being searched."""
     start_tool: ClassVar[StartTool | None] = None
     """MCP tool dedicated to this pattern; it requires sources if there is a `question_about_sources`."""
     reads_pull_requests: ClassVar[bool] = False
@@ -93,7 +93,7 @@ class PatternPage(ABC):
     """
 
     fixed_depth: ClassVar[tuple[str, ...]] = ()
-    """Options that cannot be combined with the depth "auto"."""
+    """Options that cannot be combined with depth "auto"."""
 
     document: ClassVar[type[Document]]
     """Document class for saved runs of the pattern; it builds their sections and describes stop reasons."""
@@ -142,7 +142,7 @@ class PatternPage(ABC):
         return {}
 
     def fork_changes(self, run: StoredRun, options: PlanValues) -> PlanValues:  # noqa: ARG002 - for debates
-        """Return the options changed by a fork of `run`, together with any options derived from the run."""
+        """Return the options changed by a fork of `run`, including any options derived from the run."""
         if "continuation" in options:
             raise ConfigurationError("fork", "continuation", None, "cannot be set: only a debate can be continued")
         return options
@@ -152,7 +152,7 @@ class PatternPage(ABC):
         return tuple(speakers)
 
     def settled(self, plan: Plan) -> PlanValues:  # noqa: ARG002 - the pattern's own plan
-        """Return the options that are not determined until the run starts, to be stored in its plan."""
+        """Return the options that are determined only when the run starts, to be stored in the run's plan."""
         return {}
 
     def check(self, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Human block: lets a person take any role in a pattern, answering immediately or while the run is suspended."""
+"""Human block, for a person who takes any role in a pattern, answering immediately or while the run is suspended."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _MAX_RUNS = 20
-"""Default number of rows to list; this many fit on a terminal without scrolling."""
+"""Default number of rows to list, few enough to fit on a terminal without scrolling."""
 
 
 @opt.command()
@@ -81,7 +81,7 @@ def runs(  # noqa: PLR0913 - the options of the command
 async def _rows(
     store: Store, filters: dict[str, Any], limit: int, before: str | None, *, fold: bool
 ) -> list[list[StoredRun]]:
-    """Return the first `limit` rows after run `before` (None for the top); `fold` combines each batch into one row."""
+    """Return the first `limit` rows, starting after run `before` if given; `fold` merges each batch into one row."""
     from flowdebate.runs.batch import BATCH_LABEL
     from flowdebate.service.runs import each_run, find_run
 

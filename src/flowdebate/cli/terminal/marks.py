@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 _PARTS = re.compile(r"(?P<mark>(?m:^)#{1,6} |\*{1,2}|`+)|\n|[^*`\n]+")
 _OPEN = re.compile(r"(?:(?m:^)#{1,6} ?|[*`]+)\Z")
-"""Pattern matching incomplete markup at the end of a chunk."""
+"""Regular expression for incomplete markup at the end of a chunk."""
 _STYLES = {"**": "bold", "*": "italic", "#": "bold", "`": "cyan"}
 _TABLE = re.compile(r"(?m:^)\|[^\n]*\n\|[ :|-]*-[ :|-]*(?:\n\|[^\n]*)*(?=\n|\Z)")
-"""Pattern matching a table: a header row, the separator line below it, and further rows."""
+"""Regular expression for a table: a header row, the separator line below it, and further rows."""
 _OPEN_TABLE = re.compile(r"(?m:^)\|[^\n]*(?:\n\|[^\n]*)*\n?\Z")
 _CELLS = re.compile(r"(?<!\\)\|")
 _EDGES = re.compile(r"\A\s*\||(?<!\\)\|\s*\Z")

@@ -261,7 +261,7 @@ def render_answer(answer: str) -> str:
 
 
 def render_claims(claims: Sequence[Claim]) -> str:
-    """Render claims under their ids, without the critics' names; claims that were upheld also show their evidence."""
+    """Render claims under their ids, without the critics' names; upheld claims also show their evidence."""
     return "\n".join(_render_claim(claim) for claim in claims)
 
 

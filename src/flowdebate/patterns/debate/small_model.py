@@ -262,7 +262,7 @@ class Objection:
     """
 
     def is_answered_by(self, text: str) -> bool:
-        """Check whether `text`, given without its first words, improves on the first answer."""
+        """Check whether `text`, excluding its first words, improves on the first answer."""
         from flowdebate.measures.similarity import measure_copy
 
         return not is_blank(text) and all(measure_copy(text, earlier).excess < self.excess for earlier in self.copied)

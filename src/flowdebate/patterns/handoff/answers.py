@@ -154,7 +154,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _find_object(text: str) -> HandoffFields | None:
-    """Parse the first object in `text` with a `response` field; the object may be the arguments of a function call."""
+    """Parse the first object in `text` that has a `response` field, possibly the arguments of a function call."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:

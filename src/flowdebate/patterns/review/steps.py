@@ -286,7 +286,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 
 
 class Merging(Wrapped):
-    """Step between finding and examining that calls `merger` twice to compare pairs of possibly identical findings.
+    """Step between the finding and examining phases; it has `merger` compare possibly identical findings twice.
 
     Without a merger, only findings with the same location and title are merged.
     """
@@ -309,7 +309,7 @@ class Merging(Wrapped):
             self._loop.open_round(ctx, 2)
 
     def _raise_earlier(self, ctx: Context) -> list[Raised]:
-        """Report the findings from an earlier review again."""
+        """Report the findings of an earlier review again."""
         material = self._loop.material
         sources = () if material is None else material.of_run(ctx)
         return [carry_over(draft, sources) for draft in self._loop.options.earlier or ()]
@@ -317,7 +317,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs that the merger considers identical in both orders, or no pairs if it does not answer."""
+        """Return the pairs that the merger considers identical in both orders; empty if the merger does not answer."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])
@@ -418,7 +418,7 @@ def open_defence(loop: Loop[ReviewOptions]) -> Handler[Any, None]:
 
 
 def findings_of(state: ReviewState) -> list[Finding]:
-    """Return the current findings, with states based on all answers so far."""
+    """Return the findings in their current states, based on all answers so far."""
 
     def flat(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
         return [value for values in lists.values() for value in values]

@@ -190,7 +190,7 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
     labels: Mapping[str, str] | None = None,
     plan: Mapping[str, Any] | None = None,
 ) -> RunHeader:
-    """Create the header for a fork of the stored run; raise RunNotFound, or ConfigurationError for invalid edits."""
+    """Create the header for a fork of the stored run; raise RunNotFound, or ConfigurationError for an invalid edit."""
     parent, rows = await store.run(run_id), await store.steps(run_id)
     fingerprint = fingerprint_of(block.name, block.outline(), model)
     if model is None:
@@ -219,8 +219,8 @@ async def prepare_fork(  # noqa: PLR0913 - the options of fork
 
 
 _MAX_PAUSE = 1.0
-"""Maximum number of seconds between two checks on a run in another process: a turn takes seconds anyway, and each check
-is one small query.
+"""Maximum pause, in seconds, between checks on a run in another process; a turn takes seconds anyway, and each check is
+a single small query.
 """
 
 

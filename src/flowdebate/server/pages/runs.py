@@ -153,13 +153,13 @@ async def shared(
     view: Annotated[int | None, Query(ge=0)] = None,
     reader: Annotated[str, Query(max_length=64)] = "",
 ) -> Response:
-    """Show the run behind a public link, or the run's blind page."""
+    """Show a publicly shared run, or the run's blind page."""
     return await _public(code, request, front, view=view, reader=reader)
 
 
 @router.get("/shared/{code}/present")
 async def present_shared(code: str, request: Request, front: FrontOf) -> Response:
-    """Show the run behind a public link turn by turn, in large type, for presentations."""
+    """Show a publicly shared run turn by turn, in large type, for presentations."""
     return await _public(code, request, front, presented=True)
 
 
@@ -375,7 +375,7 @@ async def page(
 
 
 _MAX_FORKS = 20
-"""Maximum number of forks listed on a page, each with its own sheet."""
+"""Maximum number of forks listed on a page; a sheet is built for each of them."""
 _PAGE, _MAX_PAGES = 200, 10
 """Page size and maximum number of pages when searching for forks; the store has no index of parents."""
 

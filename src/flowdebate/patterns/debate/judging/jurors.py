@@ -475,7 +475,7 @@ class LetterJuror:
         options: FilledOptions,
         resources: Mapping[str, Resource] | None = None,
     ) -> Generator[Any]:
-        """Create a block in which the model, without tools, chooses one of `choices`."""
+        """Create a block whose model chooses one of `choices` without using tools."""
         slots: FilledOptions = {**options, "tools": ()}  # a one-token answer leaves no room for tool calls
         return generator(name=self._setup.name, prompt=system, user=user, choices=choices, resources=resources, **slots)
 
