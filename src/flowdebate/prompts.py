@@ -360,7 +360,7 @@ class Profiles(Generic[TemplateT]):
     def template(self, profile: Profile, *, instructed: bool = False) -> TemplateT:
         """Return the template for `profile`.
 
-        If there are custom instructions (`instructed`), the concise template gets the tasks of the full one.
+        If there are custom instructions (`instructed`), the concise template uses the tasks of the full template.
         """
         if profile == "full":
             return self.full

@@ -204,7 +204,7 @@ def rounds(number: int) -> Condition:
 
 
 def tokens(number: int) -> Condition:
-    """Stop after the run has used at least `number` tokens, in prompts and answers together, across all its blocks.
+    """Stop once the run has used at least `number` tokens, counting the prompts and answers of all its blocks.
 
     If a server does not report usage, it is estimated at four characters per token.
     """

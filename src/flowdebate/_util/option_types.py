@@ -148,12 +148,12 @@ def check_option(kind: TypeForm[object], field: str, value: object, *, location:
 
 
 def choices_of(error: ErrorDetails) -> list[str]:
-    """Return the valid choices of the `Literal` type that rejected a value."""
+    """Return the choices allowed by the `Literal` type that rejected a value."""
     return re.findall(r"'([^']*)'", error["ctx"]["expected"]) if error["type"] == "literal_error" else []
 
 
 def problem_of(error: ErrorDetails, needed: tuple[str, ...] = ()) -> str:
-    """Describe a validation error; `needed` lists the required keys of a table."""
+    """Describe a validation error; `needed` contains the required keys of a table."""
     keys = f" with {' and '.join(needed)}" if needed else ""
     match error["type"]:
         case "rejected":

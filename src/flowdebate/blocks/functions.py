@@ -135,7 +135,7 @@ def _awaits(kind: Hashable) -> bool:
 
 
 async def result_of(outcome: Any) -> Any:  # noqa: ANN401 - the result of the application's function
-    """Return `outcome`, or the result of awaiting it if its type is awaitable.
+    """Return `outcome` or, if its type is awaitable, the result of awaiting it.
 
     Only the type is checked, because accessing a value's attributes may be slow or unreliable.
     """

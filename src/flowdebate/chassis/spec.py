@@ -155,8 +155,7 @@ MANY_ROUNDS = 4
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
     """Check a pattern's options and return its loop; raise ConfigurationError for invalid options.
 
-    The pattern's function has to call this function directly, because warnings point to the caller of the pattern's
-    function.
+    The pattern's function has to call this one directly, so that warnings point to the pattern function's caller.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
@@ -244,7 +243,7 @@ class Loop(Generic[OptionsT]):
     name: str
     location: str
     options: OptionsT
-    """The application's options; their `model` applies to all roles and speakers without a model of their own."""
+    """Options set by the application; their `model` applies to all roles and speakers without a model of their own."""
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, with models assigned to them."""
     models: Mapping[str, Model | str]
@@ -287,7 +286,7 @@ class Loop(Generic[OptionsT]):
         return self.options.turn_order
 
     def choice(self, role: Role) -> RoleChoice:
-        """Return the value set by the application for the option `role`."""
+        """Return the value that the application set for the option `role`."""
         return self.options.roles.get(role.name)
 
     def has(self, role: Role) -> bool:
@@ -348,7 +347,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """Add a round's `turns` to `pipeline`: all of them or, if `speakers` is set, only those of `speakers(ctx)`."""
+        """Add a round's `turns` to `pipeline`; if `speakers` is set, add only the turns of `speakers(ctx)`."""
         # the order is fixed, so each turn can be a step of its own
         if speakers is None and self.turn_order == "declared":
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
@@ -397,7 +396,7 @@ class Loop(Generic[OptionsT]):
         return check
 
     def collect_spoken(self, ctx: Context, *, round: int, make: Callable[..., EntryT]) -> list[EntryT]:  # noqa: A002 - the field's word for it
-        """Collect a round's simultaneous contributions, each made by `make(name, role=, text=, flag=)`.
+        """Collect a round's simultaneous contributions, each created by `make(name, role=, text=, flag=)`.
 
         They are sorted in declared order, because their order of arrival may vary, and a resumed run must produce the
         same transcript.

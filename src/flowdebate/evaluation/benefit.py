@@ -76,8 +76,8 @@ class PairedComparison(WireModel):
     """
     worst: float
     best: float
-    """Bounds of the difference if all questions whose debate failed are counted in favor of the baseline (`worst`) or
-    of the debate (`best`).
+    """Bounds of the difference, with all questions whose debate failed counted in favor of the baseline (`worst`) or of
+    the debate (`best`).
     """
     clusters: int
     """Number of independent groups of questions."""
@@ -91,7 +91,7 @@ class PairedComparison(WireModel):
     tokens_ratio: float | None
     completion_tokens_ratio: float | None = None
     cost_ratio: float | None = None
-    """The debate's calls, tokens and cost as multiples of the baseline's; None if unknown."""
+    """Calls, tokens and cost of the debate as multiples of the baseline's; None if unknown."""
     required_n: int
     """Number of questions needed to detect a gain of `min_gain` with 80% power."""
     finding: Finding
@@ -198,8 +198,8 @@ def benefit_report(
 
 
 _PRECEDENCE: tuple[Finding, ...] = ("harmed", "none_worth_it", "too_few", "helped")
-"""Findings in order of precedence: "helped" must hold against every baseline, any other finding against at
-least one.
+"""Findings in order of precedence: "helped" must hold against every baseline, and any other finding against at least
+one.
 """
 
 

@@ -1,4 +1,4 @@
-"""Table summarizing many comparisons: wins, flips, position bias, agreement, and a Bradley-Terry ranking."""
+"""Table that summarizes many comparisons: wins, flips, position bias, agreement, and a Bradley-Terry ranking."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class OrdersAgainstTruth(WireModel):
 
 
 class VerdictsAgainstTruth(WireModel):
-    """Accuracy of all judges' combined verdicts."""
+    """Accuracy of the verdicts reached by all judges together."""
 
     rows: int
     """Number of compared rows with a known correct text."""
@@ -113,7 +113,7 @@ class ComparingJudge(WireModel):
     are excluded.
     """
     favors: Literal["first", "last"] | None
-    """Place favored by the judge more often than chance would explain (exact sign test, adjusted for the number of
+    """Place that the judge favored more often than chance would explain (exact sign test, adjusted for the number of
     judges).
     """
     truth: OrdersAgainstTruth | None = None

@@ -41,7 +41,7 @@ class Tournament(InNotebooks, WireModel):
     games: list[Game]
     """Games played, each with the system `one` in the first seat and the row index as its cluster."""
     ranking: Ranking
-    """Ranking of the systems; it omits the first-seat advantage if that seat won or lost every game."""
+    """Ranking of the systems, without a first-seat advantage if the first seat won or lost every game."""
     failed: dict[int, str]
     """Errors of the debates that ended without a verdict, keyed by debate index; the next call retries
     these debates.

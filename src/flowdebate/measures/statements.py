@@ -91,7 +91,7 @@ def same_answer(one: str, other: str) -> bool:
 
 
 def is_negative(words: Sequence[str]) -> bool:
-    """Return whether `words` contain a negation; English only.
+    """Return whether `words` contain a negation; only English negations are recognized.
 
     >>> is_negative(answer_words("They shouldn’t.")), is_negative(answer_words("They should."))
     (True, False)
@@ -109,7 +109,7 @@ def numbers_of(words: Sequence[str]) -> set[str]:
 
 
 def _trim_edges(piece: str) -> str:
-    """Trim the punctuation around `piece`, but keep a number's minus sign."""
+    """Strip the punctuation around `piece`, but keep a number's minus sign."""
     start, end = 0, len(piece)
     while start < end and _is_edge(piece[start]) and not _NUMBER.match(piece, start):
         start += 1

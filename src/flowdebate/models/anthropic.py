@@ -292,7 +292,7 @@ class MessagesClient:
     def completion(self, message: object) -> object:
         """Convert an answer to a chat completion.
 
-        An answer without content blocks is returned unchanged if it is a string, and otherwise reduced to its `error`.
+        If an answer has no content blocks, a string is returned unchanged, and anything else is reduced to its `error`.
         """
         content = getattr(message, "content", None)
         if not isinstance(content, list):
@@ -314,7 +314,7 @@ class MessagesClient:
 
 
 class _MessageStream:
-    """Stream converting message events to chat completion chunks."""
+    """Stream that converts message events to chat completion chunks."""
 
     def __init__(self, stream: Any, client: MessagesClient) -> None:  # noqa: ANN401 - anthropic's own
         self._stream = stream
@@ -402,7 +402,7 @@ def _kind(part: object) -> object:
 
 
 def _refusal(message: object) -> str | None:
-    """Return the provider's reason for refusing to answer; None if it gave none."""
+    """Return the provider's reason for refusing to answer, or None if no reason was given."""
     details = getattr(message, "stop_details", None)
     explanation = getattr(details, "explanation", None) or getattr(details, "category", None)
     return explanation if getattr(message, "stop_reason", None) == "refusal" and isinstance(explanation, str) else None

@@ -85,7 +85,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; if a count is unknown in either one, it is unknown in the sum."""
+        """Add two usages; a count that is unknown in either of them is unknown in the sum."""
         if not self.calls:
             return other
         if not other.calls:
@@ -144,7 +144,7 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
 
 
 class Meter(Protocol):
-    """Counter for enforcing a run's limits on requests."""
+    """Counter that enforces a run's limits on requests."""
 
     def reserve(self, model: str, request: ModelRequest) -> object:
         """Reserve capacity for a request before it is sent; raise LimitReached if the request would exceed a limit."""
@@ -366,7 +366,7 @@ class ToolSpec:
 
 
 def arguments_text(arguments: str) -> str:
-    """Return a tool call's arguments as JSON; if the model wrote nothing or null, return an empty object."""
+    """Return a tool call's arguments as JSON, or as an empty object if the model wrote nothing or null."""
     return "{}" if arguments.strip() in ("", "null") else arguments
 
 
@@ -509,7 +509,7 @@ class ModelResponse:
     """Schema already used to validate `data`; set by the library, not by models."""
 
     def message(self) -> Message:
-        """Return the assistant message to include when sending back the results of its tool calls."""
+        """Return the assistant message to send back along with the results of its tool calls."""
         came = self.history or {}
         calls = {call["id"]: call for call in came.get("tool_calls", ())}
         return {
@@ -570,7 +570,7 @@ def without_images(content: object) -> object:
 
 
 async def check_ready(model: Model) -> None:
-    """Call `check_ready` on `model`, if it has that method, to detect a missing key, program or login early."""
+    """Call `check_ready` on `model`, if the method exists, to detect a missing key, program or login early."""
     check: Callable[[], Awaitable[None]] | None = getattr(model, "check_ready", None)
     if check is not None:
         await check()

@@ -36,7 +36,7 @@ class Reply:
     error: str = ""
     """Cause of a failure, as worded by the program; empty for an answer."""
     status: int | None = None
-    """HTTP status of the vendor's response if it rejected the request; None if the program does not report it."""
+    """HTTP status of the vendor's rejection, if any; None if the program does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Cloud:
     """Cloud platform through which a program may access its models, using a separate account."""
 
     variables: tuple[str, ...]
-    """Environment variables used to sign in, or patterns matching their names."""
+    """Environment variables for signing in, or patterns matching their names."""
     switch: str | None = None
     """Environment variable that turns the cloud on."""
     models: str | None = None
@@ -77,8 +77,8 @@ class Program:
     no_folder: Sequence[str] = ()
     """Additional options that keep the program from reading any folder."""
     isolate: Isolate | None = None
-    """Function that replaces the user's folders with temporary ones; None if options suffice to turn off
-    all features.
+    """Function that replaces the user's folders with temporary ones; None if options alone can turn off all
+    features.
     """
     models: Sequence[str] = ()
     """Options that `isolate` uses to list the models; empty if `isolate` does not need the list."""
@@ -89,7 +89,7 @@ class Program:
     key_prefixes: tuple[str, ...] = ()
     """Prefixes of the names of environment variables with API keys, which make signing in unnecessary."""
     login: str = ""
-    """Advice on how to sign in."""
+    """Instructions for signing in."""
     status: Sequence[str] = ()
     """Options that check, without calling a model, whether the user is signed in; empty if there are none."""
     is_signed_in: Callable[[Mapping[str, str], str | None], bool] | None = None

@@ -104,7 +104,7 @@ class SeparatedText:
     thought: int = 0
     """Length of the removed thinking, in characters."""
     unannounced: bool = False
-    """True if the thinking had no opening tag, so that it was recognized only at its closing tag."""
+    """True if the thinking had no opening tag and was recognized only by its closing tag."""
     tokens: bool = False
     """True if template tokens were removed."""
     thinks: bool = False
@@ -175,7 +175,7 @@ def _separate_channels(text: str, channels: list[re.Match[str]]) -> SeparatedTex
 
 
 def _separate_blocks(text: str, *, ended: bool) -> SeparatedText:
-    """Separate tagged thinking at the beginning, at the start of a line, or after another block on the same line."""
+    """Separate tagged thinking at the beginning of the text or of a line, or after another block on the same line."""
     blocks = _Blocks(text)
     for mark in _MARK.finditer(text):
         name, closes = _read_tag(mark)
@@ -232,7 +232,7 @@ class _Blocks:
     """Name of the open tag."""
 
     def open(self, tag: re.Match[str], name: str) -> None:
-        """Begin a thought at `tag`, if one may begin there."""
+        """Begin a thought at `tag`, if one is allowed to begin there."""
         place = tag.start()
         inline = self.thought > 0 and self.text[place - 1 : place] in _BEFORE_INLINE
         if place == self.start or inline or _begins_line(self.text, place):
@@ -304,7 +304,10 @@ def _without_tokens(text: str) -> str:
 
 
 def _end_before_tokens(text: str, end: int) -> int:
-    """Return where the template tokens at the end of `text[:end]` start; `</s>` after `<s>` is HTML, not a token."""
+    """Return the index at which the template tokens at the end of `text[:end]` begin.
+
+    In this position, `</s>` after `<s>` is HTML, not a token.
+    """
     surplus: int | None = None
     last = end
     while last:
@@ -336,7 +339,7 @@ def _end_of_speech(text: str) -> int:
 
 
 def without_thinking(response: ModelResponse) -> ModelResponse:
-    """Return `response` with thinking and template tokens removed; thinking counts as reasoning tokens."""
+    """Return `response` without thinking and template tokens; the thinking is counted as reasoning tokens."""
     text = response.text
     if not may_have_tags(text):
         return response
@@ -392,7 +395,7 @@ def _is_thinker(model: str) -> bool:
 
 
 class AnswerStream:
-    """Filter that forwards an answer's text to `listener` without thinking and template tokens.
+    """Filter that strips thinking and template tokens from an answer's text, and forwards the rest to `listener`.
 
     An opening tag holds the text back until the thought is closed. If a closing tag reveals that text already streamed
     was thinking, a `TextWithdrawn` event withdraws that text, and this model's later text is held back. All text the

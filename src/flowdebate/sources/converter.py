@@ -32,7 +32,7 @@ _MAX_ANSWER_SIZE = 40_000_000
 
 
 _LOOK = 0.02
-"""Interval in seconds between two checks on a busy child process."""
+"""Interval in seconds between checks on a busy child process."""
 _QUICK = 1.0
 """Time in seconds after which a document must yield its slot to waiting documents."""
 _PATIENCE = 60.0

@@ -67,7 +67,7 @@ def find_passages(
 
 
 def _fill(ranked: Sequence[int], sizes: Sequence[int], room: int) -> set[int]:
-    """Choose the best passages in `ranked` that fit into `room`, skipping those too long for the remaining space."""
+    """Choose the best passages in `ranked` that fit into `room`, skipping any that exceed the remaining space."""
     places = set[int]()
     for place in ranked:
         if sizes[place] <= room:
@@ -89,7 +89,7 @@ def _append(passages: list[Passage], passage: Passage) -> None:
 def divide(sources: tuple[Source, ...], characters: int) -> tuple[tuple[Passage, ...], ...]:
     """Divide the text of all sources, in order, into parts of at most `characters` characters.
 
-    A source is split, at the end of a paragraph, line, sentence or word, only if it is too long for one part.
+    A source is split only if it is too long for one part, and then at the end of a paragraph, line, sentence or word.
 
     >>> from flowdebate.sources.source import Source
     >>> parts = divide((Source.of("a", "x" * 60), Source.of("b", "y" * 60)), 100)
@@ -173,7 +173,7 @@ class Quote(Span):
     """A quotation in an argument, and the offsets of the quoted words without the quotation marks."""
 
     text: str
-    """Quoted words as they were written."""
+    """Quoted words, exactly as written."""
     depth: Annotated[int, Field(ge=0)] = 0
     """Number of quotations in which this one is nested."""
 
@@ -332,7 +332,10 @@ class Normalized:
     _indexes: dict[int, dict[str, list[int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def find(self, part: str, begin: int = 0) -> tuple[int, int] | None:
-        """Find `part` as whole words at or after offset `begin`; return its range of word indices, or None."""
+        """Find `part`, as whole words, at or after offset `begin`.
+
+        Returns the range of word indices, or None if there is no match.
+        """
         length = max(size for size in _BEGINNINGS if size <= len(part))
         if length not in self._indexes:
             index = self._indexes[length] = {}
@@ -494,7 +497,7 @@ def copied_forms(quote: str) -> list[tuple[str, frozenset[int] | None]]:
 
 
 def lines_of(quote: VerifiedQuote, sources: tuple[Source, ...]) -> list[Line]:
-    """Return the lines of a source that contain a verified quote, from its first word to its last."""
+    """Return the lines of a source that a verified quote spans, from the quote's first word to its last."""
     source = next((entry for entry in sources if entry.name == quote.source), None)
     if source is None:
         return []

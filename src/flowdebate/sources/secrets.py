@@ -14,7 +14,7 @@ FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".ssh", ".gnupg", ".aws", ".kube", ".azure", ".docker", ".oci", ".password-store",
     ".terraform.d", ".bitcoin", ".ethereum", ".electrum", "keyrings",
 })  # fmt: skip
-"""Folders that often contain secrets, and rarely anything worth quoting."""
+"""Folders that often contain secrets and rarely anything worth quoting."""
 _NAMES = (
     # environment variables and settings
     *(".env", ".env[._-]*", "*.env", ".envrc", "*.env.local", "env.local", "env.prod", "env.production", "env.staging"),
@@ -45,7 +45,7 @@ _KEYS = re.compile(
 
 
 def is_secret(path: PurePath) -> bool:
-    """Return whether files with this name, or files in this folder, often contain secrets."""
+    """Return whether a file at this path is likely to contain secrets, judging by its name and folders."""
     name, full_path = path.name.lower(), path.as_posix().lower()
     if not FOLDERS.isdisjoint(path.parts) or any(fnmatchcase(name, pattern) for pattern in _NAMES):
         return True

@@ -196,7 +196,7 @@ _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False
 
 
 class _Delivery(_Current):
-    """The delivery of a run from a worker's queue to that worker."""
+    """Delivery of a run from a worker's queue to the worker."""
 
     def __init__(self, span: Span, *, first: bool) -> None:
         super().__init__(span)
@@ -208,7 +208,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """A generator's answer; its span begins with the first model or tool call, so replayed answers have no span."""
+    """A generator's answer; the span begins with the first model or tool call, so a replayed answer has none."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer

@@ -161,7 +161,7 @@ class Fork(WireModel):
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
-        """Describe a stored run as a fork; return None if it is not one."""
+        """Describe a stored run as a fork, or return None if it is not a fork."""
         parent = run.header.parent
         if parent is None:
             return None
@@ -222,7 +222,7 @@ def _recorded(step: StepRow) -> dict[str, Any]:
 
 
 def failure_text(recorded: str) -> str:
-    """Describe a failure, given its record."""
+    """Describe a recorded failure."""
     try:
         return str(json.loads(recorded)["error"])
     except (ValueError, KeyError, TypeError):  # an imported run may contain any values

@@ -48,7 +48,8 @@ def watch(
 ) -> None:
     """Watch a run in another process, or a finished one. Ctrl-C stops watching, but the run continues.
 
-    The page looks as it does in the command that started the run, but contributions appear only once they are complete.
+    The page looks the same as with the command that started the run, except that contributions appear only once they
+    are complete.
     """
     from flowdebate.service.runs import chosen_run, opened
 

@@ -1,4 +1,4 @@
-"""`HttpClient`: chat completions over aiohttp, used because importing openai's client takes a second.
+"""`HttpClient`: chat completions over aiohttp, which avoids the second it takes to import openai's client.
 
 It implements the part of openai's client interface used by `Chat`, and returns answers in the same format: objects with
 fields as attributes.

@@ -42,13 +42,13 @@ class Part:
 
     name: str
     hint: re.Pattern[str]
-    """Pattern matching the wording of rejections that call for omitting this part first."""
+    """Pattern for rejections whose wording suggests omitting this part first."""
     drop: Callable[[Parameters], Parameters]
     """Function that removes or rewrites the part; a request without the part is returned unchanged."""
     flag: Flag | None = None
-    """Flag for an answer produced without one of the user's settings; None for parts added by the library."""
+    """Flag for an answer obtained without one of the user's settings; None for parts added by the library."""
     vague: bool = False
-    """True if the hint may also occur in rejections for other reasons."""
+    """True if the hint may also match rejections for other reasons."""
     only_hinted: bool = False
     """True to omit the part only if the hint matches."""
 
@@ -224,7 +224,7 @@ class Form:
 
 @dataclass(slots=True)
 class Learned:
-    """Record of the request parts rejected by a model on a server, and of the server's handling of structured modes."""
+    """Record of the request parts that a server rejects for a model, and of how it handles structured modes."""
 
     dropped: frozenset[str] = frozenset()
     """Names of the rejected parts."""

@@ -95,7 +95,7 @@ class ConsensusTemplate(Template):
         "is written between the brackets.",
         uses("proposals"),
     )
-    """Task for the judge that breaks a tie."""
+    """Task for the judge when a tie has to be broken."""
 
 
 CONSENSUS = ConsensusTemplate()

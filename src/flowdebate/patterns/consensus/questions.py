@@ -18,7 +18,7 @@ from .schemas import Critique, HumanCritique, JudgeAnswer, Proposal, RevisionAns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Base class for questions, used as the input to agents' and judges' blocks."""
+    """Base class for the questions that the blocks of agents and judges receive as input."""
 
     kind: ClassVar[str]
     answer: ClassVar[object] = None

@@ -302,7 +302,7 @@ async def check_convergence(loop: Loop[ConsensusOptions], ctx: Context) -> None:
 
 
 async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptions], ctx: Context) -> None:
-    """Ask the judge whether the discussion is conclusive, unless the rounds are over anyway."""
+    """Ask the judge whether the discussion is conclusive, unless the rounds are already over."""
     state: ConsensusState = ctx.scope.handle.state
     if rounds_are_over(loop, ctx):  # the answer would make no difference, so skip the call
         return
@@ -323,7 +323,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Check whether the rounds are already over, so that no more agents or judges need to be called."""
+    """Check whether the rounds are already over, so that no more agents or judges have to be called."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
@@ -401,7 +401,7 @@ class Voting(Phase[VoteRequest, Ballot]):
 
 
 class Polling(Voting):
-    """Phase in which every agent votes after a round, unless the rounds are over anyway."""
+    """Phase in which every agent votes after a round, unless the rounds are already over."""
 
     name: ClassVar[AgentPhase] = "poll"
 

@@ -63,7 +63,7 @@ class DebaterTemplate(OpeningTemplate):
     phases: str = part(f"The debate has these phases: {{phases}}\n{HOW_TO_READ_CROSS}", uses("phases"))
     """Text appended to `system` in a debate with phases; `{phases}` lists their names."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """First part of the message for a turn, containing the transcript."""
+    """Start of the message for a turn: the transcript."""
     briefing: str = part("The moderator's briefing: {briefing}", uses("briefing"))
     new_angle: str = part("The moderator has asked this round to focus on: {new_angle}", uses("new_angle"))
     turn: str = part(
@@ -201,7 +201,7 @@ def _render_system(
 
 @dataclass(frozen=True, kw_only=True)
 class DebaterIdentity:
-    """Description of a debater used in prompts, identical in all turns."""
+    """Description of a debater for use in prompts; it is the same in every turn."""
 
     stance: str
     positions: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ class DebaterIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """Requests addressed to all debaters in a round; empty requests are omitted."""
+    """Requests made to all debaters in a round; empty requests are omitted."""
 
     briefing: str | None = None
     """The moderator's briefing."""
@@ -272,7 +272,7 @@ def _render_task(
     fields: Mapping[str, object],
     template: DebaterTemplate,
 ) -> str:
-    """Render the task for a turn: the phase's task, or else one chosen according to the arguments so far."""
+    """Render the task for a turn: the phase's task, if any, or else one that depends on the arguments so far."""
     if assignment is not None and (assignment.to_stance is not None or assignment.aim is not None):
         return _render_assignment(identity, assignment, fields, template)
     if not entries:

@@ -74,7 +74,7 @@ class DebateDocument(RoundsDocument):
     def last_calls(self) -> int:
         """Count the calls made by the synthesizer and the judge.
 
-        With two sides, the judge reads both orders by default.
+        If there are two sides, the judge reads them in both orders by default.
         """
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
@@ -152,7 +152,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show the question with which a reader continued a finished debate."""
+    """Show the question that a reader asked to continue a finished debate."""
     return Group(label="A reader asks", text=question, opens=True)
 
 

@@ -233,7 +233,7 @@ def names_of(pattern: str) -> list[str]:
 
 
 def purposes(pattern: str) -> str:
-    """List a pattern's formats, one per line, with the purpose of each."""
+    """List a pattern's formats and their purposes, one per line."""
     formats = (entry for entry in FORMATS.values() if entry.pattern == pattern)
     return "\n".join(f"{entry.name}: {entry.purpose}" for entry in formats)
 

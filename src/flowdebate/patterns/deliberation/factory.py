@@ -165,7 +165,7 @@ def _record_round(loop: Loop[CommonOptions]) -> Handler[object, list[Deliberatio
 
 
 def stop_reason(state: DeliberationState, max_rounds: int) -> str | None:
-    """Return the first reason to end the deliberation after the round just closed, or None to continue.
+    """Return the reason for ending the deliberation after the round that has just closed, or None to continue.
 
     >>> from flowdebate.patterns.deliberation.schemas import DeliberationState
     >>> stop_reason(DeliberationState(round=3), 3)

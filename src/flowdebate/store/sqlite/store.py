@@ -360,7 +360,7 @@ class SqliteStore(Store):
             await self._write(work, single=not attempts, durably=False)
 
     async def _release_ended(self, run_id: str) -> None:
-        """Release a run before it is taken or deleted, if its end could not be recorded earlier."""
+        """Release a run before it is taken or deleted, in case its end could not be recorded earlier."""
         if run_id in self._ending:
             await self.release(run_id)
 

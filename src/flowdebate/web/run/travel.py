@@ -32,7 +32,7 @@ class Moment:
     steps: tuple[Call, ...]
     """All steps of the run."""
     round: str
-    """Title of the step's round; "" for a step outside all rounds."""
+    """Title of the step's round; "" for a step outside any round."""
     rounds: tuple[Round, ...]
     """Contributions made before the step, grouped by round."""
 
@@ -43,7 +43,7 @@ class Moment:
 
     @property
     def after(self) -> int:
-        """Number of answers after this step."""
+        """Number of answers recorded after this step."""
         return len(self.steps) - self.call.number
 
     @property
@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Yield the rounds up to `call`; a turn whose call is unknown is treated like the turns before it."""
+    """Yield the rounds up to `call`; turns whose call is unknown are treated like the turns before them."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
@@ -114,7 +114,7 @@ def fork_line(
 # Comparison of two runs
 
 _PASS = re.compile(r"\[\d+\]")
-"""Pattern matching the number of a round, or of another loop iteration, in a path."""
+"""Pattern that matches the number of a round, or of any other loop iteration, in a path."""
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 _MARGIN = re.compile(r"(\A\s+|\n\s*)")
 # A comparison takes time proportional to the product of the two lengths.
@@ -131,7 +131,7 @@ class Piece:
     """A piece of a text that is being compared."""
 
     kind: Kind
-    """Source of the piece: both texts, only the first, or only the second."""
+    """Origin of the piece: both texts, only the first, or only the second."""
     text: str
 
 
@@ -168,11 +168,11 @@ class Same:
 
     first: int
     last: int
-    """Number, in the first run, of the last step of this group."""
+    """Step number, in the first run, of the last of the steps."""
     names: tuple[str, ...]
-    """Names of the speakers in these steps, without duplicates."""
+    """Names of the speakers in the steps, without duplicates."""
     reused: bool
-    """True if one run is a fork of the other and reused these steps."""
+    """True if one run is a fork of the other and reused the steps."""
 
 
 def changes(one: str, other: str) -> list[Piece]:
@@ -236,10 +236,10 @@ class Course:
 
 
 def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None) -> list[Pair | Same]:
-    """Pair the steps of two runs by round and turn rather than by name; `fork` tells which run, if any, is the fork.
+    """Pair the steps of two runs by round and turn rather than by name.
 
-    Steps found only in the run `other` are placed after the step that precedes them in it. If the runs have no steps in
-    common, every step is shown.
+    `fork` says which of the runs, if any, is the fork. Steps found only in the run `other` are placed after the step
+    that precedes them in it. If the runs have no steps in common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _are_equal(*pair)):

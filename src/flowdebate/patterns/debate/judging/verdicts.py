@@ -223,8 +223,8 @@ def statements_of(
     """List a side's sentences, in order, as candidates for a quote.
 
     If any statements quote one of the `sources` verbatim, all others are left out, because a small model tends to
-    prefer fluent fabrications. Short statements are used only if there are no others. If there are more statements than
-    letters, only the last ones are kept.
+    prefer fluent fabrications. Short statements are used only if there are no longer ones. If there are more statements
+    than letters, only the last ones are kept.
     """
     every = [
         Statement(entry=index, text=sentence)
