@@ -496,7 +496,7 @@ def fill_for_all(
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Description of a persona for its prompts, identical in all of its turns."""
+    """Description of a persona for use in prompts; it is the same for all turns of the persona."""
 
     name: str
     role: str | None = None

@@ -103,7 +103,7 @@ class JudgeQuality(InNotebooks, WireModel):
     """Number of items without a winner; each counts as a random guess."""
     accuracy: Figure
     kappa: Figure | None
-    """Cohen's kappa between winners and truth, over items with a winner; None if undefined."""
+    """Cohen's kappa between the judge's winners and the truth, over items with a winner; None if undefined."""
     human_kappa: Figure | None
     """Cohen's kappa between the judge's winners and the human labels; None unless both are known."""
     alpha: Figure | None
@@ -156,7 +156,7 @@ def judge_quality(
     Accuracy has a Wilson interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
     drawn with `seed`. For the calibration error, the range of confidence is divided into `bins` equal parts. The error
     is compared with that of a perfectly calibrated judge with the same shares, over 1,000 simulated outcomes, with a
-    single draw per cluster. Raises ConfigurationError if there are no items, or if a truth is not among its item's
+    single draw per cluster. Raises ConfigurationError if there are no items, or if an item's truth is not one of its
     sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
@@ -208,7 +208,7 @@ def judge_quality(
 
 
 def _check_items(items: Sequence[JudgedItem], location: str) -> None:
-    """Raise ConfigurationError if there are no items, or if a truth is not among its item's sides."""
+    """Raise ConfigurationError if there are no items, or if an item's truth is not one of its sides."""
     if not items:
         raise ConfigurationError(location, "items", None, "must not be empty")
     for index, item in enumerate(items):
@@ -341,7 +341,7 @@ def _loss(items: Iterable[tuple[float, Sequence[float]]], slope: float) -> float
 
 
 def _fit_slope(items: Sequence[tuple[float, Sequence[float]]]) -> float:
-    """Find the slope with the smallest loss by ternary search, relying on the loss being convex."""
+    """Find the slope with the smallest loss by ternary search, which works because the loss is convex."""
     low, high = 0.0, _STEEPEST
     while high - low > 1e-3:  # noqa: PLR2004 - finer than what any item shows
         one, other = low + (high - low) / 3, high - (high - low) / 3

@@ -1,4 +1,4 @@
-"""Running a program with the prompt on stdin and bounded output, leaving no process behind."""
+"""Running a program with the prompt on stdin and limited output, without leaving any processes behind."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Task:
     output: Any = field(default=None, hash=False)
     """Result of the task; None until the task is completed."""
     error: str | None = None
-    """Reason why the task has the status `errored`."""
+    """Reason why the task is `errored`."""
     feedback: tuple[str, ...] = ()
     """Advice for the next attempt: errors from earlier attempts and reviewers' comments, oldest first."""
     claimed_by: str | None = None
@@ -320,7 +320,7 @@ class TaskCollection(Protectable):
         return self._change(self.get(task_id), "cancel", reason=reason)
 
     def get(self, task_id: str) -> Task:
-        """Return the current state of the task with this id."""
+        """Return the current state of the task with the given id."""
         task = self._tasks.get(task_id)
         if task is None:
             raise TaskNotFound(self._collection_id, task_id)

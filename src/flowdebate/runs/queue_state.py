@@ -71,7 +71,7 @@ class QueueState(WireModel):
     running: int
     oldest: float | None
     rejected: int
-    """Number of runs rejected because no worker can execute them as they are."""
+    """Number of runs rejected because no worker can execute them in their current form."""
     dead_letters: int
     """Number of runs abandoned because they repeatedly crashed their workers."""
     versions: tuple[QueueVersion, ...]

@@ -46,7 +46,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import the modules for a first run in a separate thread, and keep model connections open in this context."""
+    """Import a first run's modules in a separate thread, and keep model connections open in this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -56,7 +56,7 @@ async def keep_warm() -> AsyncIterator[None]:
 
 
 def import_ahead() -> None:
-    """Import the modules for a debate and its first call in advance, because the imports take half a second."""
+    """Import the modules needed for a debate and its first call in advance, because importing takes half a second."""
     import flowdebate.models.wrapper
     import flowdebate.patterns.debate.factory  # noqa: F401
 

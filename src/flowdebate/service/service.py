@@ -417,7 +417,7 @@ class Service(Readership):
     async def _find_existing(self, run: Run, recipe: Recipe) -> RunState | None:
         """Return the stored run with the same id as `run`; return None if there is none.
 
-        Raises RunChanged if it was started by a different request.
+        Raises RunChanged if the stored run was started by a different request.
         """
         try:
             stored = await self.store.run(run.run_id)
@@ -564,7 +564,7 @@ class Service(Readership):
         ]
 
     def archive(self) -> StoredArchive:
-        """Return the shared archive, containing all debates without an owner."""
+        """Return the shared archive of all debates without an owner."""
         return archive_of(self.store, {})
 
     async def _state(self, run_id: str) -> RunState:

@@ -123,7 +123,7 @@ class Changes:
     head: str
     """Last commit covered by the changes."""
     merge_base: str
-    """Commit at which the branch diverged."""
+    """Commit at which the branch diverged from its base."""
     since: str | None
     """Commit after which the changes begin; None if all changes of the pull request are included."""
     sources: list[Source]
@@ -279,7 +279,7 @@ class GitHub:
         return source_of_patch(name, f"{_head_of(file)}{patch.removesuffix(chr(10))}\n".encode(errors="replace"))
 
     def _omission_reason(self, file: _File, commit: str) -> str | None:
-        """Return the reason to omit a file regardless of its content; return None if it is not omitted."""
+        """Return the reason why a file is omitted regardless of its content; return None if there is none."""
         if holds_secrets(file.filename):
             return HOLDS_SECRETS
         patch = file.patch or ""

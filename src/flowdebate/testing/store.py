@@ -1,4 +1,4 @@
-"""Store conformance suite: tests of the promises that `flowdebate.store.Store` makes."""
+"""Store conformance suite: tests of the guarantees made by `flowdebate.store.Store`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """Make a header for a new run, with a later creation time than all previous headers."""
+    """Create a header for a new run, with a later creation time than any previous header."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,
@@ -107,7 +107,7 @@ def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, object]) -> None:
-    """Check that each call raises exactly `expected`, as an error about the run "r"."""
+    """Check that each call raises an error of exactly the class `expected`, about the run "r"."""
     for call in calls:
         try:
             await call
@@ -410,7 +410,7 @@ class StoreConformance:
 
     @_promise
     async def test_cancelled_write_is_kept(self, store: Store) -> None:
-        """Check that a write is completed however often it is cancelled, and that later writes take effect after it."""
+        """Check that a write completes even if cancelled repeatedly, and that later writes take effect after it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
         # let each write start; once started, it must be completed, because it records an answer that has been paid for
@@ -535,7 +535,7 @@ class StoreConformance:
 
     @_promise
     async def test_deleted_run_leaves_nothing(self, store: Store) -> None:
-        """Check that a run with a deleted run's ID inherits nothing, and that an owned run cannot be deleted."""
+        """Check that a new run with a deleted run's ID inherits nothing, and that an owned run cannot be deleted."""
         await store.create(header("stays"))
         await store.commit("stays", "k", "call", "1", 1.0)
         for again in range(3):
@@ -623,7 +623,7 @@ class StoreConformance:
 
     @_promise
     async def test_close_keeps_pending_writes(self, one: Store, other: Store) -> None:
-        """Check that writes still in progress when the store is closed are kept as well."""
+        """Check that writes still in progress when the store is closed are not lost."""
         await one.create(header("r"))
         writing = [asyncio.create_task(one.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(20)]
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Readers for text, JSON and TOML files, with a size limit and with line numbers in errors."""
+"""Readers for text, JSON and TOML files; they limit the size of files and include line numbers in errors."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ def parse_toml(text: str, *, path: str) -> dict[str, Any]:
 
 
 def problem_of(error: ValidationError) -> str:
-    """Describe the first problem in a pydantic error, with the field's name, and state how many others there are."""
+    """Describe the first problem in a pydantic error, naming the field, and state how many more there are."""
     (field, problem), *rest = problems_of(error)
     more = f" (and {len(rest)} more)" if rest else ""
     return f"`{field}` {problem}{more}" if field else f"{problem}{more}"
 
 
 def reason_of(error: Exception) -> str:
-    """Explain why a file cannot be used, quoting the operating system."""
+    """Explain why a file cannot be used, quoting the operating system's error message."""
     # str() of an OSError repeats its number and the path, but the path is already in the message.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -127,7 +127,7 @@ class Speech:
             yield from self._closed(utterance, void="cut short")
 
     def _interrupted(self, event: object) -> Iterator[Closed]:
-        """Yield the ends of the utterances interrupted by `event`."""
+        """Yield the end of each utterance interrupted by `event`."""
         match event:
             case ModelCalled() as call:
                 if (turn := self._turn_at(call.path)) is not None:

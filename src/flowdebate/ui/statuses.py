@@ -32,7 +32,7 @@ class Status:
     """Wording and appearance of a status."""
 
     words: str
-    """Description of the status, suitable for a sentence or a list."""
+    """Description of the status, suitable for use in a sentence or a list."""
     form: Literal["live", "done", "missing", "none", "failed", "waiting"]
     """Display style of the status on a page."""
     mark: str = ""

@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about language models, so that model names are part of its subject."""
+    """Return whether the debate is about language models, making model names part of its subject."""
     # in the corpus, hiding model names in debates about models as well would change 6 more turns
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -262,7 +262,9 @@ class _KnownName(NamedTuple):
     level: Level
     pattern: str
     needle: str
-    """Substring of every match of the pattern; searching for it is ten times as fast as searching for the pattern."""
+    """Substring contained in every match of the pattern; searching for it is ten times as fast as matching
+    the pattern.
+    """
 
 
 class Names:

@@ -76,7 +76,7 @@ class Claims(WireModel):
 
 
 class Evidence(WireModel):
-    """A judge's quote, with the result of looking it up."""
+    """A judge's quote, and the result of looking it up."""
 
     quote: str
     source: str | None = None
@@ -94,7 +94,7 @@ class Evidence(WireModel):
 
 
 class Claim(WireModel):
-    """A claim about the answer, with the ruling on it."""
+    """A claim about the answer, and the ruling on the claim."""
 
     id: str
     agent_names: list[str]
@@ -119,7 +119,7 @@ class Claim(WireModel):
 
 
 class CritiqueEntry(Contribution):
-    """The author's answer, a critic's claims or the revised answer, as text in the transcript."""
+    """Transcript entry with the author's answer, a critic's claims or the revised answer, as text."""
 
     round: Annotated[int, Field(ge=1)] = 1
     """Round of the entry: 1 for the answer, 2 for claims, 3 for the revised answer."""
@@ -132,7 +132,7 @@ CritiqueTranscript: TypeAlias = "StateResource[TranscriptState[CritiqueEntry]]"
 
 
 def create_critique_transcript() -> CritiqueTranscript:
-    """Create a transcript to share between a critique and custom blocks, under the key `"transcript"`."""
+    """Create a transcript to be shared by a critique and custom blocks, under the key `"transcript"`."""
     return StateResource(key="transcript", initial=TranscriptState[CritiqueEntry])
 
 
@@ -218,7 +218,7 @@ class CritiqueOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """The outcome, and the number of upheld claims."""
+        """The outcome and the number of upheld claims, in prose."""
         return None if self.outcome is None else f"{self.outcome}: {self.claims_note}"
 
     @property
@@ -295,7 +295,7 @@ class RulingsRequest:
 
 @lru_cache(maxsize=64)
 def rulings_on(ids: tuple[str, ...]) -> type[WireModel]:
-    """Create the pydantic model for a judge's rulings, with the `ids` of the claims in its schema.
+    """Create the pydantic model for a judge's rulings; its schema lists the `ids` of the claims.
 
     The reason and the quotes come before the ruling, because models commit to their first words.
 

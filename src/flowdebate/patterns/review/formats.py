@@ -86,7 +86,7 @@ def _finding_lines(finding: Finding) -> Iterable[str]:
 
 
 def plain(text: str) -> str:
-    """Escape text for one line of Markdown, without triggering mentions on GitHub.
+    """Escape text for a single line of Markdown, so that it does not trigger mentions on GitHub.
 
     GitHub looks for mentions after rendering the Markdown, when backslashes are gone, so a zero-width space breaks them
     up.

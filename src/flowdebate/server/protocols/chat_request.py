@@ -63,7 +63,7 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 """Values of other parameters that merely request the default behavior."""
 _HINTS = ("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "max_tool_calls")
-"""Parameters accepted because they do not affect the answer."""
+"""Parameters that are accepted because they do not affect the answer."""
 _TOOLS = "Client tools are not called: debaters use the tools of their pattern."
 _WHY: Mapping[str, str] = {
     **dict.fromkeys(("tools", "functions", "tool_choice", "function_call", "web_search_options"), _TOOLS),
@@ -243,7 +243,7 @@ class ChatRequest(_Request):
     def chat(self) -> list[tuple[str, str]]:
         """Return the messages as pairs of role and text, with the question last.
 
-        Tool results following the question are moved in front of it.
+        Tool results following the question are moved before the question.
         """
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)

@@ -73,7 +73,7 @@ class _Worker:
 class SessionPool:
     """Pool of up to `number` sessions, opened by `begin`; jobs with the same key are executed in order.
 
-    If a job's session is lost, the job is executed again, even if it had succeeded, so jobs must be idempotent.
+    If a job's session is lost, the job is executed again, even if it had already succeeded, so jobs must be idempotent.
     """
 
     def __init__(self, number: int, address: Address, begin: Callable[[], Session]) -> None:
@@ -168,7 +168,7 @@ class PostgresOwner:
             self._ring()
 
     def end(self) -> None:
-        """Release the lock for good."""
+        """Release the lock permanently."""
         with self._lock:
             self._ended = True
             self._ring()

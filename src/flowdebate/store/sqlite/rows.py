@@ -51,7 +51,7 @@ _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 
 _MANY, _MAX_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Rare statuses, for which the status index is the most selective one."""
+"""Rare statuses, for which the status index is the most selective index."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608
@@ -122,7 +122,7 @@ def find_runs(connection: sqlite3.Connection, **filters: Unpack[RunFilter]) -> s
 def build_query(
     parts: str | None = None, since: float | None = None, /, **filters: Unpack[RunFilter]
 ) -> tuple[str, dict[str, Any]]:
-    """Build the SQL statement for listing runs; with `parts`, it starts from the trigram index.
+    """Build the SQL statement for listing runs; with `parts`, the statement starts from the trigram index.
 
     Runs created before `since` are excluded.
     """

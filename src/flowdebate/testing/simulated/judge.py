@@ -285,8 +285,9 @@ class SimJudge:
     ) -> list[float]:
         """Compute each side's sum, in the order of side numbers.
 
-        `order` lists the side in each slot, `called` the number of each side's label (None for no labels), `content`
-        the terms for style, length and identity, and `names` the labels themselves, needed if `label` is keyed by them.
+        `order` lists the side in each slot; `called`, the number of each side's label (None if there are no labels);
+        `content`, the terms for style, length and identity; and `names`, the labels themselves, which are required if
+        `label` is keyed by them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)

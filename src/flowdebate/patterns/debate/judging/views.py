@@ -34,7 +34,7 @@ FULL_AT_MOST = 4  # maximum number of sides; with five, there would already be 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """Order of the sides, and their labels if any, for a single reading of the transcript by a judge."""
+    """Order of the sides, and any labels for them, in a judge's single reading of the transcript."""
 
     order: tuple[str, ...]
     """Sides in slot order: in each round, the first side's arguments come first."""
