@@ -234,7 +234,7 @@ class ModelError(FlowDebateError):
     retries only such calls.
     """
     retry_after: float | None = None
-    """Waiting time in seconds requested by the endpoint; None if it requested none."""
+    """Number of seconds to wait, as requested by the endpoint; None if it requested none."""
     providers_fault: bool = True
     """True if a debate may continue without this answer; False for errors that must be fixed in the application or its
     tests.
@@ -313,7 +313,7 @@ class ContextTooLong(RequestRejected):
 class RateLimited(RequestRejected):
     """Too many requests were sent, or the quota is used up.
 
-    `retry_after` is the waiting time in seconds; None if the endpoint did not specify one. With `quota_exhausted`,
+    `retry_after` is the number of seconds to wait; None if the endpoint did not specify one. With `quota_exhausted`,
     waiting is pointless.
     """
 
@@ -335,7 +335,7 @@ class RateLimited(RequestRejected):
 class ProviderFailed(ModelError):
     """The endpoint reported an internal error; `status` is the HTTP status, or None if there is none.
 
-    `retry_after` is the waiting time in seconds; None if the endpoint did not specify one.
+    `retry_after` is the number of seconds to wait; None if the endpoint did not specify one.
     """
 
     transient = True
@@ -547,7 +547,7 @@ class ReadOnly(FlowDebateError):
 
 
 class LimitReached(FlowDebateError):
-    """A limit of the run is used up: the next call would exceed it. `kind` is the limit's field name in `Limits`.
+    """One of the run's limits is used up: the next call would exceed it. `kind` is the limit's field name in `Limits`.
 
     >>> str(LimitReached("calls", limit=10, used=10))
     'the run has reached its limit: calls=10 (10 used)'

@@ -101,7 +101,7 @@ class RoundCondition:
 
     @cached_property
     def _condition_block(self) -> Handler[Any, bool | str] | None:
-        """Block for `terminate_when`; if it is a plain function, the block returns True or False."""
+        """Block for the `terminate_when` condition; for a plain function, the block returns True or False."""
         if self.terminate_when is None:
             return None
         from flowdebate.stop import PATTERNS_OWN, as_condition

@@ -129,7 +129,7 @@ def audit(  # noqa: PLR0913 - the options of the command
 
 
 async def _find_all(store: Store, names: Sequence[str]) -> AsyncIterator[StoredRun]:
-    """Yield the specified runs, each only once."""
+    """Yield each of the specified runs only once."""
     from flowdebate.service.runs import find_run
 
     seen = set[str]()

@@ -184,7 +184,7 @@ def _read_files(files: Sequence[str]) -> dict[str, str]:
 _OF_ROWS = ("question", "debaters", "pattern", "seed")
 """Options that a design cannot set, because they come from the rows or from the study."""
 _LIMITS = ("max_calls", "max_tokens", "max_seconds", "max_cost", "price")
-"""Debate limits shared by all designs."""
+"""Names of the debate limits shared by all designs."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -200,7 +200,7 @@ class StudyFile(BaseModel):
     id: Text | None = None
     cluster: Text | None = None
     designs: dict[str, dict[str, Any]] = Field(min_length=1)
-    """Debate options of each design, keyed by its name and written as in a plan file."""
+    """Debate options of each design, keyed by the design's name and written as in a plan file."""
     debate: dict[str, Any] = {}
     """Debate options shared by all designs."""
     noise: bool = False
@@ -327,7 +327,7 @@ def study(  # noqa: PLR0913 - the options of the command
 def read_study(path: str, values: Mapping[str, Any]) -> tuple[Study, Plan, str]:
     """Read a study file; return the study, the plan of its first design (models and limits), and its questions file.
 
-    Raises BadFile, naming either the key at fault or the question and the column.
+    The BadFile raised for an invalid file names either the key at fault, or the question and the column.
     """
     from flowdebate.evaluation.study import Study
 

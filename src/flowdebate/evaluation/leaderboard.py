@@ -54,7 +54,7 @@ class RankedJudge(WireModel):
 
 
 class AnsweringModel(WireModel):
-    """Counts of a model's malformed or unusual answers, in all roles."""
+    """Counts of a model's malformed or unusual answers, across all roles."""
 
     model: str
     answers: int

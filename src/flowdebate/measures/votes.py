@@ -19,7 +19,7 @@ from flowdebate.errors import ConfigurationError
 
 _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
-"""Strength of agreement, from unanimity down to one vote per choice; "split" and "contested" have no majority."""
+"""Strength of agreement, from unanimity down to one vote per choice; "split" and "contested" mean no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
 """Support needed for a consensus: more than half of the voters, at least two thirds, all voters, or more than half of
 the weight.

@@ -25,7 +25,7 @@ def are_prices_known() -> bool:
 
 
 def prices_source() -> str | None:
-    """Describe the source of known prices: currency, price list, version and date; None if there is none.
+    """Describe the source of known prices: currency, price list, version and date; return None if there is none.
 
     The price list is undated, so the date given is the start date of its newest price or, if the list was downloaded
     while the program was running, the time of the download.
@@ -47,7 +47,7 @@ def known_price(model: str, usage: Usage) -> float | None:
     """Return the cost of a model's `usage` in US dollars at today's prices; None if no price is known.
 
     Tokens read from or written to a cache are charged at the provider's caching prices; thinking costs the same as the
-    answer. Models on this machine are free. The first call imports the prices, which takes half a second.
+    answer. Models running on this machine are free. The first call imports the prices, which takes half a second.
     """
     provider, _, name = model.partition("/")
     preset = PROVIDERS.get(provider)

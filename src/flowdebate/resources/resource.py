@@ -132,14 +132,14 @@ class StateView(Generic[StateT]):
         return value
 
     def set(self, _: StateT, /) -> None:
-        """Raise ReadOnly with the name of the offending block."""
+        """Raise ReadOnly, naming the offending block."""
         raise ReadOnly(
             f"the {self.resource.key} of its pattern", "blocks add to it through their answers", block=self._block
         )
 
 
 class Resources:
-    """The open resources available to a block, as attributes or by key."""
+    """The open resources available to a block, accessible as attributes or by key."""
 
     __slots__ = ("_block", "_handles")
 
@@ -188,7 +188,9 @@ HeldT = TypeVar("HeldT")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldResource(Generic[HeldT]):
-    """A resource created by `make`. To share a resource between all runs, let `make` return the same object each time.
+    """A resource created by `make`.
+
+    To share a resource between all runs, have `make` return the same object each time.
 
     >>> HeldResource(key="notes", make=list).open(None)
     []

@@ -89,9 +89,9 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def prices(self) -> str | None:
-        """Unit of `cost` and source of prices, such as "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices".
+        """Unit of `cost` and source of the prices.
 
-        None if there is no cost.
+        For example, "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices"; None if there is no cost.
         """
         return None if self._run.budget is None else self._run.budget.prices
 
@@ -103,7 +103,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def parent_labels(self) -> Mapping[str, str]:
-        """Labels of the parent run if this run is a fork; empty if it is not, or if the parent no longer exists."""
+        """Labels of the parent run; empty if this run is not a fork, or if the parent no longer exists."""
         return {} if self._run.journal is None else self._run.journal.parent_labels
 
     @property
@@ -149,7 +149,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def tasks(self) -> TaskCollection:
-        """The run's audit trail: the outermost pattern's `TaskCollection`, or the last one opened if there are several.
+        """The run's audit trail: the outermost pattern's `TaskCollection` (the last pattern's, if there are several).
 
         Raises LookupError if no block has an audit trail. For all audit trails, use `task_collections`.
         """
@@ -158,7 +158,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def transcript(self) -> Any:  # noqa: ANN401 - each pattern has a transcript of its own type
-        """The outermost pattern's transcript so far, or the last one opened if there are several.
+        """The outermost pattern's transcript so far (the last pattern's, if there are several).
 
         Raises LookupError if there is none.
         """

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _MAX_LENGTH, _MAX_LISTED = 50, 3
-"""Maximum number of invalid fields listed in a response's details, and in its message; a 1 MB body can contain a
-million invalid fields.
+"""Maximum number of invalid fields listed in the details of a response, and in its message, because a 1 MB body can
+contain a million invalid fields.
 """
 _FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
 """Headers of a problem response to preserve when the problem is shown as a page."""

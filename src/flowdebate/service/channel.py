@@ -159,7 +159,7 @@ class Channel:
         self._notify()
 
     def end(self) -> None:
-        """Close the channel; readers leave once they have read all events."""
+        """Close the channel; readers finish once they have read all events."""
         self.ended = True
         self.calls.clear()
         self._notify()
@@ -296,7 +296,7 @@ class _Reader:
             yield from self._piece(text)
 
     def _piece(self, text: _Text) -> Iterable[Update]:
-        """Return the part of a call's text not yet read by this reader."""
+        """Return the unread part of a call's text."""
         path = text.started.path
         known_text, sent = self._sent.get(path, (text, 0))
         if known_text is not text:

@@ -89,7 +89,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> Sequence[Any]:
-        """Propose the speakers for a new run by this owner."""
+        """Propose speakers for a new run by this owner."""
         return await self._service.propose_sides(pattern, question, labels=self._labels(labels), **options)
 
     async def ask_model(

@@ -60,7 +60,7 @@ class SourceInfo(WireModel):
     left_out: str | None = Field(default=None, exclude_if=is_none)
     """Reason why a file was not read; None (and omitted from JSON) if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Content omitted while the document was read, such as "2 pictures"; None (and omitted from JSON) if
+    """Content skipped when the document was read, such as "2 pictures"; None (and omitted from JSON) if
     there is none.
     """
     excluded: bool = Field(default=False, exclude_if=operator.not_)
@@ -121,7 +121,7 @@ class Source(WireModel):
     left_out: str | None = None
     """Reason why the file, found in a folder or a diff, was not read; None if it was read."""
     unread: str | None = Field(default=None, exclude_if=is_none)
-    """Content omitted while the document was read, such as "2 pictures"; None (and omitted from JSON) if
+    """Content skipped when the document was read, such as "2 pictures"; None (and omitted from JSON) if
     there is none.
     """
     excluded: bool = Field(default=False, exclude_if=operator.not_)
@@ -141,7 +141,10 @@ class Source(WireModel):
 
     @classmethod
     def of_image(cls, name: str, path: str, data: bytes, kind: str) -> Self:
-        """Create a source from an image; raise BadFile, with the image's `path`, if it is too large for models."""
+        """Create a source from an image.
+
+        Raises BadFile, with the image's `path`, if the image is too large for models.
+        """
         if len(data) > MAX_IMAGE_MEGABYTES * 1_000_000:
             raise BadFile(path, f"is larger than {MAX_IMAGE_MEGABYTES} MB, the most that providers accept for an image")
         image = f"data:{kind};base64,{base64.b64encode(data).decode()}"
@@ -316,7 +319,7 @@ class Line(NamedTuple):
     number: int | None
     """Line number in the current version of the file; None for a removed line or a line outside the hunks of a diff."""
     start: int
-    """Offset, in characters, at which the line starts in the source's text."""
+    """Offset of the start of the line in the source's text, in characters."""
     text: str
     """Text of the line, without its line break and, in a diff, without its leading sign."""
     sign: str = ""

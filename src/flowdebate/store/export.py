@@ -1,7 +1,7 @@
 """Export and import of runs as JSON Lines, following a schema published with the package.
 
 The first part of the module handles files; the second part converts runs and steps to lines of JSON, and back. Invalid
-lines raise a ValueError with a description of the problem.
+lines raise a ValueError describing the problem.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Imported:
     """Result of an import."""
 
     added: tuple[str, ...] = ()
-    """Ids of the imported runs, in file order."""
+    """Ids of the imported runs, in the order they appear in the file."""
     skipped: tuple[str, ...] = ()
     """Ids of runs that already existed and were left unchanged."""
 
@@ -347,7 +347,7 @@ def _plain(value: object) -> dict[Any, Any]:
 
 @cache  # cached, because many files may be verified or imported
 def _line_reader() -> Callable[[str | bytes], dict[str, Any]]:
-    """Create the function that parses and checks a line; it raises ValueError if the line is invalid."""
+    """Create a function that parses and checks a line, raising ValueError if the line is invalid."""
     import jsonschema
 
     schema = export_schema()

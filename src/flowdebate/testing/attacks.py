@@ -41,7 +41,7 @@ _FIELD = re.compile("«(own|other|question)»")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """An attack as a text template, filled in by `written`."""
+    """An attack: a text template to be filled in by `written`."""
 
     id: str
     """Unique name consisting of words joined by hyphens."""

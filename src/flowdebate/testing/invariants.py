@@ -116,7 +116,7 @@ class Cancelled:
 
 @dataclass(kw_only=True)
 class Coverage:
-    """Coverage of a pattern: the extent to which the runs in a check have exercised it."""
+    """Coverage of a pattern: how much of it the runs in a check have exercised."""
 
     has_predicate: bool = False
     """True if the pattern has a `terminate_when` predicate."""
@@ -159,7 +159,7 @@ def fails_only_with_known_errors(run: Played) -> Problems:
 
 
 def ends_within_rounds(run: Played) -> Problems:
-    """Check that runs end: rounds count up from 1 to at most the maximum, and the output reports their number."""
+    """Check that runs end: rounds are numbered from 1 to at most the maximum, and the output reports their number."""
     if run.unending:
         yield run.hangs or f"{len(run.model.calls) - 1} calls were made, but the run did not end"
         return
@@ -270,7 +270,7 @@ def has_no_empty_arguments(run: Played) -> Problems:
 
 
 def winner_is_among_the_positions(run: Played) -> Problems:
-    """Check that the winner is a stance in the debate or an agent with a proposal, if there is a winner at all."""
+    """Check that the winner, if there is one, is a stance in the debate or an agent with a proposal."""
     if isinstance(run.raw, DebateRawOutput):
         verdict = run.raw.verdict
         winner = None if verdict is None else verdict.unknown_winner or verdict.winner
@@ -529,7 +529,7 @@ def _find_blocks_showing(run: Played) -> set[str]:
 
 
 def _block_of(path: str) -> str:
-    """Return the block name at the end of a path, without the number of a repeated block."""
+    """Return the name of the block at the end of a path, without the number added to a repeated block."""
     return path.rpartition("/")[2].rpartition("[")[0] if path.endswith("]") else path.rpartition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""Markdown written by models and people, rendered on all pages with the same safe subset of HTML.
+"""Markdown written by models and people, rendered on all pages as the same safe subset of HTML.
 
 Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are supported, and headings become bold lines.
 HTML is shown as text. Links and images become their text followed by the URL, so there is nothing to click or load. No

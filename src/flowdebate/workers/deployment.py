@@ -285,7 +285,7 @@ class Workers:
         await asyncio.to_thread(self.queue.close)
 
     def owns_run(self, header: RunHeader) -> bool:
-        """Return whether the run was submitted to this queue, for this version of the workers."""
+        """Return whether the run was submitted to this queue and for this version of the workers."""
         plan = header.plan or {}
         return plan.get("workers") == self.name and plan.get("version") == self.version
 
@@ -319,7 +319,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return a run's limits, capped at the workers'; raise ConfigurationError if the cost limits differ."""
+        """Return a run's limits, capped at the workers'; raise ConfigurationError if the cost limit differs."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -377,5 +377,5 @@ class Workers:
 
 
 def _request(header: RunHeader) -> dict[str, Any]:
-    """Return the run's plan without limits and priority, which a repeated submission may change."""
+    """Return the run's plan without its limits and priority, which may differ when the run is submitted again."""
     return {name: value for name, value in (header.plan or {}).items() if name not in ("limits", "priority")}

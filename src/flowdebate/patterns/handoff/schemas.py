@@ -64,7 +64,7 @@ class HandoffEntry(Contribution):
     text: str
     """Contribution, possibly empty, without the marker that names the next speaker."""
     next_agent_name: str | None = None
-    """Next speaker, or None if the run ended before the decision."""
+    """Next speaker, or None if the run ended before one was chosen."""
     chosen_by: ChosenBy | None = None
     """Method by which the next speaker was chosen."""
     problem: str | None = None
@@ -88,7 +88,7 @@ class HandoffState(PatternState):
     """State of a handoff; `round` is the number of the turn in progress."""
 
     speaker: str = ""
-    """Speaker of the turn in progress; between two turns, the next speaker."""
+    """Speaker of the current turn or, between turns, the next speaker."""
     stop_reason: HandoffStopReason | None = None
     """Reason why the turns ended, or None while they continue."""
 

@@ -109,7 +109,7 @@ async def replay(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Updates from a followed run since the previous read."""
+    """Updates to a followed run since the previous read."""
 
     anew: bool
     """True if `events` contains all of the run's events, rather than only new ones."""

@@ -1,4 +1,4 @@
-"""AG-UI endpoint: a POST starts a run of a pattern, or answers a waiting one, and streams it as AG-UI 1.0 events."""
+"""AG-UI endpoint: a POST starts a run of a pattern, or answers a waiting run, and streams it as AG-UI 1.0 events."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class AgUi:
     def finish(self, details: RunDetails) -> Iterator[ag_ui.BaseEvent]:
         """Emit the last events of a finished or suspended run, closing open items and reporting the outcome.
 
-        A run ended by cancellation or a limit has the outcome "cancelled"; a failed run ends with a RUN_ERROR event,
-        with the error class as its code.
+        A run ended by cancellation or a limit has the outcome "cancelled"; a failed run ends with a RUN_ERROR event
+        whose code is the error class.
         """
         yield from self._close_all()
         match details.status:
@@ -372,7 +372,7 @@ def _text_of(message: ag_ui.Message) -> str:
 
 
 async def _answer(waiting: RunDetails, body: ag_ui.RunAgentInput, service: Service | OwnedService, ui: AgUi) -> None:
-    """Submit the answers and resume the run; if answers are missing or invalid, the run requests them again."""
+    """Submit the answers and resume the run, which requests missing or invalid answers again."""
     ui.earlier_calls = 0 if waiting.usage is None else waiting.usage.calls
     open_places, answered = {request.place for request in waiting.pending}, False
     for entry in body.resume or ():

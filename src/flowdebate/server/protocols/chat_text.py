@@ -1,4 +1,4 @@
-"""Runs as Markdown text for chat clients, streamed in chunks."""
+"""Markdown rendering of runs for chat clients, streamed in chunks."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class _Part:
     """An utterance, or text added by `ChatText`."""
 
     texts: list[str]
-    """Chunks of text not yet shown."""
+    """Chunks of text still to be shown."""
     done: bool = False
     _stream: PrintableStream = field(default_factory=PrintableStream)
 
@@ -117,7 +117,7 @@ class _Part:
         self.done = True
 
     def take(self) -> list[str]:
-        """Remove and return the chunks not yet shown."""
+        """Remove and return the chunks still to be shown."""
         texts, self.texts = self.texts, []
         return texts
 

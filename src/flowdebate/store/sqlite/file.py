@@ -119,7 +119,7 @@ _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
-    """Open the store at `path`; if it is missing, create it so that only its owner can access it.
+    """Open the store at `path`; if it is missing, create it with access for the owner only.
 
     Error messages refer to the store as `name`. Raises StoreError for a file that is not a store, and for a file with
     several hard links, because SQLite would write a separate log for each link.

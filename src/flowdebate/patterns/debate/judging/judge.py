@@ -108,7 +108,7 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     """Create the block `{name}-judge`.
 
     The judge picks one of `stances` as the winner, or None for a synthesis of several. It sees stances instead of
-    names. With the `schedule` "single", it names a winner in one call; the arguments within each round are shuffled by
+    names. With `schedule="single"`, it names a winner in one call; the arguments within each round are shuffled by
     `random` (by default, derived from the run's seed: the same seed always gives the same order). With other schedules,
     it scores each side in every view, or answers with a side's letter, and all views are judged concurrently.
     `JudgeOptions` describes the options from `answer_form` to `ask`. If none of them is set, or only a schedule with
@@ -277,7 +277,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return verdict
 
     def _ask(self, how: JudgeOptions) -> Asking:
-        """Create the jurors required by the options `how`."""
+        """Create the jurors required by the judge options `how`."""
         form, setup = how.form, self._setup
         if has_several_ballots(how):  # history should contain only the verdict, not every ballot
             hidden = Visibility(client=self._visibility.client, history=False)
