@@ -184,7 +184,7 @@ class Group(TyperGroup):
         _write({"Commands": rows}, formatter)
 
     def listed(self, ctx: Context) -> Iterable[str]:
-        """Return the names of the commands in the order of the help page."""
+        """Return the names of the commands in the order they appear on the help page."""
         return self.list_commands(ctx)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:

@@ -63,7 +63,7 @@ class PlaceRate(WireModel):
     """Slot or turn number, starting at "1", or the label itself."""
     wins: int
     rate: float
-    """`wins` as a share of all verdicts for a side; the rates of all places add up to 1."""
+    """`wins` as a share of all verdicts in favor of a side; the rates of all places add up to 1."""
     low: float | None = None
     high: float | None = None
 
@@ -269,7 +269,7 @@ class ReaderAgreement(InNotebooks, WireModel):
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
-        """Compute the agreement over debates, each given as a pair of its winner and its reader votes.
+        """Compute the agreement over debates, each given as a winner and reader votes.
 
         Return None if there are no votes.
 

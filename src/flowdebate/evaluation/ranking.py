@@ -56,7 +56,7 @@ class GameTable(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of the systems, in the order of their first games."""
+        """Names of the systems, ordered by their first games."""
         return list(dict.fromkeys(name for matchup in self.matchups for name in (matchup.one, matchup.other)))
 
     @property

@@ -47,7 +47,7 @@ class ArguedDebate(DebateInput):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Stances in the debate, in the order of their first arguments."""
+        """Stances in the debate, ordered by their first arguments."""
         return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
 
 

@@ -216,12 +216,12 @@ ConvergenceStatus = Literal["converged", "refining", "diverging", "stagnant"]
 
 
 class Convergence(WireModel):
-    """Degree of convergence of the proposals in a round."""
+    """Convergence of the proposals in a round."""
 
     similarity: float
     """Mean similarity over all pairs of proposals, from 0 to 1; 1 for a single proposal."""
     stability: float | None = None
-    """Mean similarity between each agent's current and previous texts; None if there are no previous texts."""
+    """Mean similarity between the current and previous text of each agent; None if there are no previous texts."""
     status: ConvergenceStatus
     backend: str
     """Name of the similarity measure."""
@@ -282,7 +282,7 @@ def convergence(
 
 
 def _mean(numbers: Iterable[float]) -> float:
-    """Compute the mean independently of the order of the numbers.
+    """Compute a mean that does not depend on the order of the numbers.
 
     If all numbers are equal, the result is exactly that number; if there are none, it is 1.
     """

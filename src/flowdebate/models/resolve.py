@@ -449,7 +449,7 @@ def _address(provider: str) -> str | None:
 
 
 def _check_program(spec: str, field: str, location: str) -> str:
-    """Return the agent CLI in `spec`, and the model after a slash; raise ConfigurationError if the CLI is unknown."""
+    """Return the agent CLI in `spec` and the model after the slash; raise ConfigurationError for an unknown CLI."""
     from flowdebate.models.programs import PROGRAMS, is_model_name
 
     program, slash, model = (name := spec.removeprefix(_CLI)).partition("/")
@@ -574,7 +574,7 @@ _CLOUDS = {
     **dict.fromkeys(("azure", "azure-openai", "azure_openai", "azure_ai"), _AZURE),
     **dict.fromkeys(("bedrock", "amazon-bedrock", "aws", "aws-bedrock"), _BEDROCK),
 }
-"""Advice on clouds that are not among `PROVIDERS`, keyed by their common names."""
+"""Advice for clouds that are not in `PROVIDERS`, keyed by common name."""
 
 
 def _hint(spec: str) -> str:

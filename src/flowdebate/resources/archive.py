@@ -116,7 +116,7 @@ class CritiquePatterns(Protocol):
         """Return up to `limit` points that have helped before, most successful first."""
 
     async def record(self, debate: str, patterns: Iterable[CritiquePattern], /) -> None:
-        """Add the counts in `patterns` to the stored ones; a second call for the same debate changes nothing."""
+        """Add the counts in `patterns` to the stored counts; a second call for the same debate has no effect."""
 
 
 class Ratings(Protocol):
@@ -126,17 +126,17 @@ class Ratings(Protocol):
         """Return the ratings of the given `names`, omitting unrated agents."""
 
     async def apply(self, debate: str, changes: Mapping[str, float], /) -> None:
-        """Add `changes` to the agents' Elo ratings; a second call for the same debate changes nothing."""
+        """Add `changes` to the agents' Elo ratings; a second call for the same debate has no effect."""
 
 
 class Positions(Protocol):
     """Positions stated by agents in each debate."""
 
     async def of(self, agent: str, /) -> Sequence[Position]:
-        """Return the positions of `agent`, in the order in which they were added."""
+        """Return the positions of `agent` in the order they were added."""
 
     async def add(self, debate: str, positions: Iterable[Position], /) -> None:
-        """Store positions; a second call for the same debate changes nothing."""
+        """Store positions; a second call for the same debate has no effect."""
 
 
 class Personas(Protocol):
@@ -146,20 +146,20 @@ class Personas(Protocol):
         """Return the record of `agent`; it is empty if the agent is unknown."""
 
     async def record(self, debate: str, records: Mapping[str, PersonaRecord], /) -> None:
-        """Add `records` to the stored ones; a second call for the same debate changes nothing."""
+        """Add `records` to the stored records; a second call for the same debate has no effect."""
 
 
 class Outcomes(Protocol):
     """Votes cast in debates, and the right choices where these are known."""
 
     async def add(self, debate: str, ballots: Iterable[Ballot], /) -> None:
-        """Store a debate's valid votes; a second call for the same debate changes nothing."""
+        """Store a debate's valid votes; a second call for the same debate has no effect."""
 
     async def ballots(self, debate: str, /) -> Sequence[Ballot]:
         """Return the votes cast in a debate; empty if the debate is unknown."""
 
     async def resolve(self, debate: str, outcome: VerdictOutcome, /) -> None:
-        """Store the outcome of `debate`; a second call for the same debate changes nothing."""
+        """Store the outcome of `debate`; a second call for the same debate has no effect."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
         """Return the votes cast by `names`, keyed by voter; votes not known to be right or wrong are omitted."""

@@ -76,7 +76,7 @@ class SequencerHandle:
 
 
 class SequencerView:
-    """Read-only view of a protected sequencer, with frozen state, for the block named `block`."""
+    """Read-only view of a protected sequencer and its frozen state, as seen by the block named `block`."""
 
     __slots__ = ("_block", "_handle")
     _block: str
@@ -129,7 +129,7 @@ class Scope:
     models: tuple[ModelChoice, ...] = ()
     """Models of the enclosing sequencers, innermost first, for blocks without a model of their own."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
-    """Cache of values that depend only on `models`, such as the wording of prompts, keyed by owner."""
+    """Cache of values (such as the wording of prompts) that depend only on `models`, keyed by owner."""
 
     @property
     def handle(self) -> SequencerHandle:
@@ -158,7 +158,7 @@ class Context:
     block: str
     """The block's name."""
     path: str
-    """The block's path in the run; the same in every run of the pattern that takes the same branches."""
+    """The block's path in the run, identical in all runs of the pattern that take the same branches."""
     role: str | None = None
     """The block's role in its pattern, such as "judge", inherited by blocks inside it; None if there is no role."""
     _random: Random | None = field(default=None, init=False)

@@ -43,7 +43,7 @@ _AHEAD = 16
 _CHECKED = 5.0
 """Interval in seconds between checks that a public page's link is still valid."""
 _PACE = 0.05
-"""Time in seconds for which page fragments are collected before they are sent together."""
+"""Seconds for which page fragments are collected before they are sent together."""
 _AT_ONCE = 16
 """Maximum number of page fragments to create in one iteration of the event loop, for example when a long
 run is opened.
@@ -383,7 +383,7 @@ class _Following:
 
 
 def joined_marks(marks: Iterable[str | None]) -> str:
-    """Build the id of a frame on a connection that follows several runs.
+    """Build the id of a frame for a connection that follows several runs.
 
     >>> joined_marks(["1-a", None, "3,4"]), split_marks("1-a,,3%2C4", 3)
     ('1-a,,3%2C4', ['1-a', None, '3,4'])

@@ -51,7 +51,7 @@ class Text:
     """Accumulator for a document's text; raises _Unreadable as soon as the text is too long for a source."""
 
     parts: list[tuple[str, str]] = field(default_factory=list)
-    """Pages, slides or sheets, each with its name; if the document is undivided, its only part has the name ""."""
+    """Pages, slides or sheets, each with its name; an undivided document has a single part named ""."""
     unread: list[str] = field(default_factory=list)
     """Descriptions of omitted content, such as "2 pictures"."""
     hidden: int = 0

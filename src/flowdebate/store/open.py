@@ -70,7 +70,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
 
 
 async def close_store(store: Store) -> None:
-    """Close `store`; opening a store with the same name afterwards creates a new object."""
+    """Close `store`; opening it again by name creates a new object."""
     for key in [key for key, open_store_ in _KNOWN.items() if open_store_ is store]:
         del _KNOWN[key]
     await store.close()

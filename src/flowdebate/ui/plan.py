@@ -633,7 +633,7 @@ def _read_stored(run: StoredRun) -> tuple[PatternInfo, dict[str, Any], str]:
 
 
 def with_stored_sources(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored plan's options with the sources stored in it, without reading any files."""
+    """Return the options of a stored plan, including the sources stored with it, without reading any files."""
     sources = options.get("sources")
     if not isinstance(sources, Mapping):
         return dict(options)

@@ -99,9 +99,9 @@ _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "aim": {"placeholder": "what the turns are for"},
     "length": {"placeholder": "short"},
 }
-"""Labels for the fields of phases, with sample values as placeholders."""
+"""Labels and placeholders (sample values) for the fields of a phase."""
 _FEW = 6
-"""Maximum number of choices shown individually; more choices are shown as a drop-down list."""
+"""Maximum number of choices shown individually; longer lists become drop-down lists."""
 _NULL = re.compile(r"\bnull\b")
 _DEEPEST = 4
 """Maximum nesting depth of a schema shown as fields. Schemas may be recursive, so deeper levels are entered as JSON."""
@@ -118,7 +118,7 @@ class Field:
     help: str = ""
     kind: Kind = "text"
     choices: tuple[Any, ...] = ()
-    """Values to choose from; for a text field, suggestions."""
+    """Values to choose from; for a text field, they are only suggestions."""
     required: bool = False
     nullable: bool = False
     """True if the field is sent as null when empty, instead of being omitted."""
@@ -147,7 +147,7 @@ class Field:
 
     @property
     def folds(self) -> bool:
-        """Return whether all parts but the first are collapsed, as in a field with a model for each role."""
+        """Return whether all parts except the first start out collapsed, as in a field with a model for each role."""
         return self.kind == "group" and self.models and len(self.parts) > 1
 
 
@@ -180,7 +180,7 @@ class Form:
 
     @property
     def body(self) -> dict[str, Any]:
-        """Request that the form would send if it were submitted unchanged."""
+        """Request that would be sent if the form were submitted unchanged."""
         entries = [
             {field_.name: field_.value for field_ in speaker if field_.value is not None} for speaker in self.speakers
         ]

@@ -1,4 +1,4 @@
-"""Script-free plots, as template data: rows of shares with intervals, and scatter plots."""
+"""Script-free plots as template data: rows of shares with intervals, and scatter plots."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Clients:
             self._loops.setdefault(asyncio.get_running_loop(), _LoopClients()).users += 1
 
     async def release(self) -> None:
-        """Unregister a user of the connections; the last user closes them."""
+        """Unregister a user of the connections; they are closed when the last user leaves."""
         loop = asyncio.get_running_loop()
         with self._lock:
             loop_clients = self._loops[loop]
@@ -196,7 +196,7 @@ class Clients:
         return self._connect_sdk(endpoint, options_of(endpoint, names=self._sdk != "openai", context=context))
 
     def _requires_sdk(self, endpoint: Endpoint) -> bool:
-        """Return whether an SDK client was requested, or is needed because aiohttp does not support the proxy."""
+        """Return whether an SDK client was requested or is needed because aiohttp does not support the proxy."""
         if self._sdk != "openai" or self._transport != "aiohttp":
             return True
         from urllib.request import getproxies
@@ -247,7 +247,7 @@ def _connect_openai(_: Endpoint, options: dict[str, Any]) -> AsyncOpenAI:
 
 
 def warm_up(library: str = "aiohttp") -> None:
-    """Import the modules behind `library` before the first call, because importing them is slow."""
+    """Import the modules needed by `library` ahead of the first call, because importing them is slow."""
     if library == "aiohttp":
         import flowdebate.models.openai.http
     else:
@@ -301,7 +301,7 @@ class PooledModel:
 
     @property
     def timeout(self) -> float | None:
-        """The model's own time limit in seconds, covering all attempts at a call; None for the request's deadline."""
+        """The model's own time limit in seconds for all attempts at a call; None to use the request's deadline."""
         return timeout_of(self._settings)
 
     @property

@@ -279,7 +279,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """Client combined with a dialect. It raises only FlowDebateErrors, and exceptions from `on_text`."""
+    """Client combined with a dialect. Raises only FlowDebateErrors and exceptions from `on_text`."""
 
     dialect: Dialect
     client: AsyncOpenAI | Any

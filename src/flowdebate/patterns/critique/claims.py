@@ -1,4 +1,4 @@
-"""Pure functions on claims: numbering them, looking up their quotes, and ruling on them."""
+"""Pure functions for numbering claims, looking up their quotes, and ruling on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
 """Pattern matching the label at the start of a prompt line; models copy it along with the quoted words."""
 QUESTION = "question"
-"""Name of the question when it is used as a source of evidence."""
+"""Name under which the question serves as a source of evidence."""
 
 
 def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> list[Claim]:
@@ -91,7 +91,7 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 
 
 def final_ruling(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
-    """Return the final ruling on a claim, and its basis.
+    """Return the final ruling on a claim and the basis for it.
 
     A claim holds if the judge upholds it, and either at least one quote is in the material or two quotes are at
     different places in the answer. Whether the quotes support the claim is up to the judge; this function only checks
@@ -147,7 +147,7 @@ def apply_rulings(
 def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
     """Decide whether the answer stands.
 
-    It stands if no claim holds; otherwise it is revised, or rejected if there is no revision.
+    It stands if no claim holds. If a claim holds, the answer is revised or, without a revision, rejected.
 
     >>> decide([], original="Yes.", revision=None)
     'stands'

@@ -1,4 +1,4 @@
-"""Transcript of a debate: the shared resource, and an unforgeable text form that reports the quotes in each argument.
+"""Transcript of a debate: the shared resource and an unforgeable text format reporting the quotes in each argument.
 
     Round 1:
     [for] The first line of an argument,
@@ -8,7 +8,7 @@
 
 Only the renderer can begin a line with a tag, a round heading or "(quotes:"; see `flowdebate.prompts` for how text,
 stances and names are escaped. Marks added to an argument have the form `⟦…⟧`; brackets of this kind written by a
-debater are escaped. The text form can be parsed: `parse_entries(render_entries(entries)) == entries`.
+debater are escaped. The text format can be parsed: `parse_entries(render_entries(entries)) == entries`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Transcript = StateResource[DebateTranscriptState]
 
 
 def create_debate_transcript() -> Transcript:
-    """Create a transcript to be shared by a debate and its readers, under the key `"transcript"`.
+    """Create a transcript under the key `"transcript"`, to be shared by a debate and its readers.
 
     `ctx.resources.transcript.state.entries` holds the arguments so far. Pass the same object to the pattern and to
     every block that reads it.
@@ -110,9 +110,9 @@ def render_entries(
 
     Arguments begin with `[stance]`, or with `[name, stance]` if `names` is set; stances are replaced by their `labels`,
     if any. Adding entries only appends to the text. If there are no entries, the text is `(empty)`. If an argument is
-    truncated or empty, the line below it says so. `below` contains one more line for each entry (or an empty string),
-    such as a line from `flowdebate.patterns.debate.transcript.render_quotes`. `show` renders the text following a tag:
-    `quoted` protects readers from text written by models, and `frame` is for text used as material.
+    truncated or empty, the line below it says so. `below` contains an additional line (or an empty string) to add below
+    each entry, for example one from `flowdebate.patterns.debate.transcript.render_quotes`. `show` renders the text
+    following a tag: `quoted` protects readers from text written by models, and `frame` is for text used as material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -172,7 +172,7 @@ def _lines(
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
-    """Parse `text` as rendered by `render_entries`; without `names`, `agent_name` is left empty.
+    """Parse `text` rendered by `render_entries`; without `names`, `agent_name` is left empty.
 
     Raises ViewError for any other text.
     """

@@ -1,4 +1,4 @@
-"""Text form of a moderator's report, rendered strictly and parsed leniently.
+"""Text format of a moderator's report, rendered strictly and parsed leniently.
 
     SUMMARY: The state of the deliberation.
     STATUS: CONTINUE

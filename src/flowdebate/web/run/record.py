@@ -1,4 +1,4 @@
-"""The record shown next to a run: a chart of its calls over time, and its task board."""
+"""Record shown next to a run: a chart of its calls over time and its task board."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Bar in the chart that stands for a call."""
+    """Bar that represents a call in the chart."""
 
     x: float
     y: float
@@ -135,7 +135,7 @@ class Trace:
 
     @property
     def models(self) -> str:
-        """Description of the models used, with their seats."""
+        """Description of the models used and their seats."""
         return models_of(self.calls)
 
     @property
@@ -147,7 +147,7 @@ class Trace:
 
 
 def models_of(calls: Iterable[Call]) -> str:
-    """List the answering models with their seats on one line; return "" if there are none."""
+    """List the models that answered and their seats on one line; return "" if there are none."""
     seats: dict[str, dict[str, None]] = {}
     for call in calls:
         if call.model is not None and call.attempts:
@@ -241,7 +241,7 @@ def _role(event: ModelCalled | HumanAsked) -> str:
 
 
 def draw(calls: tuple[Call, ...]) -> Trace:
-    """Draw the chart for these calls; omit the bars if there are too many calls or no known times."""
+    """Draw the chart for these calls; omit the bars if there are too many calls or none has a known time."""
 
     def is_timed(call: Call) -> bool:  # An imported run's journal may contain anything.
         is_known = None not in (call.starts, call.seconds)
@@ -299,7 +299,7 @@ class Board:
 
 
 def board_of(events: Sequence[object], parties: Mapping[str, Party]) -> Board:
-    """Build the task board as it is after the given events."""
+    """Build the task board in its state after the given events."""
     tasks = {(event.collection_id, event.task.id): event.task for event in events if isinstance(event, TaskChanged)}
     ordered = sorted(tasks.values(), key=lambda task: task.finished)
     return Board(

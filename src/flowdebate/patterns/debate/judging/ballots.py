@@ -322,7 +322,7 @@ def leader_of(scores: Mapping[str, float]) -> str | None:
 
 
 def centered(logprobs: Mapping[str, float]) -> dict[str, float]:
-    """Subtract the mean from log-probabilities, so that differences are log-odds.
+    """Center log-probabilities on their mean; the differences between sides are log-odds.
 
     >>> centered({"yes": -1.0, "no": -2.0})
     {'yes': 0.5, 'no': -0.5}
