@@ -352,7 +352,7 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns; emitted only if the pattern's `turn_order` is not "declared"."""
+    """The order of a round's turns, unless the pattern's `turn_order` is "declared"."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
