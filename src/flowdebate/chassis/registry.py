@@ -25,7 +25,7 @@ class PatternInfo:
     factory: str
     """Import path of the pattern's function."""
     output: str
-    """Import path of the class of the pattern's raw output."""
+    """Import path of the pattern's raw output class."""
     subject: str
     """Name of the pattern's input field: "question", "topic", "proposition" or "task"."""
     page: str

@@ -123,7 +123,7 @@ class CutAnswer(WireModel):
 
 
 class PatternInput(WireModel):
-    """Input for a pattern, with the pattern's subject as its only field."""
+    """Pattern input whose only field is the pattern's subject."""
 
     @property
     def subject(self) -> str:
@@ -215,7 +215,7 @@ class Contribution(WireModel):
 
     @property
     def speaker(self) -> str:
-        """The speaker's name, whatever the field is called in the pattern's entries."""
+        """The speaker's name, under the same attribute in all patterns."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 
@@ -438,7 +438,7 @@ def missing_line(failures: Iterable[ProviderFailure | RoleFailed]) -> str | None
 
 
 def missing_speakers(failures: Iterable[ProviderFailure | RoleFailed]) -> list[tuple[str, str]]:
-    """Describe each missing speaker, and the reason for the failure.
+    """Describe each missing speaker and the reason for the failure.
 
     Faults in contributions, such as truncated text, are omitted.
 

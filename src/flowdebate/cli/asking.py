@@ -222,7 +222,7 @@ class ProgressLines:
         print_message(message)
 
     def seconds_left(self, counts: Counts) -> float | None:
-        """Estimate the remaining seconds from the completed and remaining calls; return None if that is impossible."""
+        """Estimate the seconds left from the completed and remaining calls; return None if there is no estimate."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or calls_made < 1:

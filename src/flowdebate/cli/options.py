@@ -85,7 +85,7 @@ PULL_REQUEST = {
         False,
     ),
 }
-"""Options for reviews of pull requests."""
+"""Options for pull request reviews."""
 RUN = "ID of a run, or at least its first 4 characters."
 RunName: TypeAlias = Annotated[str | None, Option(metavar="RUN", help=RUN)]
 RunNames: TypeAlias = Annotated[list[str] | None, Option(metavar="RUN", help=RUN)]

@@ -26,7 +26,7 @@ _WHERE = "dynamics()"
 class Dynamics(InNotebooks, WireModel):
     """Changes in the answers given during runs.
 
-    Intervals take into account dependencies between the voices in a run.
+    Intervals account for dependencies between the voices in a run.
     """
 
     courses: int

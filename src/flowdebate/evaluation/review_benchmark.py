@@ -1,4 +1,4 @@
-"""Benchmark for reviews: how many of the faults planted in code changes they find."""
+"""Review benchmark: how many of the faults planted in code changes are found by reviews."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class PlantedFault(WireModel):
 
 
 class ReviewCase(WireModel):
-    """Change to one file, with its planted faults; a clean change contains none."""
+    """A change to one file and the faults planted in it; a clean change contains none."""
 
     id: str
     language: str

@@ -205,7 +205,7 @@ class HttpExchange(Recorded):
 
 
 class Call(Recorded):
-    """Cassette line for one call, with its answer or error."""
+    """Cassette line for one call and its answer or error."""
 
     block: str
     sha256: str
@@ -590,7 +590,7 @@ def _as_lines(request: Mapping[str, Any]) -> list[str]:
 
 
 def _read_cassette(path: str) -> tuple[Header, list[Call]]:
-    """Parse the file at `path`; raise BadFile, stating the line, for anything `RecordingModel` did not write."""
+    """Parse the file at `path`; raise BadFile with the line number for anything `RecordingModel` did not write."""
     try:
         if not Path(path).is_file():
             raise BadFile(path, "is not a file" if Path(path).exists() else "does not exist")

@@ -138,7 +138,7 @@ class PerRequestWrapper(Wrapper):
 class Thinking(PerRequestWrapper):
     """Set how much `inner` thinks, unless the request specifies it.
 
-    Raises ConfigurationError for a model without such a setting.
+    Raises ConfigurationError if the model has no such setting.
 
     >>> Thinking("openai/gpt-5-mini", "high").name
     'openai/gpt-5-mini'
@@ -232,8 +232,8 @@ class Timeout(PerRequestWrapper):
       within `first_text`. Both apply only to text: structured answers, and requests with tools, are limited only by
       `seconds`.
 
-    A request that exceeds the deadline raises ModelTimeout. If `inner` retries failed calls, the deadline applies to
-    each request; the call's own deadline, `ModelSettings.timeout`, covers all requests and the waits between them.
+    Requests that exceed the deadline raise ModelTimeout. If `inner` retries failed calls, the deadline applies to each
+    request; the call's own deadline, `ModelSettings.timeout`, covers all requests and the waits between them.
 
     >>> Timeout("ollama/gemma3", 60, first_text=20, between=5).name
     'ollama/gemma3'

@@ -135,7 +135,7 @@ class BatchItem(Generic[OutT, RawT]):
 
 
 class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
-    """All items of a batch in question order, together with the summary of the batch."""
+    """All items of a batch in question order, and the batch's summary."""
 
     def __init__(self, items: Sequence[BatchItem[OutT, RawT]], summary: BatchSummary) -> None:
         self._items = tuple(items)
@@ -371,7 +371,7 @@ class Batch(Generic[OutT, RawT]):
         return self._tally.summary(self._in_progress.values())
 
     async def all(self) -> BatchResult[OutT, RawT]:
-        """Wait for all runs, and return the items in question order, with their summary."""
+        """Wait for all runs, and return their items in question order along with a summary."""
         items = [item async for item in self]
         return BatchResult(sorted(items, key=lambda item: item.index), self.summary)
 
@@ -559,7 +559,7 @@ def _make_item(
 
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
-    """Return the options for durable runs, with an open store and the batch's label; None if there is no store."""
+    """Return the options for durable runs, including an open store and the batch's label; None if there is no store."""
     # All runs share one store object, which thus owns all of them and can group their commits.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None

@@ -1,4 +1,4 @@
-"""Tracing of runs by observers, and logging of non-fatal failures."""
+"""Run tracing through observers, and logging of non-fatal failures."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """State that outlives a run; to share it between runs, pass them the same session.
+    """State that outlives a run; pass the same session to several runs to share it between them.
 
     >>> Session(state={"budget_exhausted": False}).state["budget_exhausted"]
     False

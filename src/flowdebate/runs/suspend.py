@@ -50,7 +50,7 @@ class HumanRequest:
 
     @property
     def text(self) -> str:
-        """The request in its stored form, as JSON text."""
+        """JSON text of the request, as stored."""
         stored = {"shown": self.shown, "expects": self.expects, "schema": self.schema, "problem": self.problem}
         return json.dumps({"block": self.block, **stored})
 
@@ -71,7 +71,7 @@ _ROLES_IN_NAMES = {
 
 
 def role_in_name(block: str, path: str) -> str | None:
-    """Derive a block's role from its name, for stored records without a role.
+    """Derive a block's role from its name, for stored records that lack a role.
 
     Older journals do not record the roles of failed calls, because the calls' events had no role. Stored requests to
     humans never include a role, because a resumed run has to find them unchanged. Patterns name their blocks
@@ -113,7 +113,7 @@ class Suspended(BaseException):
 
 
 def merge_suspensions(branches: Mapping[int, Suspended]) -> Suspended:
-    """Combine the suspensions of several branches into one exception, with the requests in branch order.
+    """Combine the suspensions of several branches into one exception that lists the requests in branch order.
 
     This way, all humans in a round are asked at the same time, and in the same order if the run is suspended again.
     """

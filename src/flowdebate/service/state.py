@@ -1,4 +1,4 @@
-"""State of runs, as reported by a service to its front ends."""
+"""State of runs as reported by a service to its front ends."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class RunState(WireModel):
 
 
 class RunPage(WireModel):
-    """A page of a list of runs, newest first."""
+    """One page of a run list, newest first."""
 
     runs: tuple[RunState, ...]
     next: str | None
@@ -165,7 +165,7 @@ class RunPage(WireModel):
 
     @classmethod
     def of(cls, runs: Iterable[RunState], *, more: bool) -> Self:
-        """Build a page of a list of runs; the page has a `next` value if there are `more` runs."""
+        """Build one page of a run list; the page has a `next` value if there are `more` runs."""
         run_list = tuple(runs)
         # !r: every digit, as the store compares
         return cls(runs=run_list, next=f"{run_list[-1].created_at!r}:{run_list[-1].run_id}" if more else None)

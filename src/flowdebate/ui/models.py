@@ -359,7 +359,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """Return each seat's model in a plan, keyed by name or role; raise the same errors as a run's first call."""
+    """Return the model of each seat in a plan, keyed by name or role; raise the same errors as a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:

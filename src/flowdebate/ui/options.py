@@ -61,8 +61,8 @@ PlanFile: TypeAlias = str | Mapping[str, Any] | None
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
-"""Depth of a run, for users who do not know the pattern's options. Each depth takes more calls than the previous one;
-"auto" moves on to the next depth only if the deciding members disagree.
+"""Depth of a run, as a single choice for users who do not know the pattern's options. Each depth takes more calls than
+the previous one; "auto" moves on to the next depth only if the deciding members disagree.
 """
 
 
@@ -202,7 +202,7 @@ Panel: TypeAlias = Literal[
     "Storage",
     "Output",
 ]
-"""Groups of options on a help page, in display order."""
+"""Option groups on a help page, in display order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +295,7 @@ class SourceEntry(RosterEntry):
     size: Annotated[int, Field(ge=0)] = 0
     sha256: Annotated[str, NOTHING, Field(pattern="^([0-9a-f]{64})?$")] = ""
     masked: Text | None = None
-    """Note on secrets masked in the source."""
+    """Note about secrets masked in the source."""
     left_out: Text | None = None
     """Reason why a file was not read."""
     unread: Text | None = None
@@ -399,11 +399,11 @@ class PlanOptions(BaseModel):
         extra="forbid", strict=True, populate_by_name=True, defer_build=True
     )
     SUBJECT: ClassVar[str] = ""
-    """Name of the field for the subject."""
+    """Name of the subject field."""
     ROSTER: ClassVar[str] = "debaters"
-    """Name of the field for the speakers."""
+    """Name of the field listing the speakers."""
     LENGTH: ClassVar[str] = "max_rounds"
-    """Name of the field for the maximum length."""
+    """Name of the field limiting the run's length."""
     WITHOUT: ClassVar[frozenset[str]] = frozenset()
     """Names of the shared fields that the pattern does not use."""
     PEOPLE: ClassVar[tuple[str, ...]] = ()

@@ -31,7 +31,7 @@ class Quoted:
 
     start: int
     end: int
-    """End of the quote in the contribution's text, excluding quotation marks."""
+    """Offset in the contribution's text at which the quote ends, excluding quotation marks."""
     source: str | None
     """Name of the source that contains the quote; None if it is not in any source."""
 
@@ -92,9 +92,9 @@ class Shares:
     order: tuple[str, ...]
     """Names of the sides, in the order seen by the judge."""
     values: tuple[float, ...]
-    """Each side's share, with the sides in the same order as in `Ballots`."""
+    """Each side's share, in the same order as the sides in `Ballots`."""
     model: str | None = None
-    """The answering model, if several models judged."""
+    """Model giving the answer, if several models judged."""
 
     @property
     def winner(self) -> int | None:
@@ -111,7 +111,7 @@ class Ballots:
     """Names of the sides, in declared order."""
     rows: tuple[Shares, ...]
     total: tuple[float, ...]
-    """Each side's share of the points or votes, over all ballots."""
+    """Each side's share of the points or votes, across all ballots."""
     remark: str
     """One-sentence conclusion drawn from the ballots."""
 
@@ -136,7 +136,7 @@ class Ballots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A framed box with a result."""
+    """A framed box containing a result."""
 
     title: str
     facts: tuple[Fact, ...]
@@ -187,7 +187,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The end of a streamed text."""
+    """The end of streamed text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow used here
 _TURNS = 2**24
-"""Number of DBOS priorities, out of 2**31, that each priority here reserves for turns. That is enough, because turn
+"""Number of DBOS priorities, out of 2**31, set aside for turns within each run priority. It suffices, because turn
 numbers start over whenever the queue becomes empty.
 """
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
@@ -236,7 +236,7 @@ class History:
 
 
 DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
-"""Initial and maximum delay in seconds before a run is redelivered, by cause."""
+"""Initial and maximum delay in seconds before a run is redelivered, keyed by cause."""
 
 
 class RunQueue:
@@ -344,7 +344,7 @@ class RunQueue:
     def drop(self, delivery: str) -> None:
         """Delete a delivery.
 
-        If it were cancelled instead, a live worker would mistake that for a user's request.
+        Cancelling it instead would look like a user's request to a live worker.
         """
         self.open().delete_workflows([delivery])
 
@@ -450,7 +450,7 @@ def _partition(owner: str) -> str:
 
 
 def driver() -> ModuleType:
-    """Import and return the package `dbos`; raise ConfigurationError if it is missing."""
+    """Import and return the `dbos` package; raise ConfigurationError if it is missing."""
     try:
         with IMPORTING:
             import dbos

@@ -274,7 +274,7 @@ class LeakAt(WireModel):
     text: str
     """The name as the author wrote it."""
     start: Annotated[int, Field(ge=0)]
-    """The offset of the name in the argument's text, in characters."""
+    """Character offset of the name in the argument's text."""
     end: Annotated[int, Field(ge=0)]
     excerpt: str
     """The name and a few words on either side of it, on one line."""

@@ -29,7 +29,7 @@ METHODS: Mapping[Method, str] = {
 
 
 class MethodAnswer(WireModel):
-    """A debate's or a baseline's answer to one question, together with its cost."""
+    """An answer to one question by a debate or a baseline, and the cost of the answer."""
 
     answer: list[str]
     """Positions named in the answer: several if they are tied, or none."""

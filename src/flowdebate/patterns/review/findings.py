@@ -94,7 +94,7 @@ def locate(
 def carry_over(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
     """Report a finding from an earlier review again, at its current location.
 
-    The location is found by its quote alone, because line numbers may have changed. If the file is not in the material,
+    The location is found by the quote alone, because line numbers may have changed. If the file is not in the material,
     the location remains unknown.
     """
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
@@ -552,7 +552,7 @@ GATE = (
     'must be clauses joined by "and", each "no" or "at most N", optionally "confirmed" or "disputed", a severity or '
     '"finding", and optionally "or worse", such as "no confirmed blocker and at most 2 confirmed majors"'
 )
-"""Description of the syntax of a gate, for error messages."""
+"""Description of the gate syntax, for error messages."""
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:

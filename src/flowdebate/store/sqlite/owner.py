@@ -118,7 +118,7 @@ class OpenSteps:
     def begin(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int | None:
         """Log an attempt at a step, and return its number; raise OSError if the log cannot be written.
 
-        If the step is finished, or this owner is not executing the run, nothing is written and the result is None.
+        If the step is finished, or if this owner is not executing the run, write nothing and return None.
         """
         run = self._runs.get(run_id)
         if run is None:
