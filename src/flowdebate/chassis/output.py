@@ -243,7 +243,7 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 
 
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
-    """Set `output` as the raw output (`result.raw`) of the pattern at `path`; None means the enclosing pattern.
+    """Publish `output` as the raw output (`result.raw`) of the pattern at `path`, or of the enclosing pattern if None.
 
     All raw outputs are published with this function. If an output changes later because the synthesizer failed or
     baselines were added, it is rebuilt and published again.

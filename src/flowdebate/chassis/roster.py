@@ -60,7 +60,7 @@ class Debater:
     model: Model | str | None = None
     """The debater's model; None for the debate's model. Used only by the default block."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` for this debater, overriding the debate's. Used only by the default block."""
+    """`DebaterOptions` for this debater, overriding the debate's options. Used only by the default block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Persona:
     model: Model | str | None = None
     """The participant's model; None for the pattern's model. Used only by the default block."""
     options: DebaterOptions | None = None
-    """`DebaterOptions` for this participant, overriding the pattern's. Used only by the default block."""
+    """`DebaterOptions` for this participant, overriding the pattern's options. Used only by the default block."""
 
 
 MemberLike: TypeAlias = Persona | Mapping[str, Any] | Model | str
@@ -107,7 +107,7 @@ MemberT = TypeVar("MemberT", bound=Debater | Persona)
 
 
 def max_members() -> int:
-    """Return the maximum number of members in a roster.
+    """Return the maximum number of members allowed in a roster.
 
     Raises ConfigurationError if the environment variable has an invalid value.
     """
@@ -379,7 +379,7 @@ def bindable(
 
 
 def role_options(value: object) -> Mapping[str, object] | None:
-    """Return a role's own options, which override the pattern's; return None for a custom block or function."""
+    """Return a role's own options, which override the pattern's, or None for a custom block or function."""
     if value is None or isinstance(value, bool):
         return {}  # use the default block with the pattern's options
     if isinstance(value, RoleOptions):

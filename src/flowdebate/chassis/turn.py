@@ -117,7 +117,7 @@ class _Missing(Enum):
 
 
 MISSING: Final = _Missing.ANSWER
-"""Placeholder for the answer of a role whose provider failed."""
+"""Placeholder used as the answer of a role whose provider failed."""
 
 
 def is_provider_failure(error: BaseException) -> bool:

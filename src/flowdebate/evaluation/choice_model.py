@@ -15,7 +15,7 @@ _CONVERGED = 1e-11
 _DOUBTFUL = 10.0
 """Difference in log-odds between two options above which a coefficient may be diverging."""
 _NO_VARIANCE = 1e-7
-"""Threshold below which standard errors are mere rounding noise."""
+"""Threshold below which standard errors are considered rounding noise."""
 _MIN_DEGREES_OF_FREEDOM = 1.5
 """Minimum degrees of freedom for an interval; two clusters are too few, because they are often similar by chance."""
 _SOLE = 0.999

@@ -1,6 +1,6 @@
 """Codec for model calls: request digests, answers with their attempts, and errors, as JSON.
 
-The journals of stored runs and cassettes share one record type for answers, `Answer`.
+Journals and cassettes share one record type for answers, `Answer`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TextHasher:
 
 
 class _Beginning:
-    """Common prefix of two strings, and the remainder of the later one."""
+    """Common prefix of two strings and the remainder of the later one."""
 
     __slots__ = ("hasher", "rest", "text")
 
@@ -316,7 +316,7 @@ def read_call(body: str) -> tuple[StoredAnswer, list[Attempt]]:
 
 
 def called_models(body: str) -> tuple[str, ...]:
-    """Return the models called for the answer in a `call_row`, in order; empty for an edited answer."""
+    """Return the models called to produce the answer in a `call_row`, in order; empty for an edited answer."""
     return tuple(str(attempt[0]) for attempt in json.loads(body).get("attempts", ()))
 
 

@@ -22,7 +22,7 @@ from flowdebate.store.base import RunHeader, Store
 from flowdebate.store.open import StoreChoice, open_store
 
 _ALL, _OVERRIDE = "all", "override"
-"""Header keys for the default model, and for the model that overrides all others."""
+"""Header keys for the default model and for the model that overrides all others."""
 _MAX_LINE_LENGTH = 500
 """Maximum length of a question in a list of runs, in characters."""
 
@@ -232,7 +232,7 @@ def _dump_session(session: Session) -> dict[str, Any] | None:
 
 
 def session_of(store: Store, header: RunHeader, location: str) -> Session:
-    """Return the session as it was when the run started."""
+    """Return the session in its state at the start of the run."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
     messages = history if isinstance(history, list) else [None]

@@ -134,7 +134,7 @@ class _Observed:
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Run:
-    """A run, created by `Block.run`, and available to blocks as `ctx.run`."""
+    """A run, created by `Block.run` and available to blocks as `ctx.run`."""
 
     is_replay: ClassVar[bool] = False
     """True if the run merely replays a journal, without asking any models or humans."""
@@ -530,7 +530,7 @@ _LOGGER = logging.getLogger("flowdebate")
 
 
 def _failure_row(error: str, request: ModelRequest, model: Model, seconds: float) -> str:
-    """Serialize a failed call with its attempts, in the form read by `_read_failure`."""
+    """Serialize a failed call and its attempts in the format read by `_read_failure`."""
     return json_text(
         {
             "error": error,

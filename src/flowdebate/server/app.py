@@ -191,7 +191,7 @@ class _Application(FastAPI):
         self.state.patience = patience
 
     def openapi(self) -> dict[str, Any]:
-        """Build the OpenAPI document, including the problem responses of every endpoint."""
+        """Build the OpenAPI document, including every endpoint's problem responses."""
         if self.openapi_schema is None:
             document = super().openapi()
             schemas = document["components"]["schemas"]

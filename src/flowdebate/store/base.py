@@ -1,4 +1,4 @@
-"""The `Store` protocol, and the rows read and written by stores."""
+"""The `Store` protocol, and the rows that stores read and write."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ _OUTPUT_IS_RAW = "output_is_raw"
 
 
 def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Pack the outcome for writing: if output and raw output are equal, as in most patterns, write only the latter.
+    """Pack the outcome for writing; if output and raw output are equal, as in most patterns, keep only the latter.
 
     >>> pack_outcome({"output": {"text": "…"}, "raw": {"text": "…"}})
     {'raw': {'text': '…'}, 'output_is_raw': True}

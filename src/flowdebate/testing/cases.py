@@ -1,4 +1,4 @@
-"""Debate cases: complete debates represented as values, and hostile blocks and values; each has a readable `repr`."""
+"""Debate cases: complete debates as values, and hostile blocks and values, all with a readable `repr`."""
 
 from __future__ import annotations
 

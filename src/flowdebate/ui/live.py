@@ -79,7 +79,9 @@ _UNSEEN = frozenset(
         TurnStarted,
     }
 )
-"""Event classes to skip on a page of complete contributions: they are frequent, and do not affect such a page."""
+"""Event classes to skip on pages that show only complete contributions: they are frequent and do not affect
+such pages.
+"""
 
 
 class Live:
@@ -245,7 +247,7 @@ class Live:
         yield Entry(name=turn.agent_name, about=self.about_turn(turn), text=text, flag=flag, does=does)
 
     def whole(self, event: object) -> Iterator[Section]:
-        """Build the sections for `event` on a page of complete contributions."""
+        """Build the sections for `event` on a page that shows only complete contributions."""
         match event:
             case TurnFinished():
                 yield from self.turn_sections(event, self._speech.finished)

@@ -177,7 +177,7 @@ class Human(Block[Any, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Validator that converts an answer to its value, or raises OutputError if the answer is invalid."""
+    """Validator that parses an answer into a value, or raises OutputError if the answer is invalid."""
 
     block: str
     output: OutputSchema | None

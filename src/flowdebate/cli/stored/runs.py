@@ -378,7 +378,7 @@ def render(
     *,
     markdown: opt.Markdown = None,
 ) -> None:
-    """Show a saved JSON document as the original command showed it. No model is called."""
+    """Show a saved JSON document the way the original command did. No model is called."""
     from flowdebate.cli.terminal.page import render as render_page
     from flowdebate.ui.document import read_document
 

@@ -68,7 +68,7 @@ class Marks:
             self._before = part[-1]
 
     def _turns(self, mark: str, after: str, *, first: bool) -> bool:
-        """Return whether a marker starts or ends a style or a code block at this point, and update the open styles."""
+        """Return whether a marker starts or ends a style or a code block here; update the open styles accordingly."""
         if mark.startswith("```"):
             self._fenced = not self._fenced
             return True

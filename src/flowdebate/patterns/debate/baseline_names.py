@@ -1,4 +1,4 @@
-"""Names of a debate's baselines.
+"""Names of the baselines for a debate.
 
 They are in a separate module so that commands can import them without loading the whole pattern.
 """

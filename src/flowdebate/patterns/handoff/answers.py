@@ -98,7 +98,7 @@ def handoff_tool(other_names: Sequence[str]) -> Tool:
 
 @lru_cache(maxsize=64)
 def handoff_model(other_names: tuple[str, ...]) -> type[HandoffFields]:
-    """Build the output schema for a handoff, with the descriptions from `handoff_spec`; it accepts any JSON object."""
+    """Build the output schema for a handoff, using the descriptions from `handoff_spec`; it accepts any JSON object."""
     parameters = handoff_spec(other_names).parameters
 
     def replace_schema(schema: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 Parts: TypeAlias = "Sequence[Sequence[Passage] | None]"
-"""Parts of the sources, each shown in full, or None for all sources at once."""
+"""Parts of the sources, each shown in full; None stands for all sources at once."""
 Hide: TypeAlias = "Callable[[str, Context], str | None]"
 """Function that replaces names in a string with aliases."""
 GOALS = {"find": "Read the material", "examine": "Examine findings of others", "defend": "Answer for own findings"}
@@ -184,7 +184,7 @@ class ReviewerTurn(Block[Any, None]):
         findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """Parse the answers for all parts and look up the cited locations; raise OutputError for an invalid answer."""
+        """Parse the answers for all parts and look up the locations cited; raise OutputError for an invalid answer."""
         return [
             entry
             for answers, findings in zip(groups, findings_by_part, strict=True)
@@ -266,7 +266,7 @@ def _context_of_part(ctx: Context, turned: int, part: int = 0) -> Context:
 
 
 def _index_parts(parts: Parts, sources: tuple[Source, ...]) -> dict[tuple[str | None, int | None], int]:
-    """Index the parts by file and line, and by file alone; if several parts match, the first one is used.
+    """Index the parts by file and line, and also by file alone; if several parts match, the first one is used.
 
     The index is empty if there is only one part.
     """

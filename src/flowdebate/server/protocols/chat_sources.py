@@ -1,4 +1,4 @@
-"""Sources of answers for the OpenAI-compatible endpoint: a run, or a single model call for a task such as a title."""
+"""Sources of answers for the OpenAI-compatible endpoint: runs, and single model calls for tasks such as titles."""
 
 from __future__ import annotations
 
