@@ -55,7 +55,7 @@ class ModeratorTemplate(Template):
     )
     """Text appended to the system message if the moderator has tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """First part of the message for a round, containing the transcript."""
+    """Start of the message for a round: the transcript."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Line stating the current phase, placed before the task in a debate with phases."""

@@ -116,7 +116,7 @@ class RoundRobinDebaterTemplate(Template):
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
     """Description of the debater, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """First part of the message for a turn, containing the transcript."""
+    """Start of the message for a turn: the transcript."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
