@@ -512,7 +512,7 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Return the index in `text` of each character of `fold(text)`, or None for ASCII text, where the indexes agree."""
+    """Return the index in `text` of each character of `fold(text)`, or None for ASCII text, where they coincide."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 

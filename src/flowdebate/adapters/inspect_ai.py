@@ -46,12 +46,12 @@ _KEY = "flowdebate"
 
 
 class InspectModel(AdaptedModel):
-    """An Inspect model usable in any role: counted, limited, retried, recorded and streamed like any other.
+    """An Inspect model for any role, whose calls are counted, limited, retried, recorded and streamed as usual.
 
     - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
     - `role`: a role in the evaluation (`model_roles`); `model` is used if the role is not bound to a model.
     - `config`: a `GenerateConfig` for each call; a request's own settings take precedence.
-    - `name`: the name in errors, events and usage; None for the role's or the model's name.
+    - `name`: the name shown in errors, events and usage; None for the name of the role or model.
     - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because flowdebate must count
       every request.
 

@@ -85,7 +85,7 @@ class Agreement:
     model: Model | str | None = None
     """The judge's model; None for the synthesizer's model."""
     agree: Callable[..., Any] | None = None
-    """Function called instead of the judge, with an `AnswerPair` and, if it has a second parameter, the context."""
+    """Function to call instead of the judge, with an `AnswerPair` and, if it takes a second argument, the context."""
 
     def __post_init__(self) -> None:
         check_model(self.model, location="Agreement")

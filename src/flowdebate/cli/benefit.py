@@ -177,7 +177,7 @@ class _Outcome:
     """The stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """The answers to each question whose debate has finished."""
+    """Answers to each question with a finished debate."""
     without_verdict: Mapping[str, int]
     """Number of questions without a verdict, keyed by run status."""
     left_out: Mapping[str, int]

@@ -44,7 +44,7 @@ class CheckedAnswer(WireModel):
     is_right: bool
     """The answer's label; True if it is correct."""
     rejected: bool
-    """True if the critique rejected the answer, because the judge upheld at least one of the critic's claims."""
+    """True if the critique rejected the answer, meaning the judge upheld at least one of the critic's claims."""
     judged_wrong: bool
     """True if the judge considered the answer wrong without seeing a critique. Unlike a critic's claim, this decision
     does not require a quote.

@@ -33,7 +33,7 @@ class EscalationArm(WireModel):
     calls: float
     """Mean number of calls per question."""
     tokens: float | None
-    """Mean number of tokens per question; None unless known for every question."""
+    """Mean number of tokens per question; None if the number is unknown for any question."""
 
 
 class DecidedStep(WireModel):

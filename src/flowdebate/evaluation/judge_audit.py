@@ -233,7 +233,7 @@ class CountedJudges:
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
-    """Count the `ballots` on one item, in any order; `spoke` lists its sides in speaking order."""
+    """Count the `ballots` on one item, in any order; `spoke` lists the item's sides in speaking order."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}
@@ -420,7 +420,7 @@ def audit_run(run: RunView) -> RunAudit:
 def spoken_of(raw: object) -> list[str] | None:
     """Return the `speaking_order()` of a raw output's transcript.
 
-    Return None if the turns are simultaneous, because nobody has the last word.
+    Return None if the turns are simultaneous, because nobody has the last word in that case.
     """
     at_once = getattr(raw, "turn_order", "declared") == "simultaneous"
     return None if at_once else speaking_order(getattr(raw, "transcript", None) or ())
@@ -641,7 +641,7 @@ def _panel(judges: CountedJudges, resampling: Resampling | None) -> dict[str, An
 
 
 def _correlation_interval(pairs: Sequence[PairSums], resampling: Resampling, *, centered: bool) -> tuple[float, float]:
-    """Compute the 95% confidence interval for the mean correlation by the percentile bootstrap over items."""
+    """Compute the 95% confidence interval for the mean correlation, using the percentile bootstrap over items."""
     import numpy as np
 
     # Resample items rather than verdicts, because verdicts on the same item are not independent.

@@ -177,7 +177,7 @@ class _Role:
     title: str
     pattern: str
     role: str
-    """Name of the role in the model calls."""
+    """Name of the role as recorded with model calls."""
     seat: str
     """Key for the role in `--model SEAT=SPEC`."""
 
@@ -595,7 +595,7 @@ class ModelCheck:
         )
 
     def _speech(self, calls: Sequence[_Call], outcome: Outcome, detail: str) -> tuple[Outcome, str]:
-        """Compare the debaters' answers with their turns in the transcript."""
+        """Compare the debaters' answers with the turns in the transcript."""
         raw = self._raw.get("debate")
         speeches = {entry.text.strip() for entry in raw.transcript} if raw is not None else set()
         written = {call.response.text.strip() for call in calls if call.response is not None}

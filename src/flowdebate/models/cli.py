@@ -41,7 +41,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_retryable(error: ModelError) -> bool:
-    """Return whether to run the program again; programs already retry failures of their vendors' servers themselves."""
+    """Return whether to run the program again; programs retry failures of their vendors' servers on their own."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -65,7 +65,7 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 
 
 class CliModel:
-    """An agent's command-line program as a model: a known program, or any `command` that turns a prompt into an answer.
+    """Model backed by an agent's command-line program: a known one, or any `command` turning a prompt into an answer.
 
     - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; the program runs read-only,
       asks no questions and keeps no session. None if `command` is set.

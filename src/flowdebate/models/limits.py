@@ -102,7 +102,7 @@ class Bucket(AsyncLimiter):
 
 
 class _Metered(PerRequestWrapper):
-    """Base class for rate limits: each request waits for its turn, and its tokens are charged when it ends."""
+    """Base class for rate limits: each request waits its turn, and its tokens are charged when it ends."""
 
     def __init__(
         self, inner: Model | str, *, requests: int | None, tokens: int | None, per: float, burst: int | None = None
@@ -149,9 +149,9 @@ class RateLimit(_Metered):
       charged yet, so several may exceed the limit together, and later requests wait longer. If the endpoint reports
       no token counts, four characters count as one token.
 
-    Requests are served in order and may be cancelled while they wait; the waiting time is recorded as the attempt's
-    `waited`. A request whose wait would exceed the call's deadline immediately raises RateLimited, with `retry_after`.
-    If `inner` retries failed calls, each of its requests waits. Each event loop is counted separately.
+    Requests are served in order and may be cancelled while they wait; the waiting time is recorded in the attempt's
+    `waited` attribute. A request whose wait would exceed the call's deadline immediately raises RateLimited, with
+    `retry_after`. If `inner` retries failed calls, each of its requests waits. Each event loop is counted separately.
 
     >>> RateLimit("openai/gpt-5-mini", requests=500, tokens=200_000).name
     'openai/gpt-5-mini'
@@ -188,7 +188,7 @@ _NOTHING = 1e-6  # the shortest wait, in seconds; anything shorter is a rounding
 
 
 class _Gate:
-    """Buckets of an event loop, and the queue of requests waiting for room in them."""
+    """Buckets of one event loop, and the queue of requests waiting for room in them."""
 
     def __init__(self, *, requests: Bucket | None, tokens: Bucket | None) -> None:
         self.requests = requests

@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """JSON data parsed from text, and the repairs made to its syntax."""
+    """JSON data parsed from text, along with any repairs made to its syntax."""
 
     value: object
     repairs: tuple[str, ...]
@@ -444,7 +444,7 @@ _MAX_SCALE = 10  # a score up to 10 may be on a scale of 5 or 10, so it is not t
 
 @dataclass
 class _Fitting:
-    """Converter for fitting a value to the form required by a schema; it records the changes made."""
+    """Converter that fits a value to the form required by a schema, and records the changes made."""
 
     output: OutputSchema
     repairs: list[str] = field(default_factory=list)
@@ -560,7 +560,7 @@ class _Fitting:
         return self._fit_fields(value, schema)
 
     def _fit_only(self, value: object, name: str, schema: _Schema) -> object:
-        """Wrap a value in an object under `name`, the only required key; return it unchanged if it does not fit."""
+        """Wrap a value in an object under `name`, the only required key; if that does not fit, return the value."""
         inner, _ = self._resolve(schema["properties"][name])
         if inner.get("type") != "array" and "enum" not in inner:
             return value

@@ -30,7 +30,7 @@ class Records:
     events: list[object] = field(default_factory=list)
     """Events recorded so far, as in `result.events`."""
     listeners: list[Callable[[object], None]] = field(default_factory=list)
-    """Callbacks called with each event; text is streamed only if there is at least one."""
+    """Callbacks to call with each event; text is streamed only if there are any."""
     observe: Callable[[object], None] | None = None
     """Callback that passes each recorded event to the run's observer; the observer does not need streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Records:
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
-        """Record `event` at `path` from a block in `role`, and pass it to the listeners.
+        """Record `event`, emitted at `path` by a block with this `role`, and pass it to the listeners.
 
         Do nothing once the run is over.
         """

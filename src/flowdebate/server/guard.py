@@ -41,7 +41,7 @@ SESSION = 7 * 24 * 3600
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
-"""Maximum number of digits in a number, enough for milliseconds since the epoch; parsing a million digits would be
+"""Maximum number of digits to parse as a number: enough for milliseconds since the epoch, while a million would be
 slow.
 """
 # Maximum size in bytes of a request that starts a run; it may contain 10 MB of images encoded as base64.

@@ -105,7 +105,7 @@ def check_pattern(pattern: Block[Any, Any] | Callable[[], Block[Any, Any]], **op
     """Check that `pattern`, a pattern or a function that builds one, keeps the library's promises.
 
     Each generated example runs the pattern six or seven times with simulated models and humans, even if the pattern
-    names models; a function is called twice per example. The first broken promise raises PromiseBroken, an
+    specifies models; a function is called twice per example. The first broken promise raises PromiseBroken, an
     AssertionError that names the promise and the smallest failing example. Needs hypothesis.
     """
     _check("check_pattern", pattern, options)
@@ -126,7 +126,7 @@ class Finding:
     broken: PromiseBroken | None = None
     """Smallest failure found; None if no promise was broken."""
     shrunk: int = 0
-    """Number of further examples run in search of a smaller failure."""
+    """Number of additional examples run to search for a smaller failure."""
     seen: Coverage = field(default_factory=Coverage)
     seconds: float = 0.0
     """Total duration of all examples so far, in seconds."""
@@ -231,7 +231,7 @@ class _Check:
     """Maximum number of examples to run in search of a smaller failure."""
     finding: Finding = field(default_factory=Finding)
     waits: dict[Wait | None, int] = field(default_factory=dict)
-    """Number of times the first example's run waited at each location in the application's code."""
+    """Number of waits at each location in the application's code, counted in the first example's run."""
 
     @cached_property
     def clock(self) -> Clock:
@@ -239,7 +239,7 @@ class _Check:
         return Clock(self.options.get("max_seconds", 5.0))
 
     def holds(self, example: Example) -> None:
-        """Run `example` and record the first broken promise; do nothing if the search for a smaller example is over."""
+        """Run `example` and record the first broken promise; do nothing if the search for smaller examples is over."""
         if self.finding.broken is None:
             self.finding.examples += 1
         elif self.finding.shrunk >= self.max_shrinks or self.finding.hung or self.finding.broken.example == example:
@@ -481,7 +481,7 @@ def _parts_of(root: object) -> Iterator[object]:
 
 
 def _predicates_of(parts: Iterable[Any]) -> list[Any]:
-    """Collect the `terminate_when` of each pattern among the parts, or None for a pattern without one."""
+    """Collect the `terminate_when` of each pattern among the parts, using None for a pattern without one."""
     loops = [part.when for part in parts if isinstance(part, LoopBack)]
     return [loop.terminate_when for loop in loops if isinstance(loop, RoundCondition)]
 

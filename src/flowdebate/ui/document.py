@@ -37,7 +37,7 @@ _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
     "predicate": "stopped by the application",
 }
-"""Reasons why a pattern with rounds ended, described in words."""
+"""Stop reasons of patterns with rounds, described in words."""
 
 
 class Speaker(WireModel):
@@ -90,7 +90,7 @@ class Tokens(WireModel):
             return None
 
     def lines(self) -> list[str]:
-        """Describe the token counts and the number of calls, each on a line of its own."""
+        """Describe the token counts and the number of calls, one per line."""
         tokens = "unknown"
         if self.prompt_tokens is not None or self.completion_tokens is not None:
             prompt, completion = (
@@ -283,7 +283,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def ending(self) -> str | None:
-        """Description of how long the run was and why it ended; None if the run has no stop reason."""
+        """Description of the run's length and of why it ended; None if there is no stop reason."""
         reason = self.raw.stop_reason
         return None if reason is None else f"Rounds: {self.raw.rounds}, {self.describe_reason(reason)}"
 
@@ -440,7 +440,7 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
-    """Convert a document's data, or raw output alone, to a document; raise BadFile if a field is invalid."""
+    """Convert JSON data, of a document or only of raw output, to a document; raise BadFile if a field is invalid."""
     try:
         if "raw" not in value:  # raw output alone does not name its pattern
             return _kind(_nearest(value)).of_raw(value)

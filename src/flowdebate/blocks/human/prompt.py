@@ -83,11 +83,11 @@ def render_contributions(entries: Iterable[Any], *, names: bool = True) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Contribution together with its author's tag."""
+    """A contribution and its author's tag."""
 
     name: str
     position: str
-    """The author's stance or role; empty if the tag contains neither."""
+    """Stance or role of the author; empty if the tag contains neither."""
     text: str
 
 
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """Return the text that the input adds to a request, such as a text to judge; None if it adds nothing."""
+    """Return the text added to a request by the input, such as a text to judge; None if there is none."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 

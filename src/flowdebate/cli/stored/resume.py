@@ -120,7 +120,7 @@ def _resume(
 
 
 def _environment(stored: StoredRun) -> str | None:
-    """Return the model that a stored run took from the environment when it was started."""
+    """Return the model taken from the environment when a stored run was started."""
     return stored.header.model if isinstance(stored.header.model, str) else None
 
 
@@ -354,7 +354,7 @@ def _read_setting(text: str) -> tuple[str, Any]:
 def _find_changes(
     places: Sequence[str], at: str | None, say: str | None, edit: Sequence[str]
 ) -> tuple[str | None, dict[str, str]]:
-    """Return the path from which the fork calls models again, and the edited answers keyed by path."""
+    """Return the path from which the fork starts calling models again, and the edited answers keyed by path."""
     from flowdebate.ui.files import read_text
 
     place_found = None if at is None else _find_path(at, places, option="--at")

@@ -1,7 +1,7 @@
 """Engine process for the local model: llama.cpp's server, running until its standard input is closed.
 
-It is a separate process because loading a model holds Python's global lock for seconds, and because a crash in native
-code should cost one answer, not the application. It runs as a script and imports only the standard library and
+It is a separate process because loading a model holds the global interpreter lock for seconds, and because a crash in
+native code should cost one answer, not the application. It runs as a script and imports only the standard library and
 xllamacpp. It reads one line of JSON (`Config`) and writes one line (`{"address": …}` or `{"error": …}`).
 """
 

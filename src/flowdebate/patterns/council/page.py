@@ -1,4 +1,4 @@
-"""Council page: options, the members' answers, their reviews, the ranking, and the chair's answer."""
+"""Council page: the options, the members' answers and reviews, the ranking, and the chair's answer."""
 
 from __future__ import annotations
 

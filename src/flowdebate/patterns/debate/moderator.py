@@ -112,7 +112,7 @@ def render_moderator_system(
     has_tools: bool = False,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """Render the task, the question and the debaters; `stances` maps each debater's name to a stance.
+    """Render the task, the question and the list of debaters; `stances` maps each debater's name to a stance.
 
     The result is the same in all rounds.
     """

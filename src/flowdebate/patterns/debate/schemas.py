@@ -45,7 +45,7 @@ class BaselineAnswer(WireModel):
     winner: str | None
     """Position with the most votes, or None if several are tied or there are no votes."""
     votes: dict[str, Count]
-    """Number of votes for each position; the positions are in the debate's order."""
+    """Number of votes for each position, with the positions in the debate's order."""
     calls: Count
     """Number of requests, including failed ones."""
     prompt_tokens: int | None = None
@@ -58,7 +58,7 @@ class BaselineAnswer(WireModel):
     lost: Count = 0
     """Number of answers requested but not received."""
     problem: str | None = None
-    """Reason why the first missing answer was not received, or None if all answers were received."""
+    """Reason why the first missing answer could not be obtained, or None if no answers are missing."""
 
     @property
     def tokens(self) -> int | None:
@@ -338,7 +338,7 @@ class AudienceVote(WireModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossQuestion:
-    """A question asked in a cross-examination, together with the answer."""
+    """A question asked in a cross-examination, and the answer to it."""
 
     question: DebateContributionEntry
     answer: DebateContributionEntry | None
@@ -408,7 +408,7 @@ class DebateRawOutput(PatternOutput):
         return f"{task}\nReasoning: {quoted(self.verdict.reasoning)}\n\nMake the deliverable of it."
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the winners named by each judging model, one per ballot in view order, and the verdict's winner."""
+        """Return each judging model's winners, one per ballot in view order, followed by the verdict's winner."""
         if self.verdict is None or self.verdict.judging is None:
             return []
         voices: dict[str, list[str | None]] = {}

@@ -1,4 +1,4 @@
-"""Review page: options, each reviewer's findings, their states, and the gate."""
+"""Review page: the options, each reviewer's findings, the states of all findings, and the gate."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class Finding(WireModel):
     defences: list[Defence] = Field(default_factory=new_list)
     state: FindingState = "disputed"
     why: str = ""
-    """Reason for the state, in one sentence."""
+    """Explanation of the state, in one sentence."""
 
     @property
     def raisers(self) -> list[str]:
@@ -203,7 +203,7 @@ class Finding(WireModel):
 
 
 class GateResult(WireModel):
-    """One of a gate's rules, together with its result."""
+    """One of a gate's rules and its result."""
 
     rule: str
     holds: bool | None
@@ -301,7 +301,7 @@ class ReviewRawOutput(PatternOutput):
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
     uncompared_pairs: int = 0
-    """Number of pairs of possibly identical findings at the same location that were not shown to the merger."""
+    """Number of possibly identical pairs of findings at the same location that were not shown to the merger."""
     empty: dict[str, int] = Field(default_factory=new_dict)
     """Number of findings dropped because of an empty title or claim, keyed by reviewer."""
     transcript: list[ReviewReport] = Field(default_factory=new_list)
@@ -387,7 +387,7 @@ class ReviewRawOutput(PatternOutput):
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """Return each reviewer's opinions on each finding, and whether the finding was confirmed or refuted.
 
-        If an author defended or withdrew a finding, the opinions before and after that are both included.
+        If an author defended or withdrew a finding, both the earlier and the later opinions are included.
         """
         words: dict[str, str] = {"confirmed": "confirm", "refuted": "refute"}
         courses: list[tuple[dict[str, list[str | None]], str | None]] = []

@@ -120,7 +120,7 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show the page behind a link: a person's question, or a notice that there is none yet or that the run is over.
+    """Show the page behind a link: a person's question, or a notice that it does not exist yet or the run is over.
 
     Responds with 204 if the page has not changed since `seen`.
     """

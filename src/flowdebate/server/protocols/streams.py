@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Audience:
-    """Readers on whose behalf a run was started.
+    """Readers on whose behalf runs were started.
 
     `pause` is the number of seconds after which an idle stream sends a ping.
     """
@@ -63,7 +63,7 @@ class Audience:
 
 
 class Reader:
-    """Reader on whose behalf a run was started; if its last reader leaves before it ends, the run is cancelled.
+    """Reader on whose behalf a run was started; the run is cancelled if all of its readers leave early.
 
     Chat clients can stop an answer only by leaving. The cancelled run stays in the store and can be resumed.
     """

@@ -55,8 +55,8 @@ _LEFT = f"SELECT greatest(0, free_at - {_NOW}) FROM rates WHERE key = %(key)s"  
 class PostgresCounter:
     """Queues of time slots in the database at `url`; all of them use one session, opened on demand.
 
-    Raises ConfigurationError if psycopg is missing or `url` is not an address, and StoreError, after `patience`
-    seconds, if the database cannot be used.
+    Raises ConfigurationError if psycopg is missing or `url` is not an address, and StoreError if the database is still
+    unusable after `patience` seconds.
     """
 
     def __init__(self, url: str, *, schema: str, patience: float) -> None:

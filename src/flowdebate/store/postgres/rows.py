@@ -1,4 +1,4 @@
-"""SQL statements for the PostgreSQL store, and conversion of its rows."""
+"""SQL statements of the PostgreSQL store, and functions for converting its rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _CONDITIONS = {
     "end": "run_id >= %(prefix)s AND run_id < %(end)s",
     "at": "{created} <= %(at)s AND ({created} < %(at)s OR run_id > %(id)s)",
 }
-"""SQL conditions for listing runs, keyed by parameter; each has an index sorted in listing order."""
+"""SQL conditions for listing runs, keyed by parameter; each is backed by an index sorted in listing order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
 """Minimum length of a search string for which the index is used, and maximum length of its prefix to look up, both in
 bytes.
@@ -74,9 +74,7 @@ UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, o
 WHERE run_id = %(run)s AND owner = %(owner)s
 """
 _MINE = "WITH mine AS (SELECT FROM runs WHERE run_id = %(run)s AND owner = %(owner)s FOR NO KEY UPDATE)"
-"""Subquery selecting the run's row and locking it until the statement ends; empty if this process does not
-own the run.
-"""
+"""Subquery to lock the run's row until the statement ends; it selects no row unless this process owns the run."""
 INTEND = f"""
 {_MINE}
 INSERT INTO steps AS known (run_id, key, kind, request, attempts)

@@ -51,7 +51,7 @@ class Turn:
     entry: Entry
     party: Party | None
     call: Call | None
-    """Model call made for the turn; None if a person spoke or the call is unknown."""
+    """Model call behind the turn; None if a person spoke or the call is unknown."""
     citations: tuple[Citation, ...] = ()
 
     @property
@@ -61,13 +61,13 @@ class Turn:
 
     @property
     def is_marked(self) -> bool:
-        """Return whether the text contains Markdown formatting that copying from the page would lose."""
+        """Return whether the text contains Markdown formatting that would be lost when copying from the page."""
         return is_marked(self.entry.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Part of a run's page with its own heading, usually a round."""
+    """Part of a run's page under a heading of its own, usually a round."""
 
     number: int
     title: str
@@ -150,7 +150,7 @@ class Sheet:
 
     @property
     def gist(self) -> str:
-        """The result in the judge's words or, if there is none yet, the names of the speakers."""
+        """The result in the judge's words or, before there is a result, the names of the speakers."""
         card = self.card
         text = "" if card is None else next((fact.text for fact in card.facts if fact.label == card.lead), "")
         return " ".join(text.split()) or ", ".join(party.name for party in self.parties)

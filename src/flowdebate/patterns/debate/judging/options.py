@@ -85,8 +85,8 @@ class JudgeOptions:
     labels: bool | Sequence[str] = False
     """True to show sides as "A", "B", … instead of their stances, or a list of custom labels.
 
-    The labels rotate relative to the slots from view to view. A judge that answers with letters always uses the letters
-    as labels; they follow the slots unless `crossed_labels` is set.
+    The labels rotate relative to the slots from view to view. If the judge answers with letters, the labels are always
+    the letters, and follow the slots unless `crossed_labels` is set.
     """
     crossed_labels: bool = False
     """True to have each order judged once for every rotation of the labels.
@@ -226,7 +226,7 @@ class JudgeOptions:
 
     @property
     def form(self) -> Answer:
-        """Form of the judge's answers, assuming a full profile if the form depends on the profile."""
+        """Form of the judge's answers, assuming the full profile if the form depends on the profile."""
         if self.answer_form is not None:
             return self.answer_form
         if self.decided_by == "log_odds":
