@@ -34,8 +34,8 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
     call. If the server rejects a call, the model receives the server's error as the result; a lost connection raises an
     exception. Results are truncated to 50,000 characters, and non-text parts are replaced by the names of their types.
 
-    Raises ConfigurationError if a name in `only` matches none of the server's tools, or if a tool's name or schema is
-    unsuitable for models.
+    Raises ConfigurationError if a name in `only` is not the name of one of the server's tools, or if a tool's name or
+    schema is unsuitable for models.
     """
     check_library(_WHERE, "mcp", library="the MCP SDK", extra="mcp")
     listed: list[ListedTool] = []

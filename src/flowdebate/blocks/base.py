@@ -442,7 +442,7 @@ class Wrapped(Block[Any, Any]):
 
 
 class InRole(Wrapped):
-    """Wrapper that assigns `role` to `inner` instead of copying it, because a custom block may keep state."""
+    """Wrapper that assigns `role` to `inner`; the block is not copied, because a custom block may keep state."""
 
     def __init__(self, inner: Block[Any, Any], role: str) -> None:
         super().__init__(inner)

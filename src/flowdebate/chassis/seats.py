@@ -110,8 +110,8 @@ def seat_models(
 def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> tuple[dict[str, str], str, str]:
     """Distribute `candidates` among the names without a model, alternating between vendors.
 
-    Returns the models by name, the first candidate, and a model for the judge: if possible from a vendor not assigned
-    to any name, otherwise from the next vendor.
+    Returns the models keyed by name, the first candidate, and a model for the judge: if possible, from a vendor not
+    assigned to any name, and otherwise from the next vendor.
     """
     if not candidates:
         raise no_model()

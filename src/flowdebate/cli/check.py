@@ -84,7 +84,7 @@ def check_models(
 
 
 async def _run(report: ModelCheck) -> Signals | None:
-    """Run a check; return the signal (SIGINT or SIGTERM) that ended it early, or None."""
+    """Run a check; return the signal that ended it early (SIGINT or SIGTERM), or None."""
     from flowdebate.evaluation.model_check import MAX_REQUESTS, USUAL_CALLS
     from flowdebate.models.openai.clients import keep_connections
 

@@ -1,4 +1,4 @@
-"""Reviews of pull requests, with state from earlier runs and a single comment that every run updates."""
+"""Reviews of pull requests, based on state from earlier runs and posted as one comment that every run updates."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _signature(packed: str, key: bytes) -> str:
 def _read_key() -> bytes:
     """Read the key used to sign states, from the environment or from a file in the user's data directory.
 
-    If the file cannot be written, a temporary key is used, so the next run reads the whole change.
+    If the file cannot be written, a temporary key is used, and the next run therefore reads the whole change.
     """
     if value := os.environ.get(KEY_VARIABLE):
         return value.encode()
@@ -353,7 +353,7 @@ class PullRequestReview:
         return notes
 
     def _lines(self, place: Place) -> dict[str, JsonValue] | None:
-        """Return the lines to attach a finding's note to, or None if they are not part of the diff."""
+        """Return the lines where a finding's note can be attached, or None if they are not part of the diff."""
         lines = self.changes.lines.get(place.file or "", set())
         if not place.found or place.line not in lines:
             return None

@@ -37,7 +37,7 @@ class Vote(WireModel):
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, stored so that the vote does not carry over to a later run with the same ID."""
+    """Start time of the run; stored so that the vote does not carry over to a later run with the same ID."""
 
 
 class Votes(WireModel):
@@ -67,7 +67,7 @@ class Votes(WireModel):
 
 
 def sides_of(run: StoredRun) -> list[str]:
-    """Return a finished debate's stances, in the order of their first arguments; return [] for other runs."""
+    """Return the stances in a finished debate, ordered by their first arguments; return [] for other runs."""
     raw = (run.outcome or {}).get("raw")
     entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -140,7 +140,7 @@ async def cast_vote(
 
 
 Shown: TypeAlias = Literal["run", "vote"]
-"""What a public link shows: all arguments and the outcome, or the arguments without names until the reader votes."""
+"""Content shown by a public link: all arguments and the outcome, or nameless arguments until the reader votes."""
 
 _MAX_SHARES = 20
 """Maximum number of public links to a run at any one time."""
@@ -154,7 +154,7 @@ class Share(WireModel):
     expires_at: float
     """Expiry time, in seconds since the epoch."""
     begun_at: float
-    """Start time of the run, stored so that the link does not carry over to a later run with the same ID."""
+    """Start time of the run; stored so that the link does not carry over to a later run with the same ID."""
 
 
 def shares_in(run_id: str) -> str:
@@ -250,8 +250,8 @@ class Readership:
     ) -> Votes:
         """Record a reader's vote for the better argument in a debate, or for neither (None).
 
-        Return the new vote counts. `order` lists the sides in the order seen by this reader. Raise
-        ConfigurationError for an unknown side, or NotAwaited if the reader has already voted.
+        Return the new vote counts. `order` lists the sides as ordered for this reader. Raise ConfigurationError for an
+        unknown side, or NotAwaited if the reader has already voted.
         """
         await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
         return await self.votes(run_id)
@@ -306,7 +306,7 @@ class Readership:
 
 
 def _read_note(body: str) -> str:
-    """Read a note; return "" if there is none, or if an import contains something other than text."""
+    """Read a note; return "" if there is none, or if an import put something other than text in its place."""
     with suppress(ValueError):
         return "" if body == GONE else str(json.loads(body))
     return ""

@@ -431,7 +431,7 @@ class Registration(WireModel):
         return registration
 
     def differences(self, now: Registration) -> list[str]:
-        """List the differences from the registration, as sentences."""
+        """List the differences from the registration, one sentence each."""
         names = dict.fromkeys([*self.fixed, *now.fixed])
         return [
             _HASH.sub(r"\1", f"{name}: registered {typed(self.fixed.get(name))}, now {typed(now.fixed.get(name))}")

@@ -41,7 +41,7 @@ class StudyMethod(WireModel):
 
     method: str
     n: int
-    """Number of answers, including failed debates if they count as wrong."""
+    """Number of answers; failed debates are included if they count as wrong."""
     accuracy: float
     low: float
     high: float
@@ -83,7 +83,7 @@ class StudyComparison(WireModel):
     unadjusted.
     """
     e_value: float
-    """E-value of the comparison, which may be checked after every question; see `flowdebate.evaluation.e_value`."""
+    """E-value of the comparison; it may be checked after every question (see `flowdebate.evaluation.e_value`)."""
     tokens_ratio: float | None
     cost_ratio: float | None
     """Tokens and cost of `one` as multiples of the other method's; None if unknown."""
@@ -145,7 +145,7 @@ class StudyReport(InNotebooks, WireModel):
     registered: str | None
     """Hash of the registration; None if there is none."""
     differences: list[str]
-    """Differences from the registration, as sentences."""
+    """Differences from the registration, one sentence each."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge at each confidence level; empty if there are no ballots."""

@@ -115,7 +115,7 @@ _NEXT = {
 
 
 def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunReport:
-    """Build a run's report, including its note but omitting the first `seen` sections."""
+    """Build a run's report, including the note on the run but omitting the first `seen` sections."""
     document = details.document
     parts = [] if document is None else split_contributions(document)
     speakers = [] if document is None else document.speakers
@@ -211,14 +211,14 @@ def shorten(text: str) -> str:
 
 
 def split_contributions(document: Document) -> list[Section]:
-    """Return all sections of `document` except its result, whether the result comes first or last."""
+    """Return all sections of `document` except its result, which may come first or last."""
     sections, result = list(document.sections()), list(document.outcome())
     size = len(result)
     return sections[size:] if sections[:size] == result else sections[: len(sections) - size]
 
 
 def render_contributions(sections: Sequence[Section]) -> str:
-    """Render contributions and the pattern's remarks on them, each on one or more lines."""
+    """Render contributions, and the pattern's remarks on them, each as one or more lines."""
     return "\n".join(_lines(sections))
 
 
@@ -270,7 +270,7 @@ _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])"
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Describe in one line an error that the caller can fix; return None for a bug in this program."""
+    """Describe in one line an error that the caller can fix; return None if the error is a bug in this program."""
     match error:
         case ValidationError():
             return _line(listed(problems_of(error)))
@@ -288,7 +288,7 @@ def sentence_of(error: BaseException) -> str | None:
 
 
 def unknown_arguments(names: Sequence[str], arguments: Iterable[str]) -> str:
-    """Describe unknown arguments of a tool, suggesting similar names and listing the valid ones.
+    """Describe a tool's unknown arguments, suggesting similar names and listing the valid ones.
 
     >>> unknown_arguments(["modles"], ["question", "models"])
     'unknown argument `modles`. Did you mean `models`? Valid arguments: question, models.'

@@ -62,7 +62,7 @@ from flowdebate.models.thinking import AnswerStream, remember_thinking, without_
 class Retry:
     """Retry policy: number of attempts and backoff.
 
-    Waits double from `first_wait` up to `longest_wait`, and jitter shortens each by up to half. An endpoint's
+    Waits double from `first_wait` up to `longest_wait`, and jitter shortens each wait by up to half. An endpoint's
     `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer that violates the
     schema is requested again immediately, with the reason stated in the request. A call is not retried if the wait
     would exceed its deadline.
@@ -192,8 +192,8 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None means no deadline.
 
-    Time spent `in_queue` does not count, but the call ends no later than `latest` on the loop's clock. The call is
-    started manually, and the timer starts only when the call first waits: an immediate answer, from a cache or a
+    Time spent `in_queue` does not count, but the call ends no later than `latest` on the event loop's clock. The call
+    is started manually, and the timer starts only when the call first waits: an immediate answer, from a cache or a
     script, needs no timer, and setting up `asyncio.timeout` would take longer than the answer itself.
     """
     if seconds is None:

@@ -161,7 +161,7 @@ class ModelCalled(BlockEvent):
 
 
 def models_by_seat(events: Iterable[object]) -> dict[str, tuple[str, ...]]:
-    """Return the names of the models that answered, keyed by seat: a name on the roster, a role, or a block."""
+    """Return the names of the models that answered, keyed by seat, which is a roster name, a role, or a block."""
     seats: dict[str, dict[str, None]] = {}
     for event in events:
         if isinstance(event, ModelCalled) and event.error is None:
@@ -184,7 +184,7 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 
 
 def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
-    """List remarks about a result for its readers: unusual calls, counted by model and kind, and repetitions.
+    """List remarks on a result, meant for its readers: unusual calls, counted by model and kind, and repetitions.
 
     `raw` is the run's raw output; None if there is none.
     """

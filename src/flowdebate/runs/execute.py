@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from flowdebate.runs.journal import OnUncertain
 
 IfExists: TypeAlias = Literal["raise", "resume", "wait"]
-"""Policy for starting a run whose id is already in the store; "wait" waits until no other process is executing the run,
-and then resumes it.
+"""Policy for a run whose id is already in the store; "wait" waits until no other process is executing the run, and then
+resumes it.
 """
 
 
@@ -60,7 +60,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class SessionOptions(CommonOptions, total=False):
-    """Options for a single run; batches have no session option, because all of their runs would share the session."""
+    """Options for a single run; batches have no session option, because all their runs would share the session."""
 
     session: SessionLike
 
@@ -268,7 +268,7 @@ async def _start_in_turn() -> None:
 
 
 async def _check_seats(block: Runnable[Any], run: Run) -> None:
-    """Check the model at each seat first, because an error halfway through a new run would waste paid calls.
+    """Check the model at each seat beforehand, because an error halfway through a new run would waste paid calls.
 
     A seat is unusable if its model lacks a key, a program or a login, or cannot read the images sent to it. Forks and
     runs with recorded answers are not checked, because they may no longer need these models.

@@ -1,4 +1,4 @@
-"""Endpoints for signed links; each link grants only the right to answer one run's requests, or to read the run."""
+"""Endpoints for signed links; each link only grants the right to answer one run's requests or to read the run."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(404, 410, 429)},
 )
 async def events_of_link(code: str, front: FrontOf) -> Response:
-    """Stream the run behind a public link as it happens, or fragments of the run's page with `page`. Needs no token."""
+    """Stream the run behind a public link live or, with `page`, fragments of the run's page. Needs no token."""
     share, stored = await share_of(front, code)
     if share.shows != "run":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not point to a run.")
@@ -208,7 +208,7 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """Return the public link with this code, and its run; respond with 404 to an invalid code, 410 to a revoked one."""
+    """Return the public link with this code, and its run; respond with 404 if the code is invalid, 410 if revoked."""
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:

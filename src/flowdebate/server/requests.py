@@ -26,7 +26,7 @@ from flowdebate.runs.queue_state import LOWEST
 from flowdebate.ui.statuses import State
 
 MAX_QUESTION_LENGTH = 20_000
-"""Maximum length in characters of a question or, if it is not a string, of its JSON."""
+"""Maximum length in characters of a question, or of its JSON form if it is not a string."""
 _DEEPEST = 50
 """Maximum nesting depth of JSON; a few hundred levels make other libraries exceed Python's recursion limit."""
 _MAX_ID_LENGTH = 200
@@ -43,7 +43,7 @@ _EMPTY = BeforeValidator(lambda value: None if value == "" else value)
 
 
 def _check_text(value: str) -> str:
-    """Reject unpaired surrogates: JSON can express them, but UTF-8 and stores cannot."""
+    """Reject unpaired surrogates: JSON can represent them, but UTF-8 and the stores cannot."""
     if value.encode(errors="replace").decode() != value:
         raise ValueError("must be valid Unicode")
     return value

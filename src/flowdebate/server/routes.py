@@ -249,13 +249,13 @@ async def budgets(service: ServiceOf) -> Response:
 
 @router.get("/archive", response_model=list[ArchivedDebate], responses=responses())
 async def archive(service: ServiceOf, limit: Annotated[int, Query(ge=1, le=1_000)] = 200) -> Response:
-    """List the debates in the archive, newest first; later debates can use them."""
+    """List the archived debates, newest first; later debates can draw on them."""
     return data((await service.archive().debates())[:limit])
 
 
 @changes.patch("/archive/{debate:path}", status_code=HTTPStatus.NO_CONTENT, responses=responses())
 async def correct(debate: str, body: CorrectionBody, service: ServiceOf) -> Response:
-    """Record the actual outcome of a debate, or correct its outcome or its answer."""
+    """Record the actual outcome of a debate, or correct the recorded outcome or answer."""
     await service.archive().correct(debate, **body.model_dump())
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
@@ -374,12 +374,15 @@ async def patterns(front: FrontOf) -> list[PatternDescription]:
 
 @catalog.post("/plans", responses=responses())
 async def write_plan(body: BeginBody, request: Request) -> WrittenRequest:
-    """Format a request to start a run as a plan file, as Python and as curl. Nothing is started or checked."""
+    """Format a request to start a run as a plan file, as Python code and as a curl command.
+
+    Nothing is started or checked.
+    """
     return written(body.model_dump(by_alias=True, exclude_unset=True), request)
 
 
 def written(body: Mapping[str, Any], request: Request) -> WrittenRequest:
-    """Format a request to start a run as a plan file, as Python and as curl."""
+    """Format a request to start a run as a plan file, as Python code and as a curl command."""
     # Omit this browser's secret path, because shell commands show up in process lists.
     body = _completed(body)
     url = str(request.url.replace(path=f"{shared_root_of(request)}{API}/runs", query=""))

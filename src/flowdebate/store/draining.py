@@ -1,4 +1,4 @@
-"""Store that can be drained, so that a process can end its runs without losing in-flight calls."""
+"""A store that can be drained, so that a process can end its runs without losing in-flight calls."""
 
 from __future__ import annotations
 

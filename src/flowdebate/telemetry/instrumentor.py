@@ -1,4 +1,4 @@
-"""Instrumentor for `opentelemetry-instrument`; it exports all of a process's runs without code changes."""
+"""Instrumentor for `opentelemetry-instrument`, which exports all of a process's runs without code changes."""
 
 from __future__ import annotations
 

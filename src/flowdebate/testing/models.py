@@ -25,7 +25,7 @@ Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A recorded request; changes made to the request after the call do not affect it."""
+    """A recorded request; later changes to the request do not affect it."""
 
     block: str
     """Name of the block that made the call."""
@@ -128,9 +128,9 @@ class ScriptedModel:
 
 
 def response_of(reply: object, request: ModelRequest, name: str) -> ModelResponse:
-    """Convert a reply of any kind to a response from the model `name`; if the reply is an exception, raise it.
+    """Convert any kind of reply to a response from the model `name`; if the reply is an exception, raise it.
 
-    A dict is either a structured answer, or the log-probabilities of the request's choices.
+    A dict is either a structured answer or the log-probabilities of the request's choices.
     """
     if isinstance(reply, BaseException):
         raise reply

@@ -259,7 +259,7 @@ def verdicts(stances: Sequence[str], *, valid: bool | None = True) -> SearchStra
 
 @cache
 def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]:
-    """Draw functions for `terminate_when`, sync or async, depending on the round, the transcript or the usage.
+    """Draw sync or async functions for `terminate_when` that depend on the round, the transcript or the usage.
 
     Hostile functions may raise `Sabotage`.
     """
@@ -269,7 +269,7 @@ def termination_predicates(*, hostile: bool = False) -> SearchStrategy[StopWhen]
 
 @cache
 def stop_conditions(*, hostile: bool = False) -> SearchStrategy[stop.Condition]:
-    """Draw conditions from `flowdebate.stop`, single or combined, except for time-dependent ones.
+    """Draw conditions from `flowdebate.stop`, alone or combined, excluding those that depend on time.
 
     Hostile conditions may raise `Sabotage`.
     """

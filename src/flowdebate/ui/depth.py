@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from flowdebate.ui.plan import Plan
 
 STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != "auto")
-"""Depths tried by "auto", in this order."""
+"""Depths tried by "auto", in order."""
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Complete `options` with those implied by the depth.
+    """Complete `options` with the options implied by their depth.
 
-    For depth "auto", the options include the speakers of all steps. Raises ConfigurationError if the pattern cannot end
+    For depth "auto", these include the speakers of all steps. Raises ConfigurationError if the pattern cannot end
     early.
     """
     if options.depth is None:
@@ -108,7 +108,7 @@ def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
 
 
 def _plan_at(page: PatternPage, plan: Plan, depth: Depth) -> Plan:
-    """Create the plan for one step, naming its block after the step's depth."""
+    """Create the plan for one step, naming the block after the depth of the step."""
     values = {**page.options_for(depth), **page.depths.get("auto", {})}
     options = _filled(page, plan.options, values).replaced(depth=depth)
     return replace(plan, name=depth, options=options, speakers=_speakers_at(page, plan, values))

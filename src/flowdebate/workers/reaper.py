@@ -54,12 +54,12 @@ _ALIVE = f"SELECT number FROM {ALIVE} AS held (number)".encode()  # noqa: S608 -
 
 
 def worker_id(machine: str, process: int, number: int) -> str:
-    """Return a worker's unique id in DBOS; it contains the number of the lock held while the worker is alive."""
+    """Return a worker's unique id in DBOS, including the number of the lock that the worker holds while it is alive."""
     return f"{machine}:{process}:{number}"
 
 
 def number_of(worker: str | None) -> int | None:
-    """Return the number of the lock held by a worker, or None if the id does not belong to a worker."""
+    """Return the number of the lock held by a worker, or None if the id is not a worker's."""
     text = (worker or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else None
 
@@ -137,8 +137,8 @@ class Reaper:
     async def redeliver_lost(self) -> None:
         """Redeliver runs in progress whose deliveries have ended, and queued runs without a delivery.
 
-        Such runs exist if a worker loses its connection and dies, or if a client dies between storing a run and
-        queueing it.
+        This happens if a worker loses its connection and dies, or if a client dies between storing a run and queueing
+        it.
         """
         workers, unowned, before = self._workers, list[str](), None
         while page := await workers.store.runs(status="running", brief=True, limit=_PAGE, before=before):
@@ -165,7 +165,7 @@ class Reaper:
         await self._reject_stranded(state)
 
     async def _reject_stranded(self, state: QueueState) -> None:
-        """Reject runs that have waited too long for a worker of their version.
+        """Reject runs that have waited too long for a worker with their version.
 
         If such a worker appears later, it may still start them.
         """

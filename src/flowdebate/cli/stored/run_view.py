@@ -118,7 +118,7 @@ def show_head(run: StoredRun, page: Page) -> None:
 
 
 def show_step(step: StepRow, page: Page) -> None:
-    """Write a step: its path, the block that answered, and its answer."""
+    """Write a step: its path, the name of the block that answered, and the answer."""
     state, body = StepState.of(step), call_body(step)
     page.line()
     page.line(in_line(step.key), style="bold cyan")

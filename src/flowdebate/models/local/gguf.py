@@ -136,7 +136,7 @@ def _mark(path: Path, state: str) -> None:
 
 
 def join_parts(parts: Sequence[Path], target: Path, *, sha256: str) -> None:
-    """Join `parts` in order into `target` atomically; raise ModelUnavailable if the result has the wrong hash."""
+    """Join `parts`, in order, into `target` atomically; raise ModelUnavailable if the hash of the result is wrong."""
     from tempfile import NamedTemporaryFile
 
     _LOG.info("joining the local model into %s", target)

@@ -58,7 +58,7 @@ def engine_is_starting() -> bool:
 
 
 def stop_local_servers() -> None:
-    """Stop all of this process's engines; the next call starts a new one. In-flight calls fail with ConnectionLost."""
+    """Stop all of this process's engines; the next call starts one again. In-flight calls fail with ConnectionLost."""
     with _lock:
         keys = [key for key in _servers if key[0] == os.getpid()]
         stopped = [_servers.pop(key) for key in keys]

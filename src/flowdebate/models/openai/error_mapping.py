@@ -2,7 +2,7 @@
 
 The most specific class is tried first. Any other exception was raised while an answer was being parsed (openai lets
 TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
-MalformedResponse, and no third-party exception leaves this package.
+MalformedResponse; no third-party exception leaves this package.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ def map_error(
     """Map `error` to one of this library's errors, with `error` as its cause unless that could reveal one of `secrets`.
 
     `during` is the exception that the application was handling at the time of the call: Python chains it to `error`
-    although the two are unrelated. Raise the result outside the `except` block for `error`; otherwise Python chains
-    them.
+    although the two are unrelated. Raise the result outside the `except` block for `error`; otherwise, Python chains
+    the two.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FlowDebateError):
@@ -264,7 +264,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a rejection by its status alone; the server may still accept the request in another form."""
+    """Map a rejection using only its status; the server may still accept the request in another form."""
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
@@ -303,7 +303,7 @@ def _address_advice(base_url: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the number of seconds to wait according to `headers`; None if the value is missing or invalid.
+    """Return the number of seconds to wait, as stated in `headers`; None if the value is missing or invalid.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "nan"}), retry_after({"retry-after": "-5"})
     (2.5, None, None)
@@ -415,11 +415,11 @@ class _Reason:
     words: str
     """All text in the body, including codes and parameters, in lowercase."""
     wait: float | None
-    """Time to wait in seconds, taken from a sentence or a field in the body."""
+    """Wait time in seconds, taken from a sentence or a field in the body."""
 
     @classmethod
     def of(cls, body: object, secrets: Sequence[str]) -> _Reason:
-        """Parse the body of a rejection; providers put the reason in different places."""
+        """Parse the body of a rejection; each provider puts the reason in a different place."""
         fields = list(islice(_fields(body), _MAX_FIELDS))
         message = _message(body)
         behind = [text for name, text in fields if name in _SENTENCES and " " in text and text not in message]

@@ -81,7 +81,7 @@ async def _look_up(research: Invocation | None, task: str, skipped: list[Skipped
 
 
 async def _fetch(source: ContextSource, call: Awaitable[T], skipped: list[SkippedContext]) -> T | None:
-    """Await `call`; if it fails or returns nothing, add the reason to `skipped` and return None."""
+    """Await `call`; if it fails or returns nothing, note the reason in `skipped` and return None."""
     try:
         result = await call
     except LimitReached:  # one of the run's limits has been reached; the source has not failed

@@ -145,7 +145,7 @@ class ConsensusStage(StrEnum):
 
 
 class StageReached(WireModel):
-    """A stage of a consensus debate, with its round."""
+    """A stage of a consensus debate and its round."""
 
     stage: ConsensusStage
     """The stage."""
@@ -251,7 +251,7 @@ class Analytics(WireModel):
     first.
     """
     insights: list[str] = Field(default_factory=list)
-    """Suggestions made by several critics, and the debate's effect on the proposals."""
+    """Suggestions made by several critics, and the effect of the debate on the proposals."""
     relationships: list[Relationship] = Field(default_factory=list)
     """Relationships between all agents that interacted, in both directions."""
 
@@ -369,8 +369,8 @@ class ConsensusOutput(PatternOutput):
     early_end: EarlyEnd | None = None
     """Reason for ending the rounds before `max_rounds`, or None if they were not ended early."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Permanently failed calls, truncated proposals and invalid votes: the agents' losses, each with its `phase`, come
-    first, followed by the judges' losses.
+    """Calls that failed permanently, truncated proposals and invalid votes; the agents' losses come first, each with
+    its `phase`, followed by the judges'.
     """
     stages: list[StageReached]
     analytics: Analytics | None = None
@@ -385,7 +385,7 @@ class ConsensusOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """Author of the winning proposal, or "no consensus"."""
+        """Author of the winning proposal, or the phrase "no consensus"."""
         if self.outcome is None:
             return None
         return self.winner if self.consensus_reached else "no consensus"

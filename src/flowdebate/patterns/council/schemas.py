@@ -46,7 +46,9 @@ class CouncilOpinion(Contribution):
     agent_name: str
     role: str | None = None
     alias: str
-    """Letter that identifies the answer to reviewers and the chair; empty for an empty answer, which they never see."""
+    """Letter that identifies the answer to reviewers and the chair; empty for an empty answer, which they are not
+    shown.
+    """
     text: str
 
 
@@ -206,7 +208,7 @@ class ReviewRequest:
     agent_name: str
     """Name of the reviewer."""
     answers: tuple[tuple[str, str], ...]
-    """Letter and text of each answer, in this reviewer's reading order, with names replaced by aliases."""
+    """Letter and text of each answer, in the order this reviewer reads them, with names replaced by aliases."""
 
     @property
     def subject(self) -> str:
@@ -234,8 +236,8 @@ class ChairRequest:
     answers: tuple[tuple[str, str], ...]
     """Letter and text of each answer, with names replaced by aliases."""
     reviews: tuple[tuple[str, tuple[tuple[int, str, str], ...]], ...] = ()
-    """Reviews, each with the letter of the reviewer's own answer, and the rank, letter and reason for each ranked
-    answer.
+    """Reviews, each consisting of the letter of the reviewer's own answer and the rank, letter and reason for each
+    ranked answer.
     """
     ranking: tuple[tuple[int, str, float, int], ...] = ()
     """Rank, letter, mean rank and number of reviews for each answer."""

@@ -135,7 +135,7 @@ def check_phases(value: object, *, location: str, members: int) -> tuple[Phase, 
 
 
 class PhasedTurns(RoundOfTurns):
-    """Turns of one round in a debate with phases, ordered as the phase requires.
+    """Turns of one round in a debate with phases, in the order that the phase requires.
 
     In a cross-examination, they come in pairs.
 
@@ -205,7 +205,7 @@ class PhasedTurns(RoundOfTurns):
 def choose_addressee(name: str, stances: Mapping[str, str], number: int) -> str:
     """Choose the debater for `name` to question in round `number` of a cross-examination.
 
-    The first choice is the next debater on another side; the following round has a different one.
+    Each round moves on to the next debater on another side, and members of a team question different opponents.
 
     >>> sides = {"a": "tea", "b": "coffee", "c": "water"}
     >>> [choose_addressee("a", sides, number) for number in (1, 2, 3)], choose_addressee("c", sides, 1)

@@ -114,7 +114,7 @@ class SpeakerTemplate(Template):
     used instead.
     """
     nobody: str = part("Nobody has spoken yet.", uses(*_TURN))
-    """Sentence added to the first turn, when nobody has spoken yet."""
+    """Sentence added to the first turn, before anyone has spoken."""
     opening: str = part("your opinion of the proposition")
     """First part of the task in the opening turn."""
     opening_reason: str = part("the strongest reasons for it, with the evidence behind them")
@@ -191,7 +191,7 @@ SPEAKERS = Profiles(
 
 
 def render_turns(entries: Iterable[HandoffEntry]) -> str:
-    """Render the transcript as text, with one line `[name] …` per turn; new entries only add text at the end.
+    """Render the transcript as text, one line `[name] …` per turn; new entries only add text at the end.
 
     >>> from flowdebate.patterns.handoff.schemas import HandoffEntry
     >>> print(render_turns([HandoffEntry(round=1, agent_name="Neutral", text="It depends.")]))
@@ -202,7 +202,7 @@ def render_turns(entries: Iterable[HandoffEntry]) -> str:
 
 
 def describe_proposition(me: Identity, proposition: str) -> Identity:
-    """Return the speaker with the placeholder in its system prompt replaced by the proposition.
+    """Return the speaker, replacing the placeholder in its system prompt with the proposition.
 
     >>> pro = Identity(name="Pro", members={"Pro": None}, max_rounds=2, system_prompt="You agree: {proposition}")
     >>> describe_proposition(pro, "AI may decide.").system_prompt
@@ -220,7 +220,7 @@ def render_speaker_turn(
     problem: str | None = None,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript so far, then the turn, its task, and the instructions for a handoff.
+    """Render the transcript so far, followed by the turn, its task, and the instructions for a handoff.
 
     `problem` describes an earlier, empty answer. The messages for any two turns share a prefix up to the end of the
     shorter transcript.

@@ -131,7 +131,7 @@ class RoundRobinDebaterTemplate(Template):
         "it depends on.",
         uses(*_TURN),
     )
-    """Task for the first debater, when nobody has spoken yet."""
+    """Task for the first debater, before anyone has spoken."""
     reply: str = part(
         "Build on the strongest points of the others: say what they get right and what they overlook. Where you "
         "disagree, say so openly and give your reasons. Then add something new that the answer still lacks.",
@@ -166,7 +166,7 @@ CONCISE_DEBATER = RoundRobinDebaterTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
 )
-"""Prompt text for small models; each debater gets a different opening, to prevent copying."""
+"""Prompt text for small models; every debater gets a different opening, so that none copies another."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 

@@ -63,7 +63,7 @@ _UNKNOWN, _INVALID, _OURS = 404, 422, 500
 
 
 def error_response(error: Exception) -> Response:
-    """Convert an error to a response in OpenAI's format; invalid requests get the status 400."""
+    """Convert an error to a response in OpenAI's format; invalid requests get status 400."""
     problem_headers = problem_response(error).headers
     headers = {
         name: problem_headers[name]
