@@ -1,4 +1,4 @@
-"""Private files: what is written for a debate is readable only by the files' owner, regardless of the umask."""
+"""Private files: files written for a debate are readable only by their owner, regardless of the umask."""
 
 from __future__ import annotations
 

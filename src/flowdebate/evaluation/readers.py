@@ -33,7 +33,7 @@ class Vote(WireModel):
     """Side with the better argument; None if the reader chose neither."""
     why: str | None = None
     order: list[str] | None = None
-    """Sides in the order seen by the reader; None if unknown."""
+    """Sides in the order shown to the reader; None if unknown."""
     at: float
     """Time of the vote, in seconds since the epoch."""
     begun_at: float
@@ -140,7 +140,9 @@ async def cast_vote(
 
 
 Shown: TypeAlias = Literal["run", "vote"]
-"""Content shown by a public link: all arguments and the outcome, or nameless arguments until the reader votes."""
+"""Content shown by a public link: all arguments and the outcome, or just unattributed arguments until the
+reader votes.
+"""
 
 _MAX_SHARES = 20
 """Maximum number of public links to a run at any one time."""
@@ -250,8 +252,8 @@ class Readership:
     ) -> Votes:
         """Record a reader's vote for the better argument in a debate, or for neither (None).
 
-        Return the new vote counts. `order` lists the sides as ordered for this reader. Raise ConfigurationError for an
-        unknown side, or NotAwaited if the reader has already voted.
+        Return the new vote counts. `order` lists the sides in the order shown to this reader. Raise ConfigurationError
+        for an unknown side, or NotAwaited if the reader has already voted.
         """
         await cast_vote(self.store, await self.store.run(run_id), reader, winner, why=why, order=order)
         return await self.votes(run_id)

@@ -44,7 +44,7 @@ NOISE = "noise"
 positions.
 """
 CONTROL, ALONE = "control", "alone"
-"""Methods of the positive control: the judge with a text that decides the question, and without the text.
+"""Methods of the positive control: the judge with and without a text that decides the question.
 
 In neither case does the judge read a debate.
 """
@@ -263,7 +263,7 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design that supplies a method's answers; for methods whose judge reads no debate, the method."""
+        """Return the design that supplies a method's answers, or the method itself if its judge reads no debate."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 

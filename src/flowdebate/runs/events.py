@@ -184,7 +184,7 @@ _REMARKS: Mapping[Flag, str] = MappingProxyType(
 
 
 def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
-    """List remarks on a result, meant for its readers: unusual calls, counted by model and kind, and repetitions.
+    """List remarks for readers of a result: unusual calls, counted by model and kind, and repetitions.
 
     `raw` is the run's raw output; None if there is none.
     """

@@ -228,7 +228,7 @@ class ReviewRequest:
 class ChairRequest:
     """Input to the chair's block.
 
-    The block returns a `ChairAnswer`, its fields, text, or data matching `output_schema`.
+    The block returns a `ChairAnswer` or its fields, text, or data matching `output_schema`.
     """
 
     kind: ClassVar[str] = "chair"

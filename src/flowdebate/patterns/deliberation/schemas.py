@@ -154,7 +154,7 @@ class DeliberationOutput(PatternOutput):
         return self.is_settled
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
-        """Return the moderator's decision in each round, and the final decision."""
+        """Return the moderator's decision in each round, followed by the final decision."""
         reports = [report.decision for report in self.reports if report is not None]
         return [({"moderator": list(reports)}, self.final_decision)]
 

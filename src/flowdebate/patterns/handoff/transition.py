@@ -65,7 +65,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 
 def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
-    """Return the name in `roster` that matches `written`, even with an article or the rest of the sentence."""
+    """Return the roster's name for `written`, which may include an article or the rest of the sentence."""
     if not 0 < len(written) <= _MAX_NAME_LENGTH:
         return None
     bare = written.strip(f"{AROUND} ")
