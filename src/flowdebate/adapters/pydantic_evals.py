@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def comparison_evaluator(**options: Unpack[CompareOptions]) -> Evaluator[Any, Any, Any]:
     """Create an evaluator whose judges compare each output with the expected output, blind and in all orders.
 
-    It returns a score, `share`, which is the output's share of the judges' scores (.5 means that the output is as good
-    as the expected one), and gives the verdict as the reason. It also returns the assertions `not_worse` and
-    `same_in_all_orders`. An expected output is required, and neither output may be blank. `options` are passed to
+    It returns the score `share`, with the verdict as the reason, and the assertions `not_worse` and
+    `same_in_all_orders`. `share` is the output's share of the judges' scores: .5 means that it is as good as the
+    expected output. An expected output is required, and neither output may be blank. `options` are passed to
     `compare()`: `judges`, `criteria`, `orders` and `store`.
     """
     check_library("comparison_evaluator()", "pydantic_evals", library="pydantic-evals", extra="pydantic-evals")

@@ -279,7 +279,7 @@ class Reading(Protocol):
     """Protocol for selecting the part of a block's answer to keep."""
 
     def read(self, text: str, messages: Sequence[Message], ctx: Context) -> str:
-        """Return the part of `text` to keep, as a `Trimmed` string if anything is cut.
+        """Return the part of `text` to keep; if anything is cut, the result is a `Trimmed` string.
 
         `text` is the answer to `messages`.
         """

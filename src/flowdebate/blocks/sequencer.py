@@ -183,8 +183,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, OutT, RawT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
-        `to` is the name of an earlier block in this sequencer; `label` names the passes in block paths, and `note` is a
-        text for the outline, describing when the loop ends.
+        `to` is the name of an earlier block in this sequencer; `label` names the passes in block paths, and `note`
+        describes in the outline when the loop ends.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -228,7 +228,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         *,
         on: type[Exception] | tuple[type[Exception], ...] = Exception,
     ) -> Sequencer[InT, Any]:
-        """If an earlier step raises `on`, run `block` on the exception and continue with its output.
+        """Run `block` on the exception if an earlier step raises `on`, and continue with the block's output.
 
         Cancellation is never rescued.
         """

@@ -340,8 +340,8 @@ def debater_block(
 ) -> Generator[str]:
     """Create a debater's default block for any pattern: a model that answers in text.
 
-    A truncated answer is cut after its last full sentence. In the concise profile, a short turn is always cut after the
-    number of sentences that its prompt asks for.
+    A truncated answer is cut after its last full sentence. In the concise profile, a short turn is always cut to the
+    number of sentences requested in its prompt.
     """
     block = generator(
         name=name,

@@ -381,7 +381,7 @@ def _make_service(
 
 
 _MIN_TOKEN_LENGTH = 16
-"""Minimum length of a token, as in `create_app`; checked here as well so that the message can name the file."""
+"""Minimum length of a token, as in `create_app`; it is checked here as well, so that the error can name the file."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -396,9 +396,9 @@ def read_token(path: str) -> str:
 def load_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the stored token for this user's servers, creating it on first use; `new` requests a new token.
 
-    If others may have read or written the file, raise BadFile. If the token cannot be stored, print that it is valid
-    only until the server stops; if `needed` is set, as it is by commands that need the server's token, raise BadFile
-    instead.
+    Raises BadFile if others may have read or written the file. If the token cannot be stored, a message states that it
+    is valid only until the server stops, unless `needed` is set (as in commands that need the server's token): in this
+    case, BadFile is raised instead.
     """
     path = default_store_path().with_name("token")
     try:

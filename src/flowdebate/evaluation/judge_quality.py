@@ -133,7 +133,7 @@ class JudgeQuality(InNotebooks, WireModel):
 def judged_items(
     items: Iterable[AuditItem], *, by: DecidedBy | None = None, min_log_odds: float = 0.0
 ) -> list[JudgedItem]:
-    """Extract an audit's items with a known truth, combining all ballots on an item into a single decision.
+    """Extract the items with a known truth from an audit, combining all ballots on an item into one decision.
 
     `by` is the decision rule; None means log-odds for letter ballots and the mean for all others.
     """
@@ -302,7 +302,7 @@ def _calibrated_errors(
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
-    """Compute the judge's confidence and accuracy in each non-empty bin of a scale divided into `bins` equal parts."""
+    """Compute the judge's confidence and accuracy in each non-empty bin, out of `bins` bins of equal width."""
     parts: dict[int, list[tuple[float, float]]] = {}
     for item in items:
         number, *bounds = _placed(item, bins)

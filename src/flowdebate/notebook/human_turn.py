@@ -80,7 +80,7 @@ class HumanTurn:
         return "<HumanTurn>" if self._run_id is None else f"<HumanTurn of run {self._run_id}>"
 
     async def ask(self, request: HumanRequest) -> object:
-        """Show `request` in the cell, and return the answer once it is valid; used as `human(name=…, ask=turn.ask)`.
+        """Show `request` in the cell, and return the answer once it is valid; use it as `human(name=…, ask=turn.ask)`.
 
         Several requests are shown one after another. Raises ConfigurationError if the turn belongs to a durable run.
         """

@@ -158,7 +158,7 @@ class Journal:
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """Return failures recorded by earlier processes at or below `place`, with their keys; return each only once."""
+        """Return (key, failure) pairs recorded by earlier processes at or below `place`; return each only once."""
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 

@@ -552,7 +552,7 @@ class Service(Readership):
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return the usage of each budget limit, for all runs together and for the runs of `owner` on the current day.
+        """Return the usage of each budget limit, by all runs together and by the current day's runs of `owner`.
 
         The result is empty if there are no limits.
         """
@@ -673,7 +673,7 @@ class Service(Readership):
         """Cancel a run, which then ends as "interrupted" and can be resumed.
 
         A finished run is left unchanged. Raises RunConflict if another process is executing the run, unless that
-        process is a worker: workers stop within seconds.
+        process is a worker; a worker stops the run within seconds.
         """
         self._active.leave_queue(run_id)
         if (handle := self._active.in_progress(run_id)) is not None:
@@ -702,7 +702,7 @@ class Service(Readership):
         limits: Limits | None = None,
         plan: Plan | None = None,
     ) -> RunState:
-        """Resume a run, however it ended.
+        """Resume a run, regardless of how it ended.
 
         Raises BudgetReached and the errors raised by `Block.resume`. A complete run is left unchanged unless its judge,
         chair or synthesizer failed; in that case, the failed role is called again. `plan` replaces the stored one, for

@@ -133,7 +133,7 @@ def _drive(call: Coroutine[Any, Any, Any], notice: Callable[[Wait | None], objec
 
 
 def location_of_task(task: asyncio.Task[Any]) -> Wait | None:
-    """Return the location in the application's code at which a task is waiting."""
+    """Return the location in the application's code where a task is waiting."""
     return _application_frame(_inwards(task.get_coro()))
 
 

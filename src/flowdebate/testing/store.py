@@ -78,7 +78,7 @@ def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
 
 
 def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test that calls `check` with one store object per parameter, all for the same location.
+    """Make a test that calls `check` with one store object per parameter, all using the same location.
 
     The test runs in a new event loop, without a pytest plugin. Tests with two objects are skipped if the store cannot
     be shared.
@@ -182,7 +182,7 @@ class StoreConformance:
 
     @_promise
     async def test_unknown_run_raises_run_not_found(self, store: Store) -> None:
-        """Check that every operation on an unknown run, except `release`, raises RunNotFound with the run's ID."""
+        """Check that every operation except `release` raises RunNotFound, with the run's ID, for an unknown run."""
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))

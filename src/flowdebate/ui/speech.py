@@ -72,7 +72,7 @@ class _Turn:
     answered: bool = False
     """True once the turn has received an answer with visible text."""
     text: str = ""
-    """Latest text of the turn that has not been withdrawn."""
+    """The turn's latest text that has not been withdrawn."""
 
 
 @dataclass(slots=True)

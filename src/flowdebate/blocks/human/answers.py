@@ -210,8 +210,8 @@ async def submit_answer(
     `answer` is text or, if the request has a schema, data as an object or as JSON. If the run is waiting for several
     answers, `block` (a name) or `place` selects the request. Only the first answer to a request counts. `by` is
     recorded as the answer's author, and is meant for answers that do not come from a person. Raises OutputError, naming
-    each invalid field; NotAwaited if the run is not waiting for such an answer, or already has it; RunNotFound;
-    RunConflict while another process is executing the run.
+    each invalid field; NotAwaited if the run is not waiting for such an answer, or already has it; RunNotFound; or
+    RunConflict if another process is executing the run.
     """
     recording = asyncio.ensure_future(_record(_store(store), run_id, answer, block, place, by))
     cancelled = await wait_uncancelled(recording)  # otherwise, the run would stay locked until this process exits

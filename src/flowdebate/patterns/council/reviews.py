@@ -51,7 +51,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create the tap that draws the answers' letters and each reviewer's reading order before the reviews."""
+    """Create the tap that, before the reviews, draws the answers' letters and each reviewer's reading order."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:

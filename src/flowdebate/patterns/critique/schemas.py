@@ -102,7 +102,9 @@ class Claim(WireModel):
     claim: str
     kind: ClaimKind
     place: str | None = None
-    """Disputed words of the answer; None if the claim is about the whole answer or about something missing from it."""
+    """Disputed passage in the answer; None if the claim is about the whole answer or about something
+    missing from it.
+    """
     place_found: bool | None = None
     """True if the answer contains the quoted words; None if the claim quotes no words."""
     settled_by: str = ""

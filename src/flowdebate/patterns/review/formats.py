@@ -109,16 +109,16 @@ def remark_text(remark: Verdict | Defence) -> str:
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Mapping[Severity, str] = {"blocker": "error", "major": "warning", "minor": "note", "nit": "note"}
 _MAX_RESULTS = 5_000
-"""Maximum number of results in a file; GitHub shows no more than this, and rejects files with more than 25,000."""
+"""Maximum number of results in a file; GitHub shows at most this many, and rejects files with more than 25,000."""
 _MAX_MESSAGE_LENGTH = 8_000
 """Maximum length of a result's message, in characters."""
 
 
 def findings_sarif(document: Document) -> str:
-    """Render the findings as SARIF 2.1.0 in the form accepted by GitHub code scanning.
+    """Render the findings as SARIF 2.1.0, in the format accepted by GitHub code scanning.
 
     Every result has a location, because GitHub would otherwise reject the whole file. Disputed findings are marked for
-    human review, and refuted findings are suppressed, with the reason.
+    human review, and refuted findings are suppressed, with the reason stated.
     """
     from flowdebate import __version__
 
@@ -210,7 +210,7 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_lines(document: Document) -> str:
-    """Render JSON Lines: one line per finding, as in the raw output, then one line for the gate and the coverage."""
+    """Render findings as JSON Lines: one line each, as in the raw output, then one for the gate and coverage."""
     raw: ReviewRawOutput = document.raw
     summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
     rows = [

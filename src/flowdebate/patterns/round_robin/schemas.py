@@ -80,7 +80,7 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """A referee's report as recorded, with the round number; invalid assessments are omitted (see `dropped`)."""
+    """A recorded referee's report and its round number; invalid assessments are omitted (see `dropped`)."""
 
     round: Annotated[int, Field(ge=1)]
     """Number of the audited round."""

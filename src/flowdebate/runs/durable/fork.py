@@ -27,7 +27,7 @@ from flowdebate.store.open import StoreChoice, open_store
 MAX_ADDED_ROUNDS = 1_000
 """Maximum number of rounds that a continuation can add to a run."""
 _MAX_EARLIER_ROUNDS = 10_000
-"""Maximum number of rounds in a run before a continuation; also the maximum number of rounds in a debate."""
+"""Maximum number of rounds that a run may have before a continuation; it is also the maximum for a debate."""
 MAX_ADDED_QUESTION_LENGTH = 4_000
 """Maximum length of a reader's question, in characters; the question is part of every prompt in the next round."""
 ASKED = f"must be a question of at most {MAX_ADDED_QUESTION_LENGTH:,} characters"

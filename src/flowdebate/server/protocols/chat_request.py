@@ -457,7 +457,7 @@ def _writes_output(info: PatternInfo) -> bool:
 
 @cache
 def _has_answer(info: PatternInfo) -> bool:
-    """Return whether the pattern's runs end with an output or an answer; a handoff's runs have neither."""
+    """Return whether the pattern's runs end with an output or an answer, unlike the runs of a handoff."""
     output = info.load_output()
     answer = vars(output).get("answer")
     says = "answer" in output.model_fields or (

@@ -267,5 +267,5 @@ class LivePage:
 
 
 def _published(sections: Iterable[Section]) -> Iterator[Section]:
-    """Remove remarks, since they describe failures, and results, since they appear only on the finished page."""
+    """Omit remarks, because they describe failures, and results, because only the finished page shows them."""
     return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))

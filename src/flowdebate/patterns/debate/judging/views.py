@@ -28,7 +28,7 @@ ScheduleLike: TypeAlias = "Schedule | str"
 
 NAMES = '"single", "swap", "cyclic", "full" or "sampled(n)"'
 _MAX_SAMPLES = 1_000
-"""Maximum number of sampled views: each view takes a call, and all of them are drawn before the first call."""
+"""Maximum number of sampled views; each view requires a call, and all views are drawn before the first call."""
 FULL_AT_MOST = 4  # maximum number of sides; with five, there would already be 120 calls
 
 
