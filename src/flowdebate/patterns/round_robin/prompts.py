@@ -296,7 +296,7 @@ class RoundRobinSynthesizerTemplate(Template):
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
-    """First part of the message, containing the transcript."""
+    """Start of the message: the transcript."""
     task: str = part("Write the panel's answer to the question: {question}", uses("question", "rounds"))
     """Task for the synthesizer."""
 
