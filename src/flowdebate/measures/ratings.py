@@ -63,7 +63,7 @@ def elo_changes(
 def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
     """Score how well confidences match outcomes, from 0 to 1.
 
-    `pairs` are `(confidence, right)`. Return None if there are no pairs.
+    `forecasts` are `(confidence, right)` pairs. Return None if there are none.
 
     The Brier score, the mean of (confidence - right) ** 2, is 0 for a voter who is always certain and right, and 0.25
     for a constant confidence of 0.5. It is converted to max(0, 1 - 2 * Brier): 1 is perfect, 0.5 neutral. The result is

@@ -59,9 +59,9 @@ def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> DisplayedRun[
 
     Await the return value to get the run's result. The output is updated at most once every `every` seconds, and only
     if something has changed. If the run fails, awaiting it raises its error after the page has been updated. If the
-    cell awaits the run, interrupting the cell cancels the run, as when awaiting a handle. A cell that does not await
-    the run ends at once, and the run continues while other cells are executed. Nothing is shown outside a notebook, for
-    example in a terminal. Raises ConfigurationError if IPython is not installed.
+    cell awaits the run, interrupting the cell cancels the run, as when awaiting a handle. If the cell does not await
+    the run, the run continues after the cell has ended, while other cells are executed. Nothing is shown outside a
+    notebook, for example in a terminal. Raises ConfigurationError if IPython is not installed.
     """
     check_library("show()", "IPython", library="IPython", extra="notebook")
     value: object = handle
