@@ -131,7 +131,7 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow used here
 _TURNS = 2**24
-"""Number of DBOS priorities, out of 2**31, set aside for turns within each run priority. It suffices, because turn
+"""Number of DBOS priorities, out of 2**31, reserved for turns within each run priority. It suffices, because turn
 numbers start over whenever the queue becomes empty.
 """
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
