@@ -215,7 +215,7 @@ class Contribution(WireModel):
 
     @property
     def speaker(self) -> str:
-        """The speaker's name, under the same attribute in all patterns."""
+        """The speaker's name, regardless of the field name used by the pattern."""
         name: str = getattr(self, "agent_name")  # noqa: B009 - a field of most patterns' entries
         return name
 

@@ -155,7 +155,7 @@ class ReviewCase(WireModel):
 
     @property
     def sources(self) -> dict[str, str]:
-        """The change, as the sources for a review."""
+        """Sources for a review of the change."""
         [path] = re.findall(r"^\+\+\+ b/(.+)$", self.diff, re.MULTILINE)
         return {path: self.diff}
 

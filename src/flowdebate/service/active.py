@@ -184,7 +184,7 @@ class ActiveRuns:
     async def start(
         self, starting: Coroutine[Any, Any, RunHandle[Any]], *, owner: str, in_turn: bool = False
     ) -> StoredRun:
-        """Start a run and open its channel for all of the run's events.
+        """Start a run, and open a channel that receives all of its events.
 
         Raises TooManyRuns if the maximum number of runs is in progress, or if other runs are waiting and `in_turn` is
         not set.

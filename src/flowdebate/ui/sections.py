@@ -61,7 +61,7 @@ class Fact:
     speaker: str | None = None
     """Name of the speaker in whose color the label is shown."""
     edge: bool = False
-    """True if the page itself makes the statement, so that it is aligned with the left edge."""
+    """True if the statement is made by the page itself and therefore aligned with the left edge."""
     summary: str | None = None
     """Text without its details, for pages that show the details only on request."""
     short: bool = False

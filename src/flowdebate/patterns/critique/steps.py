@@ -75,7 +75,7 @@ def is_answered(ctx: Context) -> bool:
 
 
 class CriticTurn(Block[Any, None]):
-    """A critic's turn, recorded as a task in the audit trail and skipped if there is no answer to criticize.
+    """A critic's turn, recorded as a task in the audit trail; it is skipped if there is no answer to criticize.
 
     If the critic's provider fails permanently, the next of `speakers` criticizes the answer. If none is left, the turn
     is skipped, provided that `failures` allows it.
