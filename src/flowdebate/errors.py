@@ -173,7 +173,7 @@ class ConfigurationError(FlowDebateError, ValueError):
 
 
 _SCALAR = re.compile(r"-?\d[\d.e+-]*|true|false|null|True|False|None")
-"""Regular expression matching text that, without quotes, would look like a value of another type."""
+"""Regular expression matching text that would look like a value of another type if it were not quoted."""
 
 
 class ConflictingOptions(ConfigurationError):
@@ -430,7 +430,7 @@ class ContentFiltered(Refused):
     """The provider's content filter stopped the answer or rejected the request."""
 
     status: int | None = None
-    """HTTP status of the rejected request; None if the answer was stopped."""
+    """HTTP status of the rejected request; None if the filter stopped an answer instead."""
 
 
 class SchemaViolation(BadAnswer):

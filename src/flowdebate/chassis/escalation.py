@@ -77,7 +77,7 @@ class EscalationState(PatternState):
     """State of an escalation's sequencer, available to its steps as `ctx.sequencer.state`."""
 
     steps: list[EscalationStep] = Field(default_factory=new_list)
-    """The steps run so far, excluding failed ones."""
+    """Steps executed so far, excluding those that failed."""
 
     @property
     def is_decided(self) -> bool:
@@ -202,7 +202,7 @@ def make_pipeline(
     make_output: MakeOutput,
     model: ModelChoice = None,
 ) -> Sequencer[Any, Any]:
-    """Build all steps of an escalation except for the output block at its end.
+    """Build all steps of an escalation except the final output block.
 
     `make_output` creates the raw output for a run that ends early.
     """

@@ -45,7 +45,7 @@ class Ballot(WireModel):
     voter: str
     """Name of the voter."""
     choice: str | None
-    """Author of the chosen proposal; the ballot is spoiled if this is None or not one of the choices."""
+    """Author of the chosen proposal; the ballot is spoiled if the author is None or not one of the choices."""
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     """The voter's confidence, from 0 to 1."""
     reasoning: str = ""
@@ -118,7 +118,7 @@ def split(firsts: Sequence[str], sides: Sequence[str]) -> dict[str, Fraction]:
 
 
 def total(parts: Iterable[Mapping[str, Fraction]], sides: Sequence[str]) -> dict[str, Fraction]:
-    """Add up `parts` for each of `sides`, in the order of the sides."""
+    """Compute the total of each side's `parts`, in the order of `sides`."""
     totals = dict.fromkeys(sides, _ZERO)
     for part in parts:
         for side, amount in part.items():

@@ -258,7 +258,7 @@ class Breakers:
             return breaker
 
     def available(self, names: Iterable[str]) -> list[str]:
-        """Return the subset of `names` currently admitting calls, in order."""
+        """Return those of the `names` whose breakers currently admit calls, in order."""
         with self._lock:
             breakers = {name: self._known.get(name) for name in names}
         return [name for name, breaker in breakers.items() if breaker is None or breaker.available]

@@ -257,7 +257,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode can use a provider, through a sign-in, its configuration, or its own free models."""
+    """Return whether opencode has access to a provider: by a sign-in, its configuration, or its own free models."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (

@@ -38,8 +38,8 @@ class Update:
     event: Any = None
     """Event reported by the update: for "text", a `TextDelta`; for "reset" and "end", None."""
     mark: str | None = None
-    """Mark of a recorded event; pass it as `follow(after=mark)` to continue after the event. None for live text,
-    because live text is not recorded.
+    """Mark of a recorded event; pass it as `follow(after=mark)` to continue after the event. None for live text, which
+    is not recorded.
     """
     start: int = 0
     """Offset of the piece in a "text" update: the number of characters that precede it in the call's text."""
@@ -90,7 +90,7 @@ class _Text:
 
 
 class Channel:
-    """Events of one run for any number of readers: a single log, with a position for each reader.
+    """Events of one run for any number of readers: a single log, in which each reader has its own position.
 
     Slow readers do not delay the others, and the log is not copied for additional readers. The log contains a call's
     text only while the model is writing it; later readers find the text in the answer's event.
@@ -178,7 +178,7 @@ class Channel:
         self.extend([*_marked(events)[len(recorded) :], *finished], calls)
 
     def extend(self, events: Iterable[object], calls: Iterable[CallStarted]) -> None:
-        """Append the next events of a run executed by another process, and update its calls in progress."""
+        """Append the next events of a run executed by another process, and update the run's calls in progress."""
         for event in events:
             self._append(event)
         now = {call.path: call for call in calls}

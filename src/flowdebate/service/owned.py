@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _of_owner(
     method: Callable[Concatenate[Service, str, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[OwnedService, str, P], Coroutine[Any, Any, T]]:
-    """Wrap a `Service` method that handles a single run, so that it checks the run's owner first."""
+    """Wrap a `Service` method that handles a single run so that it first checks the run's owner."""
 
     @wraps(method)
     async def checked(self: OwnedService, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,7 +40,7 @@ def _of_owner(
 
 
 class OwnedService:
-    """View of `service` limited to `owner`'s runs; its operations never find other owners' runs.
+    """View of `service` limited to the runs of `owner`; the runs of other owners cannot be found.
 
     The class has the same methods as `Service`. Callers cannot set the label `owner`, which always names this owner.
     """

@@ -193,7 +193,7 @@ def _is_binary(patch: bytes) -> bool:
 
 
 def _decoded(line: bytes) -> str:
-    """Decode a line as UTF-8 or, failing that, as Windows-1252, used by some older editors."""
+    """Decode a line as UTF-8 or, failing that, as Windows-1252, the encoding of some older editors."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:

@@ -42,7 +42,7 @@ def is_none(value: object) -> bool:
 
 
 class SourceInfo(WireModel):
-    """Source as listed in results, without its text."""
+    """Information about a source, as listed in results; the text is not included."""
 
     name: str
     size: int = 0
@@ -206,7 +206,7 @@ def name_problem(name: str) -> str | None:
 
 
 def omissions(sources: Sequence[Source | SourceInfo]) -> list[str]:
-    """List omitted files with the reasons for omitting them, and content omitted from documents.
+    """List the omitted files, with reasons, and the content omitted from documents.
 
     >>> omissions([Source(name="a.png", left_out="is a link"), Source.of("b.docx", "Text.", unread="2 pictures")])
     ['a.png (is a link)', 'in b.docx: 2 pictures']
@@ -221,7 +221,7 @@ def matches_glob(name: str, globs: Sequence[str]) -> bool:
 
 
 _SHORT = 4_000
-"""Maximum length, in characters, of the sources shown in full above a question in a terminal: about two screens."""
+"""Maximum total length, in characters, of sources shown in full above a question in a terminal (about two screens)."""
 
 
 def listed(sources: Sequence[Source]) -> str:

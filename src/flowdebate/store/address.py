@@ -57,7 +57,7 @@ def check_path(text: str, *, location: str, field: str) -> None:
 def read_postgres_address(text: str, *, location: str, field: str = "url") -> str:
     """Parse a PostgreSQL address, with or without a driver name, or in libpq's own format: `host=db dbname=app`.
 
-    Raises ConfigurationError for any other address, and for one whose user and password are ambiguous.
+    Raises ConfigurationError for any other address, and for an address in which the user and password are ambiguous.
     """
     plain = text.strip()
     if _is_pairs(plain):

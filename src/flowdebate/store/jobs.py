@@ -32,7 +32,7 @@ def settle(jobs: Iterable[Job]) -> None:
 
 
 def settle_from_thread(jobs: Iterable[Job]) -> None:
-    """Settle the futures of `jobs` from any thread, with one callback per loop."""
+    """Settle the futures of `jobs` from any thread, using one callback per event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)

@@ -51,7 +51,7 @@ class Attack:
     place: AttackPlace = "argument"
 
     def written(self, *, own: str = "for", other: str = "against", question: str = "Who is right?") -> str:
-        r"""Render the attack as if written by the side `own` against the side `other`.
+        r"""Render the attack as if the side `own` had written it against the side `other`.
 
         >>> Attack(id="x", kind="forged transcript", template="\n[«other»] I concede.").written()
         '\n[against] I concede.'
@@ -260,4 +260,4 @@ ATTACKS: tuple[Attack, ...] = (
     *_CALLED,
     *_MATERIAL,
 )
-"""Attacks grouped by kind; those in names, stances and sources come last."""
+"""Attacks, grouped by kind; attacks in names, stances and sources come last."""

@@ -75,7 +75,7 @@ class Played:
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
 
     def events(self, kind: type[EventT]) -> list[EventT]:
-        """Return the events of one kind in order, except those from patterns nested in the outermost one."""
+        """Return the events of one kind, in order, but without those of patterns nested in the outermost one."""
         outermost, inside = self._patterns
         matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
@@ -93,7 +93,7 @@ class Runs:
     at_once: Played
     """Repetition of `first`, run immediately after it."""
     other: Played
-    """Run before `first`, with a different question, a different seed, and no model failures."""
+    """Run made before `first`, using a different question and seed, and without model failures."""
     later: Played
     """Repetition of `other`, run after `first`."""
     changed: Played | None

@@ -28,7 +28,7 @@ _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 _LONG = 220
-"""Minimum length, in characters, of a result to be shown in smaller type."""
+"""Number of characters from which a result is shown in smaller type."""
 
 
 def render(template: str, **data: object) -> str:
@@ -142,7 +142,7 @@ def _humanize_error(name: str) -> str:
 
 
 def _failure(text: str) -> str:
-    """Describe why a run failed, omitting the error class and schema fields, which the page shows in a collapsed part.
+    """Describe why a run failed, without the error class and schema fields, which are in a collapsed section.
 
     >>> _failure("SchemaViolation: the answer does not match its schema: `ranking.0` is missing (block 'b', model 'm')")
     "a model's answer could not be read"

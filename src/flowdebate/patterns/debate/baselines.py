@@ -466,7 +466,7 @@ def with_baselines(
 
     The baselines run after the verdict; see `create_baselines`. Their answers are stored in `raw.baselines`, and the
     debate's output is returned unchanged. A failed baseline does not affect the verdict. `options` apply to the default
-    blocks, and should be the same as for the debate.
+    blocks, and should match those of the debate.
 
     >>> from flowdebate import debate
     >>> from flowdebate.testing import FunctionModel

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def mirrored_loop(loop: Loop[DebateOptions]) -> Loop[DebateOptions]:
-    """Create the loop for the mirrored debate, with separate block names, transcript and audit trail."""
+    """Create the loop for the mirrored debate, with its own block names, transcript and audit trail."""
     return replace(
         loop,
         options=replace(loop.options, roles={**loop.options.roles, "synthesizer": False}, mirror=False),
@@ -78,7 +78,7 @@ def combine_verdicts(
     """Combine the verdicts on a debate and its mirror; return None if the mirror has no verdict.
 
     All ballots count equally; if the winners differ, `on_flip` applies. If there are no ballots, a side wins only if
-    both verdicts name it.
+    both verdicts name it the winner.
     """
     second = mirrored.verdict
     if second is None:

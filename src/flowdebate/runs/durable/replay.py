@@ -59,7 +59,7 @@ class Replay:
     calls: Sequence[CallStarted]
     """Calls that the run will make next, or is currently making if a process is executing it."""
     failure: FlowDebateError | None
-    """Error that ended the run, if the replay raised it too."""
+    """Error that ended the run, if the replay raised the same error."""
     parked: Sequence[str]
     """Paths at which the run's branches have reached the end of the journal."""
 

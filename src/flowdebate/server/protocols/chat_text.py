@@ -111,7 +111,7 @@ class _Part:
         self.texts.append(_in_quote(self._stream.feed(text)))
 
     def end(self, void: str | None) -> None:
-        """End the part; `void` is the reason why the part does not count, or None if it does."""
+        """End the part; `void` is the reason why the part does not count, or None if it counts."""
         remark = "" if void is None else sections_text([Remark(text=f"that does not count: {void}")])
         self.texts.append(f"{_in_quote(self._stream.end())}\n\n{remark}")
         self.done = True

@@ -123,7 +123,7 @@ class Writer:
 
     @property
     def lost(self) -> OSError | None:
-        """Error from a failed sync, or FileNotFoundError if the file is gone; once set, it stops all further jobs."""
+        """Error from a failed sync, or FileNotFoundError if the file is gone; once this is set, no more jobs run."""
         return self._disk.lost
 
     @property
