@@ -21,7 +21,7 @@ _K = TypeVar("_K")
 Strength = Literal["unanimous", "strong", "moderate", "weak", "split", "contested"]
 """Strength of agreement, from unanimity down to one vote per choice; "split" and "contested" mean no majority."""
 VotingRule = Literal["majority", "supermajority", "unanimous", "weighted"]
-"""Support needed for a consensus: more than half of the voters, at least two thirds, all voters, or more than half of
+"""Support required for a consensus: more than half of the voters, at least two thirds, all voters, or more than half of
 the weight.
 """
 
@@ -76,7 +76,7 @@ class Tally(WireModel):
     tied: list[str]
     """Choices tied for first place, in the order of the choices; empty if there is no tie."""
     quorum: int
-    """Number of valid votes required for a winner."""
+    """Number of valid votes required to determine a winner."""
     quorum_met: bool
     """True if there were enough valid votes."""
     confidence: float

@@ -96,7 +96,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
         return None if self._run.budget is None else self._run.budget.prices
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Return the cost of `usage` for the named `model`; return None if its price or its tokens are unknown."""
+        """Return the cost of `usage` for the named `model`; return None if the price or number of tokens is unknown."""
         if self._run.budget is None or usage.total_tokens is None:
             return None
         return self._run.budget.price_of(model, usage)

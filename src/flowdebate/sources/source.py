@@ -113,7 +113,7 @@ class Source(WireModel):
     image: str | None = Field(default=None, exclude_if=is_none, pattern=r"^data:image/(png|jpeg|gif|webp);base64,")
     """Image as a data URL; None (and omitted from JSON) for text."""
     pages: tuple[Page, ...] = ()
-    """Starts of the pages, in order; empty for text without pages."""
+    """The pages, each with its start, in order; empty for text without pages."""
     size: int = 0
     sha256: str = ""
     masked: str | None = Field(default=None, exclude_if=is_none)

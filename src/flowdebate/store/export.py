@@ -454,7 +454,7 @@ def _describe(error: Any) -> str:  # noqa: ANN401 - jsonschema is not imported h
 
 
 def _reason(error: Exception) -> str:
-    """Explain why a string is not JSON, and where the error is."""
+    """Explain why a string is not valid JSON, and where the error is."""
     return f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else "too deep"
 
 

@@ -32,9 +32,7 @@ result, a field to fill in, a link or an HTML element, a terminal command, unusu
 """
 
 AttackPlace: TypeAlias = Literal["argument", "name", "stance", "material"]
-"""Location of an attack: in a model's answer, in the name of a debater or position, or in a source, diff or compared
-text.
-"""
+"""Location of an attack: a model's answer, the name of a debater or position, or a source, diff or compared text."""
 
 _FIELD = re.compile("«(own|other|question)»")
 

@@ -1,4 +1,4 @@
-"""Deployment of workers: their shared configuration, and the client for submitting runs."""
+"""Worker deployment: the workers' shared configuration, and the client for submitting runs."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if the budget is a cost but the run's limits lack a price for some model."""
+        """Raise ConfigurationError if the budget is a cost but the run's limits lack a price for one of the models."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
@@ -400,7 +400,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order(calls)
 
     async def _vote(self, question: str, voter: int | None, ctx: Context, draft: _Vote | None) -> _Vote:
-        """Request one answer, with the positions listed in random order."""
+        """Request one answer, listing the positions in random order."""
         order = tuple(ctx.random.sample(self._positions, len(self._positions)))
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)

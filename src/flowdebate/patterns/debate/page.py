@@ -1,4 +1,4 @@
-"""Page for debates: their options, their patterns, and a live view."""
+"""Debate page: options, patterns, and a live view."""
 
 from __future__ import annotations
 

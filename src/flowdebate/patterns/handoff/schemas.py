@@ -43,7 +43,7 @@ class HandoffInput(PatternInput):
     """Input to a handoff."""
 
     proposition: str
-    """Proposition to discuss; speakers may argue for it, argue against it, or not take sides."""
+    """Proposition to discuss; speakers may argue for or against it, or not take sides."""
 
 
 class HandoffAnswer(WireModel):

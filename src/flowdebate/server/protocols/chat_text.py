@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 class ChatText:
     """Translator from a run's updates to Markdown; it must receive all updates, beginning with the first.
 
-    Contributions are quoted in such a way that their text cannot end the quote; the client renders their Markdown. If
-    turns overlap, the first is shown while it is being written, and each of the others once the one before it has
-    ended.
+    Contributions are quoted so that their text cannot end the quote; the client renders their Markdown. If turns
+    overlap, the first is shown while it is being written, and each of the others once the one before it has ended.
     """
 
     def __init__(self) -> None:

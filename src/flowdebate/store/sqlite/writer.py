@@ -29,7 +29,7 @@ _LOG_JOBS = 2000
 class _Job(Job):
     """Job for the writer.
 
-    `single`: the job is a single write statement whose result is read to the end, and therefore needs no transaction.
+    `single`: the job is a single write statement whose result is read to the end, so it needs no transaction.
     `durably`: the job is done only once its writes are on disk, rather than as soon as they would survive this process.
     """
 
