@@ -1,6 +1,7 @@
 """Adapters that use other frameworks' agents and models in any role, and turn patterns into tools and nodes for them.
 
-There is one module per framework. Each needs its own extra and imports the framework only when it is used.
+There is one module per framework. Each module requires its own extra, and imports its framework only when the module is
+used.
 """
 
 import lazy_loader

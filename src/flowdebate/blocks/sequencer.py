@@ -110,7 +110,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         max_concurrency: int | None = None,
         finish: bool = False,
     ) -> Sequencer[InT, dict[str, Any]]:
-        """Run all `branches` on the value concurrently; the new value is a dict of outputs by branch or block name.
+        """Run all `branches` concurrently on the value; the new value maps branch or block names to outputs.
 
         By default, the first failure cancels the other branches. If `finish` is set, the others run to the end, so that
         answers already paid for are still recorded.
@@ -397,7 +397,7 @@ class Sequencer(Block[InT, OutT, RawT]):
 
 
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
-    """Append `pipeline.tap(block)`, but run it concurrently with the steps from `since` to the step after the tap.
+    """Append a tap of `block` to `pipeline`, run concurrently with the steps from `since` to the one after the tap.
 
     Use it only in patterns without a rescue. The outline, all paths and the order of events are the same as with a
     `tap`.

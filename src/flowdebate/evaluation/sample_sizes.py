@@ -52,10 +52,11 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the smallest sample size at and above which a win rate of `rate` is detected with at least this `power`.
+    """Find the smallest sample size such that it and all larger ones detect `rate` with at least this `power`.
 
-    The power of the exact test follows a sawtooth: some smaller samples also reach it (49 items for .70), but slightly
-    larger ones (53) fall below it again. `rate` must be at least .01 above an even rate. Needs scipy.
+    The power of the exact test follows a sawtooth: some smaller samples also reach the required power (49 items for
+    .70), but slightly larger ones (53) fall below it again. The win rate `rate` must be at least .01 above an even
+    rate. Needs scipy.
 
     >>> smallest_n(0.6), smallest_n(0.7), smallest_n(0.8)
     (210, 54, 23)

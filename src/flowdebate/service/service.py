@@ -545,7 +545,7 @@ class Service(Readership):
         labels: Mapping[str, str] | None = None,
         limit: int = 1_000,
     ) -> Items:
-        """Return the ballots and readers' votes of the newest runs that match all filters, for auditing judges."""
+        """Return the ballots and readers' votes of the newest runs that match all filters, for use in judge audits."""
         check_count("Service.audited()", limit=limit)
         block = None if pattern is None else self._recipes.block_name(pattern)
         runs = each_run(self.store, state=status, block=block, search=text, labels=labels, limit=limit)

@@ -441,7 +441,7 @@ class GitHub:
 
 
 def _seconds_to_wait(response: httpx2.Response, attempt: int) -> float | None:
-    """Return how many seconds to wait for a rate limit; return None if the request was rejected for other reasons."""
+    """Return the time in seconds to wait for a rate limit, or None if the request was rejected for another reason."""
     if response.status_code not in (403, 429):
         return None
     after, remaining = response.headers.get("retry-after", ""), response.headers.get("x-ratelimit-remaining")

@@ -155,7 +155,7 @@ class _StoredLog(Log[Any]):
             await self._store.put(self._collection, debate, body, expected=before)
 
     async def read(self) -> Mapping[str, Any]:
-        """Return the values keyed by debate, in document order; parse a document again only if it has changed."""
+        """Return the values keyed by debate, in document order; only documents that have changed are parsed again."""
         documents, parsed = await self._store.documents(self._collection), self._parsed
         present = {key: body for key, body in documents.items() if body != GONE}
         self._parsed = {

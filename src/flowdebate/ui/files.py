@@ -20,7 +20,7 @@ _MEGABYTE = 1_000_000
 
 
 def read_plan_file(path: str) -> dict[str, Any]:
-    """Read a plan from a TOML or (with the suffix .json) JSON file; raise BadFile if the content is invalid."""
+    """Read a plan from a TOML file, or from a JSON file if the suffix is .json; raise BadFile if it is invalid."""
     suffix = Path(path).suffix.lower()
     if suffix in (".yaml", ".yml"):
         raise BadFile(path, "YAML files are not supported: write TOML or JSON")

@@ -26,7 +26,7 @@ class Opened:
     """The start of an utterance."""
 
     id: str
-    """Id of the utterance, unique within the run: the block's path, `~`, and the number of the block's earlier
+    """Id of the utterance, unique within the run: the block's path, `~`, and a count of the block's earlier
     utterances.
     """
     block: str

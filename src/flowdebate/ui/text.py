@@ -91,7 +91,7 @@ def acts_or_hides(char: str) -> bool:
 
 
 def in_line(text: str) -> str:
-    r"""Escape `text` like `printable`, but also escape newlines and replace tabs, for use within a single line.
+    r"""Escape `text` as `printable` does, and also escape newlines and replace tabs, for use within a single line.
 
     >>> in_line("two\nlines")
     'two\\nlines'

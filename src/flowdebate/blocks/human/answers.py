@@ -166,7 +166,7 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the sources recorded for the pattern enclosing `place`; in a run with a plan, they have no text."""
+    """Return the sources recorded for the pattern enclosing `place`; if the run has a plan, they have no text."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:
@@ -186,7 +186,7 @@ def list_requests(steps: Iterable[StepRow], run_id: str, /, *, store: str) -> li
 
 
 def check_not_repeated(steps: Iterable[StepRow], run_id: str, answer: object, /, *, store: str) -> None:
-    """Raise NotAwaited if the previous answer is submitted again to a block that is waiting for a new answer."""
+    """Raise NotAwaited if the previous answer is resubmitted to a block that is waiting for a new one."""
     requests = list_requests(steps, run_id, store=store)
     waiting = {request.block: request.place for request, reply in requests if reply is None}
     for request, last_reply in [pair for pair in requests if pair[1] is not None][-1:]:

@@ -85,8 +85,8 @@ class FoundName(NamedTuple):
 # Spellings of names
 
 _MIN_LENGTH = 3
-"""Minimum length, in letters, of a name that counts without a cue, because "a" and "B" also occur as an article, in
-lists, or in "plan B".
+"""Minimum length, in letters, of a name that counts without a cue; shorter ones also occur as an article ("a"), in
+lists, or in phrases such as "plan B".
 """
 _AT_SIGNS = frozenset(
     "pro con for against yes no first second can could may might must shall should will would".split()  # noqa: SIM905
@@ -218,7 +218,7 @@ _INTRODUCED = re.compile(
 )
 # 3 of the names found through introductions are lowercase
 _PHRASE_ENDS = re.compile(r"[*_]*(?:[.,;:!?)]|\s(?:i|that|who|on)\b|\Z)")
-"""Pattern for what may follow a lowercase name, as in "unlike bear, I" but not in "unlike bear markets"."""
+"""Pattern for the text that may follow a lowercase name, as in "unlike bear, I" but not in "unlike bear markets"."""
 _AS = re.compile(r"\bas\s+(?:the\s+)?\Z")
 _SAID = re.compile(
     r"[*_]*'s? (?:own |first |second |last )?"

@@ -158,8 +158,8 @@ def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEnt
 
 
 Quality: TypeAlias = "Mapping[str, float] | Callable[[str], float] | None"
-"""Quality of the sides: a mapping keyed by stance, or a function of a side's full text. None draws a random quality
-that depends only on the text and the seed.
+"""Quality of the sides: a mapping keyed by stance, or a function of a side's full text. If it is None, the quality is
+random, but depends only on the text and the seed.
 """
 
 _WORD = re.compile(r"\w+")

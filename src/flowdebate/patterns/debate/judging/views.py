@@ -226,8 +226,8 @@ def format_transcript_for_judge(
 def in_view(entries: Sequence[DebateContributionEntry], view: JudgeView) -> list[int]:
     """Sort the indexes of `entries` by round, and within each round by the slots of `view`.
 
-    If a side has several arguments in a round, they stay in order, and an answer stays with its question. An entry from
-    an unknown side raises ConfigurationError.
+    If a side has several arguments in a round, their order is kept, and an answer stays with its question. An entry
+    from an unknown side raises ConfigurationError.
     """
     slots = {side: slot for slot, side in enumerate(view.order)}
     for index, entry in enumerate(entries):
