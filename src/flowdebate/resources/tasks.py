@@ -250,7 +250,7 @@ class TaskCollection(Protectable):
         return task
 
     def start_task(self, goal: str, *, by: str, metadata: Mapping[str, Any] | None = None) -> Task:
-        """Add a task already claimed by the worker `by`; only the pattern may change it in a protected collection."""
+        """Add a task claimed by the worker `by`; in a protected collection, only the pattern may change the task."""
         added = self._new_task(goal, None, by, metadata, {})
         task = _change_fields(added, {"status": "in_progress", "attempts": 1, "claimed_by": by})
         self._put(task, "in_progress")
