@@ -300,7 +300,7 @@ STREAMING: tuple[Fault, ...] = (
         description="`MalformedResponse` after all attempts, before it takes time",
         attempts=("MalformedResponse",) * 3,
         error=MalformedResponse,
-        says="does not end",
+        says="too long",
     ),
     Fault(
         id="74-refusal",
