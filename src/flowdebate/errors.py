@@ -530,8 +530,8 @@ class RosterError(OutputError):
 class ReadOnly(FlowDebateError):
     """A block tried to change state reserved for its pattern: the transcript, the round, or a turn's task.
 
-    >>> str(ReadOnly("`round` of 'rent'", "answer to add to the debate", block="pro"))
-    "block 'pro' must not change `round` of 'rent'; answer to add to the debate"
+    >>> str(ReadOnly("`round` of 'rent'", "to add to the debate, return an answer", block="pro"))
+    "block 'pro' must not change `round` of 'rent'; to add to the debate, return an answer"
     """
 
     def __init__(self, what: str, hint: str, *, block: str | None = None) -> None:

@@ -331,7 +331,7 @@ async def test_adjacent_messages_with_the_same_role_are_joined() -> None:
     assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Cap rents?\n\nThat cannot be used."}]
 
 
-async def test_a_rejected_mode_after_ignored_ones_is_not_final() -> None:
+async def test_another_mode_is_tried_after_ignored_and_rejected_ones() -> None:
     """The model answers in prose in two modes, and the server rejects JSON mode.
 
     JSON in a code block is finally accepted.

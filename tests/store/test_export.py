@@ -198,7 +198,7 @@ async def test_file_in_the_first_format_stays_readable() -> None:
     assert run.header.fingerprint == {"outline": "rent\n  pro\n  con", "models": "m"}
     assert run.outcome == {"output": "Yes.", "raw": None, "usage": {"calls": 2}, "seconds": 1.5, "error": None}
     assert [one.key for one in rows] == ["round[1]/pro#0", "round[1]/con#0", "round[2]/pro#0"]
-    assert rows[0].body == '{"text":  "Cap them — at 3%."}'
+    assert rows[0].body == '{"text":  "Cap them — at 3 %."}'
     assert rows[2] == StepRow(key="round[2]/pro#0", kind="call", request="cd", attempts=2, failures=("ModelTimeout",))
     assert (await store.run("20260102-trams")).status == "running"
 

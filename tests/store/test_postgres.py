@@ -323,7 +323,7 @@ async def test_statements_have_a_time_limit(postgres_server: Server, own_schema:
     await store.close()
 
 
-async def test_waiting_ends_after_the_configured_patience(postgres_server: Server, own_schema: str) -> None:
+async def test_waiting_stops_when_the_configured_patience_runs_out(postgres_server: Server, own_schema: str) -> None:
     store = PostgresStore(postgres_server.url, schema=own_schema, patience=0.3)
     await store.create(header("r"))
     await asyncio.to_thread(postgres_server.stop)

@@ -174,7 +174,7 @@ class Retrying(Wrapper):
 
 
 class Fallback(Wrapper):
-    """Call `models` in order, moving on whenever a provider fails. It is named after the first model.
+    """Call `models` in order, moving on whenever a provider fails. The fallback is named after the first model.
 
     - `on`: predicate that selects the errors after which the next model is called; None for errors caused by the
       provider. A missing key, or a mismatched script in a test, is the application's fault and is raised immediately.

@@ -243,7 +243,7 @@ class BudgetState(WireModel):
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
-    """Return a suspended run's requests to humans."""
+    """Return the requests that a suspended run has made to humans."""
     return tuple(map(PendingInput.of, requests_in(run, steps, store=store)))
 
 

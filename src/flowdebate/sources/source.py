@@ -302,7 +302,7 @@ def check_sources(value: object, *, location: str) -> tuple[Source, ...]:
     names = Counter(source.name for source in sources)
     if twice := next((name for name, number in names.items() if number > 1), None):
         raise ConfigurationError(
-            location, "sources", twice, "must have a different name for each source; NAME=FILE sets the name"
+            location, "sources", twice, "must be sources with different names; NAME=FILE sets a name"
         )
     return tuple(sources)
 

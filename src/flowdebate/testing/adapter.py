@@ -47,7 +47,7 @@ class FakeAnswer:
     data: Mapping[str, Any] | None = None
     """Structured answer, used in place of text."""
     usage: tuple[int, int] | None = None
-    """Numbers of tokens in the prompt and in the answer; None for a model that does not report usage."""
+    """Token counts for the prompt and the answer; None if the model does not report usage."""
 
     @property
     def text(self) -> str:

@@ -398,7 +398,7 @@ def _read_sources(options: PlanOptions) -> PlanOptions:
         source = Source.of_excluded(loaded.name) if matches_glob(loaded.name, excluded) else loaded
         if source.name in entries:  # speakers cite sources by this name
             raise ConfigurationError(
-                location, field, source.name, "must have a different name for each source; NAME=FILE sets the name"
+                location, field, source.name, "must be sources with different names; NAME=FILE sets a name"
             )
         entries[source.name] = SourceEntry.of(source)
     return options.replaced(sources=entries, diff=None, exclude=None)

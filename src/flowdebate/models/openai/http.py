@@ -34,7 +34,7 @@ from flowdebate.models.openai.transport import (
 
 _LOGGER = logging.getLogger("flowdebate.models")
 
-_WHOLE = 1_000_000  # maximum size of a request, in bytes, that aiohttp sends from memory without warning
+_WHOLE = 1_000_000  # maximum request size, in bytes, that aiohttp sends from memory without issuing a warning
 
 
 class _Fields(dict[str, Any]):

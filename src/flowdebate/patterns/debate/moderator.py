@@ -135,7 +135,7 @@ def render_moderator_turn(
     phase: str | None = None,
     template: ModeratorTemplate = MODERATOR,
 ) -> str:
-    """Render the whole transcript (in order, with names), the earlier decisions, and the round to open.
+    """Render the whole transcript (in order, with names), the earlier decisions, and the round about to start.
 
     `transcript` is the rendered form of `entries`, if available.
     """

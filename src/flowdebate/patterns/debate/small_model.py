@@ -1,4 +1,4 @@
-"""Support for debaters with small models: prescribed first words, turns built on facts, and second attempts.
+"""Support for debaters that run on small models: prescribed openings, fact-based turns, and retries.
 
 A model with a few billion parameters forgets its side, copies earlier turns and ignores sources. Therefore, each turn
 in the concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model

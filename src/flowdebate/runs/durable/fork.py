@@ -179,8 +179,8 @@ class ForkJournal(Journal):
         if self._parent.reused_key is not None and self._parent.reused_key in key:
             return replace(row, request=request, body=reused_text(row.body) if row.kind == "call" else row.body)
         if row.kind in ("call", "human"):
-            # The model must be one of those called in the parent, including fallbacks; an edited answer matches any
-            # model.
+            # The model must be one of those called in the parent run, including fallbacks; an edited answer may come
+            # from any model.
             same = row.request == request and (model is None or model in (called_models(row.body) or (model,)))
             return replace(row, body=reused_text(row.body)) if same else None
         # Decisions are not reused, because a fork is a cheap way to let a run continue longer, or stop earlier, than

@@ -197,8 +197,7 @@ class Judging(WireModel):
     effective_n: Annotated[float, Field(gt=0)] = 1.0
     """Number of independent judges equivalent to the panel; see `effective_n()`."""
     quotes: list[JudgeQuote] | None = Field(default=None, exclude_if=_is_none)
-    """Statements a judge picked from each side, if the judge answers with letters; None (and omitted from JSON) for
-    other judges.
+    """Statements the judge picked from each side; None (and omitted from JSON) unless the judge answers with letters.
     """
 
     @property
