@@ -373,7 +373,7 @@ def test_hostile_output_is_described_in_place(name: str) -> None:
 
 
 def test_task_with_hostile_data_has_a_wire_form() -> None:
-    """Applications decide what their tasks contain."""
+    """An application can put any data into its tasks, even data that JSON cannot represent."""
     task = Task(id="t", goal="\ud800", output=[make_circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
     event = TaskChanged(collection_id="c", change="added", task=task, path="a", at=1.0)
     VALIDATOR.validate(send_and_receive(wire_of(event)))

@@ -88,7 +88,7 @@ def test_prose_uses_glossary_terms(paths: list[Path]) -> None:
 
 
 def test_test_names_use_glossary_terms() -> None:
-    """A search for resume, retry or suspend should also find the tests."""
+    """The terms must match so that a search for "resume", "retry" or "suspend" also finds the tests."""
     occurrences = {
         f"{path.relative_to(ROOT)}: {name}": REPLACED[match.group().lower()]
         for path in TESTS

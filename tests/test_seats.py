@@ -129,9 +129,9 @@ def debate_options() -> dict[str, Any]:
 
 
 def test_four_vendors_debate_for_an_openai_client(vendor_stubs: Found) -> None:
-    """The client's `model` field selects the pattern, so the role models are passed in `models`.
+    """The client's `model` field selects the pattern, so the request lists the model for each role under `models`.
 
-    Errors list the allowed models.
+    Error messages list the allowed models.
     """
     with staged(lambda: Service(store="memory:", allow_models=SEATS.values()), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
@@ -215,9 +215,9 @@ async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> Non
 
 
 def test_keyword_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
-    """Vendors are used in the order of the table of providers, followed by local servers.
+    """Vendors are assigned in the order of the provider table, followed by local servers.
 
-    The judge's vendor provides no debater.
+    The judge's vendor is not used for any debater.
     """
     options = {"question": QUESTION, "model": ["each"]}
     plan = make_plan(PATTERNS["debate"], options)
@@ -239,7 +239,7 @@ def test_keyword_each_assigns_vendors_in_order(vendor_stubs: Found) -> None:
 def test_council_without_members_uses_all_vendors(vendor_stubs: Found) -> None:
     """A warning is issued in Python, and a note is printed on the command line.
 
-    A named model or FLOWDEBATE_MODEL applies to all members.
+    If the user names a single model or sets FLOWDEBATE_MODEL, all members use that model.
     """
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
@@ -596,7 +596,7 @@ BARE = {"default": "gpt-5-mini", "con": "claude-haiku-5-5", "judge": "gemini-3-p
 
 
 def test_bare_names_find_their_vendors_from_python(vendor_stubs: Found) -> None:
-    """Three vendors are recognized by their models' names. A server on this machine lists the fourth model."""
+    """For three models, the name alone reveals the vendor. The fourth is found because a local server lists it."""
     sides = [Debater("pro", "cap rents"), Debater("con", "free rents")]
     result = debate(name="rent", debaters=sides, max_rounds=1, model=BARE).run_sync(QUESTION)
     assert requested_models(vendor_stubs) == ASKED
@@ -604,7 +604,7 @@ def test_bare_names_find_their_vendors_from_python(vendor_stubs: Found) -> None:
 
 
 def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found) -> None:
-    """Fallback models and prices can have bare names, too."""
+    """The models in `--fallback` and `--price` can also be given by their bare names."""
     flags = [text for seat, model in BARE.items() for text in ("--model", f"{seat}={model}".removeprefix("default="))]
     prices = ["--price", "1/1", "--price", "gpt-5-mini=1000/1000", "--max-cost", "1000", "--fallback", "gpt-4o"]
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
@@ -615,7 +615,7 @@ def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found
 
 
 def test_bare_names_find_their_vendors_over_http(vendor_stubs: Found) -> None:
-    """The server can allow models with or without their provider, and it rejects all others."""
+    """The list of allowed models may give them with or without their provider. All other models are rejected."""
     allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
     with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
         body = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "model": BARE}}

@@ -60,7 +60,10 @@ def visible_blocks(path: Path) -> Iterator[VisibleBlock]:
     [pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else []) for path in PAGES],
 )
 def test_visible_code_runs_without_setup(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code blocks share one namespace and run in an empty folder, with models that always answer."""
+    """The code blocks of a page share one namespace and run in an empty folder.
+
+    Stubs that always answer take the place of the models.
+    """
     blocks = [block for block in visible_blocks(path) if not block.fragment]
     if not blocks:
         return

@@ -77,7 +77,10 @@ def run_evaluation(stage: Stage | None, *more: str) -> Result:
 
 
 def test_data_set_is_evaluated_and_paid_for_once(data_folder: Path) -> None:
-    """All rows ask the same question, but each row has its own positions."""
+    """Running the same evaluation again makes no calls.
+
+    All rows ask the same question, but each row has its own positions.
+    """
     with School() as school:
         first = run_evaluation(school, "facts.jsonl", "--out", "r.jsonl", "--json")
         calls = len(school.bodies)

@@ -240,7 +240,7 @@ def test_invalid_row_is_reported_before_any_call(study_folder: Path) -> None:
 
 
 def test_report_has_only_the_requested_sections(study_folder: Path) -> None:
-    """Answers from a design that has since been removed do not count towards the progress of the study."""
+    """Answers from a design that has been removed from the study do not count towards its progress."""
     with School() as school:
         run_study(school, "facts.toml")
         (study_folder / "facts.toml").write_text(

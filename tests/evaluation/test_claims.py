@@ -248,7 +248,10 @@ def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
 
 
 def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
-    """Debates mostly read, whereas self-consistency mostly writes, so equal token counts do not mean equal cost."""
+    """Debates mostly read tokens, whereas self-consistency mostly writes them.
+
+    Equal token counts therefore do not mean equal cost.
+    """
     cheap = MethodAnswer(answer=["y"], calls=5, tokens=1_000, completion_tokens=200, cost=1.6)
     dear = MethodAnswer(answer=["y"], calls=9, tokens=1_000, completion_tokens=400, cost=2.2)
     report = benefit_report([BenefitItem(truth="y", debate=cheap, baselines={"self_consistency": dear})] * 3)
@@ -363,7 +366,10 @@ def test_one_result_among_many_tests_is_not_a_finding() -> None:
 
 
 def test_interval_for_panel_worth_needs_50_items() -> None:
-    """With three judges and 60 items, the interval contains the estimate. With 49 items, no estimate is reported."""
+    """With three judges and 60 items, the report has an interval around the estimate.
+
+    With 49 items, it does not even have an estimate.
+    """
     random = Random(4)
     items = [
         [ballot("ab", "a" if random.random() < 0.5 + 0.3 * (side == "a") else "b", model=model) for model in "xyz"]
@@ -393,7 +399,10 @@ def rebuttals_win(request: ModelRequest) -> Any:
 
 
 def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
-    """If all views have the same speaking order, slots look unbiased, and only the order of turns shows the bias."""
+    """Changing the order of the sides does not change who spoke last, so the slots look unbiased.
+
+    Only an audit that knows the order of the turns finds the judge's preference for the last speaker.
+    """
 
     def chat(request: ModelRequest) -> str:
         text = " ".join(str(message["content"]) for message in request.messages)
@@ -442,6 +451,6 @@ def test_last_speaker_bias_is_found_if_the_speaking_order_is_known() -> None:
     ],
 )
 def test_statistics_on_empty_input_are_rejected(call: Any, message: str) -> None:
-    """The error states the permitted values instead of surfacing as a division by zero."""
+    """Empty input raises an error that states the permitted values, rather than a division by zero."""
     with pytest.raises(ConfigurationError, match=message):
         call()

@@ -146,10 +146,10 @@ def test_generated_answers_give_the_same_figures_as_the_report(seed: int) -> Non
 
 
 def test_page_matches_the_output_of_its_script() -> None:
-    """The page uses only as many answers as it states, because more may have been added since.
+    """The page states how many answers it is based on and ignores any that have been added since.
 
-    Until all answers to a comparison are available, conclusions rest on its e-value alone, which may be checked at any
-    time.
+    Until all answers to a comparison are available, conclusions are based only on its e-value, which may be checked at
+    any time.
     """
     text = PAGE.read_text("utf-8")
     line_counts = {

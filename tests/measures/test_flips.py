@@ -74,7 +74,7 @@ def test_each_position_is_compared_with_the_previous_one() -> None:
 
 
 def test_long_answers_are_compared_by_the_similarity_measure() -> None:
-    """An embedding compares the meaning of two answers rather than their wording."""
+    """With an embedding as the measure, two answers are compared by meaning rather than by wording."""
     reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
     before, after = (
         Position(agent="ann", answer=text, round=number)
@@ -85,7 +85,7 @@ def test_long_answers_are_compared_by_the_similarity_measure() -> None:
 
 
 def test_claims_match_regardless_of_spelling() -> None:
-    """Positions on different claims or from different agents are unrelated, so they are never compared."""
+    """Only positions of one agent on one claim are compared, however the claim is spelled."""
     history = [
         Position(agent="ann", claim="Rent caps", answer="yes", round=1),
         Position(agent="ann", claim="Taxes", answer="no", round=2),

@@ -55,7 +55,7 @@ def test_speakers_see_sources_that_cannot_forge_a_line(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_quotes_in_every_contribution_are_verified(pattern: str) -> None:
-    """Without sources, neither the output nor its wire format contains quotes."""
+    """If a debate has no sources, neither its output nor the wire format contains quotes."""
 
     def quoting(request: ModelRequest) -> Any:
         return json.loads(json.dumps(talkers.reply(request)).replace("I say", "It says 'rose by 15 per cent', I say"))

@@ -72,9 +72,9 @@ async def test_debates_on_the_same_task_are_always_recalled(task: str) -> None:
     limit=st.integers(0, 7),
 )
 def test_limit_bounds_the_number_of_recalled_debates(tasks: list[str], query: str, limit: int) -> None:
-    """A limited recall returns the first results of an unlimited one.
+    """A recall with a limit returns the first results of a recall without one.
 
-    No debate is recalled twice, and debates on an equal task are always included.
+    No debate is recalled twice, and without a limit, all debates on an identical task are recalled.
     """
     archive = Archive()
     for number, task in enumerate(tasks):

@@ -358,7 +358,7 @@ def test_tasks_are_listed_in_creation_order_and_can_be_filtered(work: Watched) -
 
 
 def test_unknown_statuses_are_rejected(work: Watched) -> None:
-    """A mistyped status must not lead to an empty list."""
+    """Without an error, a misspelled status would simply match no tasks."""
     for ask in (lambda: work.tasks.list(status="done"), lambda: work.tasks.count("done")):  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="`status` must be pending, in_progress"):
             ask()

@@ -74,7 +74,7 @@ def test_result_describes_its_run() -> None:
 
 
 def test_reading_missing_parts_of_a_run_raises_lookup_error() -> None:
-    """An application that reads a missing part would be surprised by `None`."""
+    """An application that reads a missing part gets a clear error instead of an unexpected `None`."""
     result = handler(str).run_sync(5)
     assert result.task_collections == []
     for attempt in (lambda: result.tasks, lambda: result.transcript):

@@ -124,7 +124,7 @@ def test_any_pattern_produces_a_valid_event_sequence(play: Play) -> None:
 
 @given(debate_plays(hostile=False))
 def test_messages_match_the_transcript(play: Play) -> None:
-    """Each valid text is sent once with its speaker, whether a model or a function produced it."""
+    """Each valid text is sent once, under its speaker's name, whether a model or a function produced it."""
     runs = carry_out(play)
     (client,) = replay_run(runs)
     document = runs[0].details.document

@@ -106,9 +106,9 @@ def test_text_cannot_impersonate_another_speaker(play: Play) -> None:
 
 
 def test_simultaneous_speakers_are_shown_one_after_another() -> None:
-    """The first speaker's text is streamed, and the other texts follow in full.
+    """One speaker's text is streamed, while the others' texts are shown in full once it is complete.
 
-    They appear in the order in which their speakers began.
+    Texts appear in the order in which their speakers began.
     """
     second_spoke = asyncio.Event()
 

@@ -105,7 +105,7 @@ def test_run_page_reads_its_row_and_steps_once(
 
 
 def test_step_page_reads_the_run_once(counting_server: Stage, empty_store: CountingReads) -> None:
-    """The messages sent to the model are derived from the row and the steps, which the page has already read."""
+    """The page derives the messages sent to the model from the stored run and its steps, without reading them again."""
     run_id = counting_server.finished()
     empty_store.reads.clear()
     assert (

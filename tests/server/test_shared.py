@@ -118,7 +118,7 @@ def test_revoked_link_returns_410(stage: Stage, stranger: httpx2.Client) -> None
 
 
 def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> None:
-    """A later run with this id does not make the link work again, and neither does an import of the run."""
+    """Starting a new run with the same id does not make the link work again, nor does importing the run."""
     run_id = stage.finished()
     page = share_run(stage, run_id)["page"]
     assert "shares" not in stage.get(f"/runs/{run_id}/export.jsonl").text
@@ -130,7 +130,10 @@ def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> 
 
 
 def test_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
-    """Before the vote, the page shows neither names nor the verdict. Even afterwards, it links to no other page."""
+    """Before voting, a reader sees neither the speakers' names nor the verdict.
+
+    Even after the vote, the page does not link to any other page.
+    """
     run_id = stage.finished()
     link = share_run(stage, run_id, "vote")
     before = stranger.get(link["page"], follow_redirects=True).text
@@ -150,7 +153,10 @@ def test_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client)
 
 
 def test_link_votes_are_limited(stage: Stage, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anybody with the link can invent readers, so each link has a limit. Other links to the run still accept votes."""
+    """Anybody with the link can vote under several identities, so each link has a limit.
+
+    Other links to the run still accept votes.
+    """
     monkeypatch.setattr(links, "MAX_VOTES", 3)
     run_id = stage.finished()
     one, two = share_run(stage, run_id, "vote"), share_run(stage, run_id, "vote")
@@ -201,7 +207,7 @@ def test_failure_details_are_not_public() -> None:
 
 
 def test_public_page_names_missing_speakers_without_the_reason() -> None:
-    """The speakers are named above the result and in the answer, even if their names contain quotation marks."""
+    """The page says which speakers did not answer, even if their names contain quotation marks, but not why."""
 
     def failing(request: Any) -> Any:
         if request.block.endswith('-member-An"n'):

@@ -202,7 +202,7 @@ def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
 
 
 def test_cancelling_a_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
-    """The write still completes, and the unused reservation is released."""
+    """The write is still completed, and the reserved amount is released because it was not used."""
 
     async def run() -> None:
         store = SqliteStore(tmp_path / "runs.sqlite3")
@@ -229,9 +229,10 @@ def test_cancelling_a_store_access_keeps_the_figures_correct(tmp_path: Path) -> 
 
 
 def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exhausted budget does not affect other owners.
+    """An owner's exhausted budget does not affect other owners.
 
-    The error says when the next budget begins. If the clock goes back a day, the newer budget still applies.
+    The error says when the next budget begins. If the clock is set back by a day, the budget of the later day still
+    applies.
     """
     now = 1_000.5 * 86_400
     monkeypatch.setattr("flowdebate.runs.limits.time.time", lambda: now)
@@ -263,7 +264,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rejected_charge_reserves_nothing_in_any_account() -> None:
-    """A call that would exceed the daily budget does not count towards the total."""
+    """A call that would exceed the daily budget is rejected and does not count towards the total budget either."""
 
     async def run() -> None:
         accounts = Accounts(MemoryStore(), Limits(calls=9), Limits(calls=1)).of({"owner": "ann"})

@@ -145,7 +145,7 @@ def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str
 
 @pytest.mark.parametrize("option", [{"baselines": True}, {"continuation": {"rounds": 1}}])
 def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> None:
-    """Baselines are compared with one debate, and a continued debate already has a depth."""
+    """Baselines must be compared with a single debate, and a debate that is continued already has a depth."""
     info = PATTERNS["debate"]
     with pytest.raises(ConfigurationError, match="`--depth` cannot be auto with"):
         make_plan(info, {"question": QUESTION, "depth": "auto"}, file=option)
@@ -155,7 +155,7 @@ def test_auto_is_rejected_with_single_debate_options(option: dict[str, Any]) -> 
     ("pattern", "field", "counts"), [("council", "members", [3, 3, 5]), ("review", "reviewers", [2, 3, 5])]
 )
 def test_each_depth_of_a_panel_has_separate_members(pattern: str, field: str, counts: list[int]) -> None:
-    """If the user names the members, they take part in every step instead."""
+    """If the user names the members, the same members take part in every step."""
     blocks = str(build_plan(pattern, depth="auto").pattern().outline())
     plan = build_plan(pattern, depth="auto", **{field: [{"name": "Zoe"}, {"name": "Yan"}]})
     names = ("Ada", "Ben", "Cleo", "Dan", "Eve")

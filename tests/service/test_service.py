@@ -119,7 +119,10 @@ async def test_readers_receive_everything_in_the_result(name: str) -> None:
 
 @given(index=st.integers(0, 10**6), unknown=st.sampled_from(["", "1-x", "99-000000000000"]))
 async def test_following_from_any_mark_returns_the_remaining_events(index: int, unknown: str) -> None:
-    """Marks work for events in memory as well as in the journal. An unknown mark returns all events again."""
+    """A reader can continue from any mark, whether the events are in memory or in the journal.
+
+    If the mark is unknown, the reader receives all events again.
+    """
     store = MemoryStore()
     async with Service({"it": rent_debate()}, store=store, model=constant_model()) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -265,7 +268,7 @@ async def test_simultaneous_starts_with_the_same_id_start_one_run() -> None:
 
 
 async def test_runs_above_the_concurrency_limit_are_queued() -> None:
-    """Runs, forks and resumed runs start in the order of the queue.
+    """Runs, forks and resumed runs start in the order in which they were queued.
 
     Once the queue is full, new requests are rejected and nothing is stored.
     """
@@ -472,7 +475,7 @@ async def test_cancelled_run_is_resumed_and_no_call_is_repeated() -> None:
 
 
 async def test_readers_can_reconnect_at_any_time_during_a_resume() -> None:
-    """Whenever a reader comes back, it receives exactly the remaining events, without a reset."""
+    """No matter when a reader reconnects, it receives exactly the remaining events, without a reset."""
     store, model = MemoryStore(), Gate(at=3)
     async with Service({"it": rent_debate()}, store=store, model=model) as service:
         await service.begin("it", QUESTION, run_id="r", seed=1)
@@ -539,7 +542,7 @@ async def _are_left(store: MemoryStore, number: int) -> bool:
 
 
 async def test_inactive_runs_are_deleted_after_the_retention_period() -> None:
-    """Runs with any status other than "running" are deleted. Younger runs are kept."""
+    """A run is deleted whatever its status, unless it is still running. Newer runs are kept."""
     store, model = MemoryStore(), FunctionModel(lambda request: "x")
     now = time.time()
     for name, days in (("old", 31), ("waits", 40), ("young", 29)):
@@ -598,7 +601,7 @@ async def test_fork_reports_reused_and_new_calls() -> None:
 
 
 async def test_fork_keeps_question_seed_and_models() -> None:
-    """Options can change the seed and the models, but not the question."""
+    """A fork can be given another seed or another model, but not another question."""
     calls = {"one": 0, "two": 0}
 
     def named_model(name: str) -> FunctionModel:

@@ -206,7 +206,7 @@ def run_of(text: str, properties: str = "") -> str:
 
 
 def test_hyphenated_words_are_found(tmp_path: Path) -> None:
-    """The hyphen stays in the text as it is on the page, and quotes without it are still found."""
+    """The text keeps the hyphen at the end of a line, but quotes without the hyphen are still found."""
     from reportlab.pdfgen.canvas import Canvas
 
     buffer = io.BytesIO()
@@ -411,7 +411,7 @@ def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
 
 
 def test_hidden_page_text_is_reported(tmp_path: Path) -> None:
-    """The selected value of a form is not hidden, so it is read."""
+    """Hidden passages are left out and reported. The selected option of a form field is visible, so it is read."""
     page = (
         '<p>Seen.</p><p style="display: none">Not seen.</p><div hidden>Nor this.</div>'
         '<input value="12"><input type="checkbox" checked>Yes <select><option>A<option selected>B</select>'
@@ -465,7 +465,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
 
 
 def test_errors_name_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file in a folder is skipped, and the missing extra is given as the reason."""
+    """If such a file is in a folder, it is left out of the sources, and the reason given is the missing extra."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

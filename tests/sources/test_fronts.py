@@ -118,9 +118,9 @@ def test_stdin_can_be_a_question_or_a_source(folder: Path) -> None:
 
 
 def test_source_paths_are_relative_to_the_plan_file(folder: Path) -> None:
-    """The working directory makes no difference.
+    """The paths do not depend on the working directory.
 
-    A plan may contain the texts themselves.
+    Instead of paths, a plan may also contain the texts of its sources.
     """
     plan = 'pattern = "council"\nquestion = "Cap rents?"\nreview = "none"\nsources = ["report.md", "n=report.md"]\n'
     (folder / "notes" / "plan.toml").write_text(plan)
@@ -200,7 +200,7 @@ def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> Non
 
 
 def test_services_stay_responsive_while_reading_documents() -> None:
-    """A sheet with 100,000 cells takes 17 seconds, so documents are read in a thread."""
+    """Reading a sheet with 100,000 cells takes 17 seconds, so documents are read in a separate thread."""
     readers: list[Thread] = []
 
     async def begin() -> None:

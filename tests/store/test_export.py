@@ -204,7 +204,7 @@ async def test_file_in_the_first_format_stays_readable() -> None:
 
 
 async def test_run_in_progress_can_be_exported() -> None:
-    """The export is a snapshot. The imported run has no owner, so it can be resumed."""
+    """The export is a snapshot of the run. After an import, no process owns the run, so it can be resumed."""
     store, copy = MemoryStore(), MemoryStore()
     await store.create(make_header())
     await store.intend("r1", "a", "call", "ab")
@@ -402,7 +402,7 @@ async def test_truncated_export_is_reported() -> None:
 
 
 async def test_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
-    """An overlong line must not cost memory or time."""
+    """The line is rejected before it can take up memory or time."""
     path = tmp_path / "long.jsonl"
     with path.open("wb") as file:
         file.truncate(65_000_000)
@@ -413,7 +413,10 @@ async def test_overlong_line_is_rejected_unread(tmp_path: Path) -> None:
 
 
 async def test_existing_run_is_rejected_or_skipped() -> None:
-    """The existing run does not change. After a partial import, the same file can be imported again."""
+    """The existing run does not change.
+
+    If an import stops at such a run, the same file can be imported again with `exists="skip"`.
+    """
     store, target = await filled_store("r2"), MemoryStore()
     lines = [
         line for one in ("r1", "r2", "r3") for line in await export_lines(await filled_store("r1", "r2", "r3"), one)
@@ -449,7 +452,7 @@ def list_names(folder: Path) -> list[str]:
 
 
 async def test_export_is_written_atomically(tmp_path: Path) -> None:
-    """A failed export keeps the previous file and leaves no temporary file behind."""
+    """If an export fails, the previous file stays intact and no temporary file is left behind."""
     path = tmp_path / "runs.jsonl"
     store = await filled_store("r1", "r2")
     with pytest.raises(RunNotFound):
@@ -488,7 +491,10 @@ async def test_export_is_private_to_its_owner(tmp_path: Path, open_umask: None) 
 
 
 async def test_imported_run_stays_foreign(tmp_path: Path) -> None:
-    """The foreign mark survives an export and a trusted import, and no file can remove it."""
+    """A run marked as foreign keeps the mark when it is exported and imported as trusted.
+
+    No file can remove the mark.
+    """
     path, store = tmp_path / "runs.sqlite3", SqliteStore(tmp_path / "runs.sqlite3")
     lines = await export_lines(await filled_store("r1"))
     assert "foreign" not in lines[0]
@@ -521,7 +527,10 @@ def test_export_schema_is_a_valid_json_schema() -> None:
 
 
 async def test_documents_of_a_run_are_exported_with_it() -> None:
-    """The target store may be new, or its documents may have been deleted. Deleted documents are not exported."""
+    """Deleted documents are not exported.
+
+    The import adds documents that the target store lacks, even if they were deleted there.
+    """
     store, target = await filled_store("r1"), MemoryStore()
     for key, body in {"votes/a": '{"winner": "y\\u0000"}', "votes/b": "[1]", "votes/c": GONE}.items():
         assert await store.put(documents_of("r1"), key, body)
@@ -557,7 +566,7 @@ OUTCOMES = st.dictionaries(
 
 @given(OUTCOMES)
 def test_outcome_survives_storage(outcome: dict[str, Any]) -> None:
-    """An output that equals the raw output is written only once."""
+    """If the output equals the raw output, it is stored only once."""
     packed = json.loads(json.dumps(pack_outcome(outcome)))
     assert json.dumps(unpack_outcome(packed), sort_keys=True) == json.dumps(outcome, sort_keys=True)
     once = outcome.keys() & {"output", "raw", "output_is_raw"} == {"output", "raw"} and (

@@ -179,7 +179,10 @@ async def test_processes_can_create_the_file_simultaneously(tmp_path: Path) -> N
 
 
 async def test_writes_by_other_objects_and_processes_are_preserved(tmp_path: Path) -> None:
-    """POSIX releases all locks that a process has on a file when any of its handles is closed."""
+    """On POSIX, closing any handle to a file releases all locks that the process has on it.
+
+    Even so, no write may be lost.
+    """
     path = tmp_path / "runs.sqlite3"
     store, second = SqliteStore(path), SqliteStore(path)
     await store.create(make_header("r1"))
@@ -539,7 +542,7 @@ async def test_store_does_not_follow_its_process_into_a_fork(tmp_path: Path) -> 
 
 
 def test_pending_writes_of_a_closed_loop_are_finished(tmp_path: Path) -> None:
-    """The loop stops before the writes are done, so the next user of the store finishes them."""
+    """The event loop stops before the writes are complete, so they are finished when the store is next used."""
     store = SqliteStore(tmp_path / "runs.sqlite3")
     asyncio.run(store.create(make_header()))
     loop = asyncio.new_event_loop()
@@ -586,7 +589,7 @@ async def test_failed_write_is_reported_and_stops_later_ones(tmp_path: Path) -> 
 
 
 async def test_log_size_is_bounded(tmp_path: Path) -> None:
-    """The log stays small even if many tasks write concurrently."""
+    """SQLite's write-ahead log must stay small even if many tasks write concurrently."""
     path = tmp_path / "runs.sqlite3"
     store, longest = SqliteStore(path), 0
     with patch.object(writer, "_LOG_JOBS", 50):

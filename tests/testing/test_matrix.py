@@ -134,7 +134,7 @@ PAIRS = [pair for pair in combinations(VARIANTS, 2) if not VARIANTS[pair[0]].key
 
 @pytest.mark.parametrize("kinds", slow_but_first([*((name,) for name in VARIANTS), *PAIRS], len), ids=", ".join)
 def test_correct_debates_of_any_kind_have_no_bug(kinds: tuple[str, ...]) -> None:
-    """The debates include combinations of two kinds, failures, and verdicts without a winner."""
+    """The debates also combine every two compatible kinds, and some have failures or end without a winner."""
     options = {key: value for kind in kinds for key, value in VARIANTS[kind].items()}
     with varied(**options):
         try:

@@ -65,7 +65,7 @@ def test_confidence_is_bounded_by_the_share_of_proposals(size: int, lost: set[st
 
 @pytest.mark.parametrize("choice", [None, "nobody"])
 def test_debates_without_valid_ballots_have_no_verdict(choice: str | None) -> None:
-    """If every vote failed or chose nobody, it is unknown whether the agents agree."""
+    """If every vote fails or is for a nonexistent proposal, it is unknown whether the agents agree."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":

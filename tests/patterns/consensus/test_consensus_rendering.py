@@ -186,7 +186,10 @@ def test_custom_templates_are_filled_in() -> None:
     ],
 )
 def test_templates_with_forgeable_fields_are_rejected(part: str, text: Any) -> None:
-    """Each field must be on its own line, because model text must never begin a line of the layout."""
+    """Each field must be on a line of its own.
+
+    Otherwise, text written by a model could imitate a line of the template.
+    """
     with pytest.raises(ConfigurationError) as caught:
         ConsensusTemplate(**{part: text})
     assert caught.value.field == part

@@ -71,7 +71,10 @@ def test_all_pairs_are_neighbors_once_in_even_councils(count: int) -> None:
 
 @pytest.mark.parametrize("count", range(3, 41, 2))
 def test_nearly_all_pairs_are_neighbors_once_in_odd_councils(count: int) -> None:
-    """A Williams square needs an even number of answers. If N is odd, N pairs occur twice and N pairs never."""
+    """A Williams square needs an even number of answers.
+
+    If the number of answers N is odd, N pairs occur twice and N other pairs never occur.
+    """
     pairs = count_neighbors(count, "all")
     assert len(pairs) == count * (count - 2)
     assert Counter(pairs.values()) == Counter({1: count * (count - 3), 2: count})
@@ -132,7 +135,7 @@ def test_concordance_of_complete_rankings_matches_the_textbook_formula() -> None
 
 
 def test_agreement_has_no_confidence_interval() -> None:
-    """An earlier 95% interval contained the true value in only 55 to 92% of councils with 3 to 9 reviewers."""
+    """A 95% interval tried earlier contained the true value in only 55 to 92% of councils with 3 to 9 reviewers."""
     concordance = agreement(reviews(review("x", "a", "b", "c"), review("y", "a", "c", "b"), review("z", "b", "a", "c")))
     assert concordance is not None
     assert set(concordance.model_dump()) == {"w", "reviews"}

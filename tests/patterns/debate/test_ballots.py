@@ -105,7 +105,10 @@ def test_tied_votes_are_split_evenly() -> None:
 
 
 def test_scores_and_votes_can_have_different_winners() -> None:
-    """Two ballots with a narrow lead can win the vote, while a single clear ballot wins on the mean score."""
+    """Two ballots that narrowly favor one side win the vote.
+
+    If a third ballot clearly favors another side, that side can still have the best mean score.
+    """
     cast = [ballot(3, 2, 0), ballot(3, 2, 0), ballot(0, 4, 0)]
     assert decide(cast, sides=SIDES).winner == "b"
     assert decide(cast, sides=SIDES, by="vote").winner == "a"
@@ -132,7 +135,7 @@ KINDS = {
 @pytest.mark.parametrize("by", ["mean", "vote"])
 @pytest.mark.parametrize(("count", "planned"), [(2, 4), (3, 4)])
 def test_curtailing_gives_the_same_verdict(count: int, planned: int, by: DecidedBy) -> None:
-    """Whatever the omitted ballots contained, they could not have changed the winner."""
+    """Whatever the omitted ballots might have contained, they could not have changed the winner."""
     sides, settled = SIDES[:count], 0
     for size in range(planned):
         for cast in product(KINDS[count], repeat=size):

@@ -44,7 +44,7 @@ def test_first_applicable_stop_reason_is_reported(round_: int, moderator_done: b
 
 
 def test_predicate_is_called_after_each_round_except_the_last() -> None:
-    """After the last round, the round limit ends the debate before the predicate could be called."""
+    """When the last round is over, the debate ends anyway, so the predicate is not called again."""
     rounds: list[tuple[int, int]] = []
 
     def watch(ctx: Context) -> bool:

@@ -151,7 +151,10 @@ def test_on_flip_determines_the_winner_after_a_flip(on_flip: Any) -> None:
 
 
 def test_ties_include_all_leaders() -> None:
-    """A ballot for one side and a tied ballot count as a flip, which splits the scores evenly, so nobody wins."""
+    """One ballot favors a side and the other is tied, which counts as a flip.
+
+    The scores are therefore split evenly, and nobody wins.
+    """
 
     def score(order: list[str], _: ModelRequest) -> Scores:
         return {side: 50 + 20 * (side == "for") * (order[0] == "for") for side in order}
@@ -166,7 +169,10 @@ def test_ties_include_all_leaders() -> None:
     [("It was not answered.", "For for: It was not answered."), ("# Issues\n\nNone.", "For for:\n\n# Issues\n\nNone.")],
 )
 def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, line: str) -> None:
-    """In a tie, the reasons follow the findings from the ballots, and any Markdown heading must start on a new line."""
+    """When the verdict is a tie, a label precedes each ballot's reasons.
+
+    If they begin with a Markdown heading, it must start on a new line.
+    """
     model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
     verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict
     assert verdict.winner is None
@@ -245,7 +251,7 @@ def _fail(_: ModelRequest) -> ModelResponse:
 
 
 def test_panels_with_a_quorum_continue_without_a_failed_model() -> None:
-    """With `quorum=1`, a model whose provider fails is left out and recorded.
+    """With `quorum=1`, the panel goes on without a model whose provider fails, and the failure is recorded.
 
     By default, at least two models must answer.
     """

@@ -194,7 +194,7 @@ def test_draws_are_uniform() -> None:
 
 
 def test_retries_can_add_the_missing_text_or_name() -> None:
-    """The valid part of the first reply is kept, so the retry need only add the rest."""
+    """The valid part of the first reply is kept, so the retry only has to supply the missing part."""
     silent = script(("", "Con"), ("Late words.", "Pro"), ("x", "Con"))
     assert turns(morals(max_turns=1).run_sync(PROPOSITION, model=silent).output) == [
         ("Pro", "Late words.", "Con", "speaker")

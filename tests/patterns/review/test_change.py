@@ -303,7 +303,10 @@ def test_uncommitted_changes_are_reviewed_by_default(repository: Path, vendor_st
 def test_hook_allows_pushes_without_changes(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The example's command runs as a git pre-push hook, where an error still stops the push."""
+    """The command comes from the example configuration.
+
+    If the review ends with an error, the hook still stops the push.
+    """
     example = yaml.safe_load((Path(__file__).parents[3] / "examples/review/pre-commit-config.yaml").read_text())
     bare = tmp_path_factory.mktemp("origin")
     git(bare, "init", "-q", "--bare", "-b", "main")

@@ -139,7 +139,7 @@ def test_locations_outside_a_change_are_marked() -> None:
 
 
 def test_quotes_found_in_another_file_change_the_location() -> None:
-    """The quote does not confirm the file that was named, so a note explains why the location has changed."""
+    """The quote is not in the file that was named, so the location changes and a note explains why."""
     place = locate_in(FILES, file="src/load.ts", line=1, quote="return <p>{id}</p>;")
     assert (place.text, place.found) == ("app/[id]/page.tsx:2", True)
     assert place.note == "cited as src/load.ts:1, but the quote is elsewhere in the material"
@@ -154,6 +154,6 @@ def test_existing_lines_are_accepted_even_if_their_quote_is_not_found() -> None:
 
 
 def test_quotes_match_despite_different_spelling() -> None:
-    """Case, spacing and punctuation are ignored, as they are in speakers' quotes."""
+    """Case, spacing and punctuation are ignored, just as in quotes by speakers."""
     place = locate_in(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
     assert (place.text, place.found) == ("src/load.ts:1", True)

@@ -202,7 +202,7 @@ def _event_fields(event: Any) -> tuple[Any, ...]:
 def test_debates_and_panels_have_equal_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
-    """A debate with a custom judge is compared with a panel for arbitrary texts, failures and ways of ending."""
+    """The debate has a custom judge. Both patterns are run with arbitrary texts, failures and ways of ending."""
     on_failure: Any = StandIn(looping_model(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",

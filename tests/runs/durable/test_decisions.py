@@ -150,7 +150,10 @@ def life_debater(lives: Lives) -> Callable[[Any], str]:
 
 
 async def test_function_block_answers_in_a_debate_are_recorded() -> None:
-    """Speakers, arguments and the verdict are those recorded by the first process, even if a later one would differ."""
+    """The resumed run uses the recorded speakers, arguments and verdict.
+
+    By then, the functions would return something else.
+    """
     lives, store = Lives(), MemoryStore()
     sides = [
         Debater("ann", "for", block=life_debater(lives)),
@@ -309,7 +312,7 @@ class DecisionlessStore(MemoryStore):
 
 
 async def test_run_without_recorded_decisions_evaluates_them_on_resume() -> None:
-    """The process ended before the decision was recorded."""
+    """The first process ends before its decision is recorded, so the second process has to make the decision."""
     lives, store = Lives(), DecisionlessStore()
 
     def act(_: Any, ctx: Context) -> None:

@@ -76,7 +76,7 @@ async def test_error_names_the_invalid_header_field(field: str, value: object, a
     header_name=values,
 )
 def test_run_with_any_imported_header_is_resumed_or_rejected(limits: Any, session: Any, header_name: Any) -> None:
-    """Every exception raised must be one of the library's own."""
+    """If a run is rejected, the exception must be one of the library's own."""
 
     async def resume() -> None:
         store = await imported_store(limits=limits, session=session, model=header_name)

@@ -135,7 +135,7 @@ async def test_human_can_take_any_role(role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_run_without_a_store_is_rejected_before_any_cost(role: str) -> None:
-    """A store is required whichever role a human has, even if that role is never needed."""
+    """A store is required for any role that a human can take, even if the human is never asked."""
     models = Model()
     with pytest.raises(ConfigurationError, match="`store` is required"):
         await ROLES[role]().run(QUESTION, model=models.model)
@@ -143,7 +143,7 @@ async def test_run_without_a_store_is_rejected_before_any_cost(role: str) -> Non
 
 
 async def test_concurrent_work_finishes_before_suspension() -> None:
-    """Personas speak simultaneously, so a suspended run has the models' answers and one request for each human."""
+    """The personas speak simultaneously, so every model has answered and every human has received a request."""
     pattern, store, models = ROLES["two"](), MemoryStore(), Model()
     result = await pattern.run(QUESTION, model=models.model, store=store, run_id="it")
     assert [request.block for request in result.pending] == ["ann", "cy"]
@@ -267,7 +267,10 @@ async def test_hostile_human_answers_are_escaped() -> None:
 
 
 async def test_answer_must_say_which_of_several_open_requests_it_is_for() -> None:
-    """An answer can name the block or the path of its request. Answers to unknown requests are rejected."""
+    """An answer can specify the block or the path of its request.
+
+    If there is no such request, the answer is rejected.
+    """
     pattern, store = deliberation(name="deal", debaters=make_people("ann", "cy"), max_rounds=1), MemoryStore()
     await pattern.run(QUESTION, model=Model().model, store=store, run_id="it")
     with pytest.raises(NotAwaited, match=r"is waiting for several answers: specify which one") as caught:
