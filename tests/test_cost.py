@@ -128,12 +128,15 @@ def test_memory_of_a_result_is_bounded() -> None:
 
 
 def test_each_argument_is_scanned_once_for_names(long_count: Counter[str]) -> None:
-    """The 100 arguments and the briefing each appear in many prompts."""
+    """The 100 arguments and the briefing each appear in many prompts but are scanned only once."""
     assert long_count["Names.find"] == 101
 
 
 def test_each_argument_is_escaped_only_a_few_times(long_count: Counter[str]) -> None:
-    """An argument is escaped separately for debaters, moderators and the judge, and as a debater's reply."""
+    """An argument is escaped separately for the debaters, the moderators and the judge.
+
+    It is escaped once more when a debater has to reply to it.
+    """
     assert long_count["quoted"] < 8 * 121
 
 
@@ -154,7 +157,7 @@ def test_rebuilding_a_pattern_creates_no_new_schema(name: str, monkeypatch: pyte
 
 
 def test_finished_pattern_is_garbage_collected() -> None:
-    """Everything that a pattern caches for its next run must be freed with it."""
+    """Everything that a pattern caches for its next run must be freed along with the pattern."""
     pattern = build_debate(2, 1)
     pattern.run_sync("What should we pay for?", model=make_model(2))
     reference = weakref.ref(pattern)

@@ -217,7 +217,7 @@ def test_every_provider_is_in_the_table() -> None:
 
 
 def test_documented_local_model_hash_is_checked() -> None:
-    """A downloaded model is compared with the hash that the pages show."""
+    """A downloaded model is checked against the hash shown in the documentation."""
     assert gguf._SHA256 in TEXTS[ROOT / "docs" / "models.md"]
     assert f"as {gguf._PARTS} packages" in TEXTS[ROOT / "docs" / "models.md"]
 

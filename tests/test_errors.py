@@ -70,7 +70,10 @@ def test_error_survives_pickling_and_copying(name: str) -> None:
 
 
 def test_unpicklable_attribute_becomes_text() -> None:
-    """An option can be any object, and the error's message already contains its text."""
+    """An error can have any object as an attribute.
+
+    If the object cannot be pickled, it is replaced by its text, which is already part of the message.
+    """
     error = ConfigurationError("debate", "judge", threading.Lock(), "must be a block")
     other = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert str(other) == str(error)
@@ -79,7 +82,7 @@ def test_unpicklable_attribute_becomes_text() -> None:
 
 @pytest.mark.parametrize("lock", [None, threading.Lock()], ids=["with its run", "without a run that cannot be pickled"])
 def test_error_with_a_run_can_be_pickled(lock: object) -> None:
-    """The run is pickled along with the error if possible, and the error itself does not change."""
+    """If possible, the run is pickled along with the error. Pickling does not change the original error."""
     model = ScriptedModel()
     model.lock = lock  # type: ignore[attr-defined]  # as models that hold connections do
     with pytest.raises(ScriptError) as failed:

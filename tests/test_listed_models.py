@@ -113,7 +113,7 @@ def test_command_names_the_chair(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model in FLOWDEBATE_MODEL has another address, so the first model in the list is the chair."""
+    """The model in FLOWDEBATE_MODEL is at a different address, so the first model in the list becomes the chair."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", CHAIR)
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     address = ["--base-url", vendor_stubs["ollama"].base_url, "--model", "gemma3", "--model", "qwen3"]
@@ -124,7 +124,10 @@ def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: p
 
 
 def test_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
-    """Only clients that may use any address receive the list, and servers on other machines are not called."""
+    """The error for `--base-url` without `--model` lists the models that the server offers.
+
+    Servers on other machines are not called, and clients that may not use every address do not receive the list.
+    """
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = vendor_stubs["ollama"].base_url, "http://192.0.2.1/v1"
     results = [CliRunner().invoke(app, ["debate", QUESTION, "--no-store", "--base-url", url]) for url in (near, far)]

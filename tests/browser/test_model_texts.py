@@ -99,7 +99,8 @@ def test_single_ballot_has_no_bar_and_a_button_requests_the_reverse_order(
 ) -> None:
     """A bar showing 100 : 0 would overstate a single ballot.
 
-    The button makes one more call, and the two ballots then show that the order decided the outcome.
+    The button requests one more ballot, in the reverse order. In this test, the two ballots then show that the order
+    decided the outcome.
     """
     before = [*CALLERS]
     page = visit(stage.url).open("/runs/once")

@@ -79,7 +79,10 @@ def test_untrusted_text_cannot_control_the_terminal(text: str) -> None:
 
 @given(st.lists(HOSTILE, max_size=5), HOSTILE)
 def test_live_text_is_printable_however_it_is_split(pieces: list[str], tool: str) -> None:
-    """However text and tool results are split, they can neither control the terminal nor start at the left edge."""
+    """However the text and tool results are split into chunks, they cannot control the terminal.
+
+    All of their lines are indented.
+    """
     events = [TextDelta(block="a", text=piece) for piece in pieces]
     output = render_turn(ToolCalled(block="a", tool=tool, arguments=tool, result=tool), *events)
     assert printable(output) == output

@@ -83,7 +83,7 @@ def test_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> Non
 
 @each_verb
 def test_bare_raw_output_is_assigned_to_its_pattern(verb: str, tmp_path: Path) -> None:
-    """Keys in camel case and in snake case are recognized even if the surrounding document is missing."""
+    """Keys in camel case and in snake case are recognized even if the output is not inside a document."""
     path = tmp_path / "raw.json"
     value = build_document("Homes first.")[VERBS[verb][0]]["raw"]
     pages = []
@@ -173,7 +173,7 @@ def test_failure_prints_one_message_and_keeps_the_transcript(verb: str) -> None:
 
 @each_verb
 def test_repeated_call_is_reported(verb: str) -> None:
-    """The page says why there is no text, and which of the simultaneous speakers is called again."""
+    """The page says why there is no text and which of the simultaneous speakers is being called again."""
     with serve_stage(broken={0}) as on:
         plain = run_pattern(on, verb)
     assert plain.exit_code == 0
@@ -301,7 +301,10 @@ def test_invalid_file_is_reported_in_one_line_with_its_key(verb: str, text: str,
 
 
 def test_pattern_errors_name_the_source_of_the_option(tmp_path: Path) -> None:
-    """In the message, the user's option or key replaces the path of the pattern's field. Other errors are unchanged."""
+    """The error names the user's command-line option or plan-file key instead of the pattern's field.
+
+    Errors about other fields are unchanged.
+    """
     path = tmp_path / "plan.toml"
     path.write_text("max_turns = 3")
     options = HandoffPlanOptions.read({"first": "Ann"}, file=str(path))

@@ -39,7 +39,7 @@ def flow_text(pieces: list[str], *, width: int | None, first: str = "  ") -> str
 
 
 def test_long_text_is_written_at_once() -> None:
-    """Each write passes through all layers of the terminal, so writing word by word would be slow."""
+    """Each write passes through all layers of the terminal, so writing a long text word by word would be slow."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=None)
     flow.feed("one two three\n" * 1_000)
@@ -98,7 +98,7 @@ def test_isolated_joiners_are_escaped(text: str) -> None:
 
 @given(FOREIGN)
 def test_inline_text_has_no_line_breaks(text: str) -> None:
-    """A name shown inline, for example, cannot start a new line."""
+    """Text shown inline, such as a name, cannot break onto a new line."""
     assert len(in_line(text).splitlines()) <= 1
 
 
@@ -136,7 +136,10 @@ def test_styles_do_not_change_the_layout(parts: list[tuple[str, str]], width: in
 @example("x" * 200 + "日本語" * 40 + " y", 20)
 @example("👩\u200d" * 60, 30)
 def test_no_line_of_a_flow_is_wider_than_the_terminal(text: str, width: int) -> None:
-    """The terminal would wrap a longer line without indenting the rest. Each character is measured separately."""
+    """The terminal would wrap a longer line without indenting the rest.
+
+    The width of a line is the sum of the widths of its characters.
+    """
     for line in flow_text([text], width=width).split("\n"):
         assert sum(map(get_character_cell_size, line)) <= width
 
@@ -168,5 +171,5 @@ def test_blank_lines_are_collapsed() -> None:
 
 
 def test_lines_keep_their_indent_up_to_a_limit() -> None:
-    """Lists and JSON stay legible, yet a model cannot indent its text so far that it is out of view."""
+    """Lists and JSON stay legible, but a model cannot indent its text so far that it disappears from view."""
     assert flow_text(["a\n  b\n" + " " * 999 + "c"], width=None) == f"  a\n    b\n{' ' * 26}c\n"

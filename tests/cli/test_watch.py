@@ -101,7 +101,7 @@ def test_run_with_a_dead_process_is_reported(store: Path) -> None:
 
 
 def test_run_waiting_for_a_human_ends_the_view() -> None:
-    """The hint shows the command with which to answer, including its `--store` option."""
+    """The hint shows the command for answering, including its `--store` option."""
     with Stage(turns=SAID) as on:
         result = run_command(*on.options(*SIDES, "--human", "con"))
         watched = run_command("runs", "watch", "--last")

@@ -57,7 +57,7 @@ def test_judges_without_a_preference_are_not_accused() -> None:
 
 @pytest.mark.parametrize(("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")])
 def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
-    """With three sides, the rate expected by chance is one in three, and the finding says so."""
+    """With three sides, the rate expected by chance is one in three, and the finding mentions this rate."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
     assert report.last_word is not None
@@ -77,7 +77,11 @@ def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
 
 
 def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
-    """In mirrored debates, a judge shows no bias if it is impartial, and full bias if it favors the last word."""
+    """Each ballot is counted for the speaking order of its own transcript.
+
+    In mirrored debates, an impartial judge therefore shows no bias, and a judge that always favors the last word shows
+    full bias.
+    """
 
     def mirrored(*winners: str) -> list[JudgeBallot]:
         orders = (["tea", "coffee"], ["coffee", "tea"])
@@ -130,9 +134,10 @@ def test_last_word_appears_in_the_command_output_and_json_document(capsys: pytes
 
 
 def test_mirrored_ballots_cancel_a_strong_last_word_bias() -> None:
-    """The log-odds are simulated as the sum of a quality N(0, 1), a last-word effect of 1 and noise N(0, .5).
+    """The log-odds are a simulated quality plus an effect of the last word and noise.
 
-    The test compares a single debate, a mirrored pair and two debates in the same order.
+    The quality is drawn from N(0, 1) and the noise from N(0, 0.5), and the effect is 1. The test compares a single
+    debate, a mirrored pair and two debates in the same order.
     """
     np = pytest.importorskip("numpy")
     draw = np.random.default_rng(20261122)

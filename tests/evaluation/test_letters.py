@@ -35,7 +35,7 @@ def draw_ballots(lead: float, lengths: tuple[int, int], *, slot: float = 1.0, fi
 
 
 def test_judges_that_weigh_length_and_quality_are_fitted() -> None:
-    """The fit recovers the planted slope.
+    """The fit recovers the slope that was used to simulate the judge.
 
     Only about one in twenty pairs of equal quality is given a winner.
     """

@@ -309,7 +309,10 @@ def test_a_council_names_the_member_without_an_endpoint(served_endpoint: Endpoin
 
 
 def test_a_base_url_needs_a_model_for_every_role(served_endpoint: Endpoint) -> None:
-    """The default model has a different address, so the error names the roles that have no model."""
+    """The default model cannot be used, because it has a different address.
+
+    The error names the roles that have no model.
+    """
     arguments = ["--debater", "ann=Yes", "--debater", "ben=No", "--model", "ann=up-ann", "--model", "ben=up-ben"]
     refused = CliRunner().invoke(app, ["debate", SUBJECT, *arguments, "--base-url", served_endpoint.url, "--no-store"])
     assert refused.exit_code == 2

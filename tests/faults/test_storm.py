@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 async def test_mass_cancellation_leaves_nothing_behind(transport: Transport) -> None:
-    """No task, descriptor or connection may leak, and the next 20 calls must work."""
+    """No task, descriptor or connection may be leaked, and the next 20 calls must succeed."""
     result = await storm(200, transport)
     assert result.cancelled > 50
     assert (result.tasks, result.descriptors, result.connections, result.work_again) == (0, 0, 0, 20)

@@ -123,7 +123,10 @@ def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -
 
 
 async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None:
-    """Each call of `wait_for_run` returns only the text after `seen`. Joined, the parts form the whole report."""
+    """Each call of `wait_for_run` skips the number of parts given as `seen`.
+
+    Joined together, the returned parts form the whole report.
+    """
     parts: list[str] = []
     async with open_client(tmp_path, seconds=0.25, read_timeout_seconds=20) as client:
         run = structured_output(await client.call_tool("start_debate", CITY))
@@ -155,7 +158,7 @@ async def test_only_protocol_messages_go_to_stdout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", slow_but_first([0, 1]))
 async def test_documented_configurations_start_the_server(tmp_path: Path, number: int) -> None:
-    """The documented JSON is used without changes, with the `flowdebate` of this interpreter on the path."""
+    """The documented JSON is used unchanged, with this interpreter's `flowdebate` on the PATH."""
     page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
     fences = [json.loads(body) for body in re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
     servers = [fence["mcpServers"] for fence in fences if "mcpServers" in fence]  # other hosts use a different format

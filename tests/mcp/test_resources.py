@@ -133,7 +133,10 @@ def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
-    """Hosts send the tool list to their model with every request, and complain about bounds without a matching type."""
+    """Hosts send the tool list to their model with every request, so it must be short.
+
+    They also complain if a schema sets a bound, such as a maximum length, without the matching type.
+    """
     async with local_stage.connect() as client:
         tools = (await client.list_tools()).tools
     wire = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
@@ -146,7 +149,10 @@ async def test_the_tool_list_is_short_and_strict(local_stage: Stage) -> None:
 
 @pytest.mark.parametrize("model", ["openai/gpt-5-mini", "anthropic/claude-haiku-4-5"])
 async def test_a_missing_key_is_reported_at_once(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first result of any tool that calls models tells the user what to do, and no run is stored."""
+    """Any tool that calls models reports the missing key in its first result.
+
+    The error tells the user what to do, and no run is stored.
+    """
     for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("FLOWDEBATE_")]:
         monkeypatch.delenv(name)
     service = Service(store="memory:", model=model)

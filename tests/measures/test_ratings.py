@@ -21,21 +21,24 @@ def draw_ratings(agents: list[str], data: st.DataObject) -> dict[str, float]:
 
 
 def test_constants_have_their_usual_values() -> None:
-    """An agent without any history has a rating of 1500, and each pair of agents plays for 32 points."""
+    """An agent without any history has a rating of 1500. For each pair of agents, 32 points are at stake."""
     assert (INITIAL_RATING, K_FACTOR) == (1500.0, 32.0)
 
 
 def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
-    """The winner gets two thirds of each pair's points rather than the expected half, so it gains 32/6 per pair."""
+    """The winner gets two thirds of the points in each pair instead of the expected half.
+
+    It gains 32/6 points per pair.
+    """
     changes = elo_changes(dict.fromkeys("abc", INITIAL_RATING), winner="a", consensus=True)
     assert changes == pytest.approx({"a": 10.667, "b": -5.333, "c": -5.333}, abs=5e-4)
 
 
 @pytest.mark.parametrize(("consensus", "gain"), [(True, 13.645), (False, 24.312)], ids=["consensus", "none"])
 def test_lower_rated_winners_gain_more_if_there_is_no_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
-    """An agent rated 1400 has beaten one rated 1600.
+    """An agent rated 1400 beats one rated 1600.
 
-    With consensus, it gets two thirds of the points, and without consensus, it gets all of them.
+    With consensus, it gets two thirds of the points; without consensus, it gets all of them.
     """
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
@@ -62,7 +65,7 @@ def test_order_of_agents_does_not_matter(agents: list[str], consensus: bool, dat
 
 @given(names, st.data())
 def test_winners_lose_nothing_if_there_is_no_consensus(agents: list[str], data: st.DataObject) -> None:
-    """The other agents gain nothing either. They would lose less if there were a consensus."""
+    """The other agents gain nothing, and they lose more than they would if there were a consensus."""
     before = draw_ratings(agents, data)
     winner = data.draw(st.sampled_from(agents))
     alone = elo_changes(before, winner=winner, consensus=False)
@@ -117,7 +120,7 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """The calibration is between 0 and 1, and scales the weight of a vote by a factor between 0.5 and 1.5."""
+    """The calibration is between 0 and 1. It scales the weight of a vote by a factor between 0.5 and 1.5."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None
@@ -144,7 +147,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
 def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[float, bool]], confidence: float) -> None:
-    """If two voters differ in one confidence only, the one that is closer to the outcome is better calibrated."""
+    """If two voters differ in one confidence only, the voter who is closer to the outcome is better calibrated."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])

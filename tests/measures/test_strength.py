@@ -52,9 +52,9 @@ def test_grades_follow_the_thresholds_in_the_table(counts: list[int], eligible: 
 def test_more_agreement_never_lowers_the_grade(
     one: tuple[dict[str, int], int], other: tuple[dict[str, int], int]
 ) -> None:
-    """Whatever the number of voters, a larger share never gets a lower grade.
+    """For any number of voters, a larger share never leads to a lower grade.
 
-    Both "split" and "contested" mean that there is no majority.
+    "Split" and "contested" count as the same grade here, since both mean that there is no majority.
     """
     shares, words = zip(
         *(
@@ -70,7 +70,7 @@ def test_more_agreement_never_lowers_the_grade(
 def test_grades_above_split_require_a_majority(election: tuple[dict[str, int], int]) -> None:
     """The majority is counted among all eligible voters.
 
-    The grade "contested" means that no proposal has a second vote.
+    The grade "contested" means that no proposal received more than one vote.
     """
     counts, eligible = election
     word = strength(counts, eligible=eligible)

@@ -125,7 +125,7 @@ async def test_text_is_streamed_to_a_listener() -> None:
 
 
 async def test_a_stream_can_be_split_anywhere() -> None:
-    """Multi-byte characters and line separators survive chunks of a single byte."""
+    """Multi-byte characters and line separators are preserved even if each chunk is a single byte."""
     text = "é🙂\u2028x"
 
     async def drip(exchange: Exchange) -> None:
@@ -572,9 +572,9 @@ def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
 
 
 async def test_each_choice_gets_a_log_probability() -> None:
-    """The probabilities of all spellings of a choice are added up.
+    """The probabilities of all spellings of a choice are added together.
 
-    For an unreported choice, an upper bound is derived from the others.
+    If a choice is not reported, an upper bound for it is derived from the other choices.
     """
     reply = reply_with(choice_completion({"content": [RECORDED], "refusal": None}))
     async with ChatServer({"gpt": reply}) as server:
@@ -593,7 +593,10 @@ async def test_each_choice_gets_a_log_probability() -> None:
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20), st.integers(0, 20))
 def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: list[float], unlisted: int) -> None:
-    """The bound exceeds neither any reported probability nor 1 minus the sum of the reported probabilities."""
+    """The bound is no higher than the lowest reported probability.
+
+    Nor is it higher than the probability that remains after all reported ones are subtracted from 1.
+    """
     from openai.types.chat import ChatCompletion
 
     total = sum(weights) + unlisted / 100

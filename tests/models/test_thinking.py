@@ -162,7 +162,7 @@ def split_at(text: str, cuts: list[int]) -> list[str]:
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
 def test_cleaning_is_idempotent(text: str) -> None:
-    """Removing thinking from a text must not leave anything that would be removed the next time."""
+    """After thinking has been removed from a text, a second cleaning must not find anything else to remove."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
 
@@ -181,7 +181,7 @@ def test_any_chunking_of_a_stream_gives_the_same_text(text: str, cuts: list[int]
 def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
     """Servers may send one token at a time.
 
-    The only thing that cannot be anticipated is a closing tag without an opening tag.
+    Text has to be withdrawn only if a closing tag has no opening tag, because nothing announces it.
     """
     separated = separate_thinking(ANSWERS[kind])
     texts, withdrawn = stream_to_listener(list(ANSWERS[kind]))
@@ -208,7 +208,10 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 
 
 async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
-    """If the server counts only the tokens of the whole answer, they are divided in proportion to the text."""
+    """The server may report only the total number of tokens in the answer.
+
+    The total is then divided between the thinking and the rest in proportion to the lengths of the two texts.
+    """
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
     request = ModelRequest(messages=[], block="b")
@@ -235,7 +238,10 @@ async def test_json_after_thinking_is_read() -> None:
 
 
 async def test_unannounced_thinking_is_buffered_from_the_second_call() -> None:
-    """The streamed text of the first answer has to be withdrawn, but the thinking in later answers is never shown."""
+    """In the first call, thinking is streamed as if it were the answer and has to be withdrawn.
+
+    In later calls, it is never shown.
+    """
     events: list[object] = []
     texts: list[str] = []
 
@@ -257,7 +263,10 @@ async def test_unannounced_thinking_is_buffered_from_the_second_call() -> None:
 
 
 async def test_a_known_thinking_model_is_buffered_until_it_answers() -> None:
-    """The model is recognized by its name at first, and later by its answers."""
+    """At first, the model is recognized by its name, so its answer is buffered.
+
+    Since that answer contains no thinking, the next one is streamed as usual.
+    """
     texts: list[str] = []
 
     def answer(request: ModelRequest) -> ModelResponse:

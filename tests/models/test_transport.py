@@ -48,7 +48,10 @@ def read(stream: AsyncIterator[bytes]) -> bytes:
 
 @given(st.lists(LINES, max_size=30), st.sets(st.integers(0, 500), max_size=20))
 def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[int]) -> None:
-    """Data lines and the empty lines between them keep their order, and all other lines are dropped."""
+    """However the stream is split, data lines and the empty lines between them keep their order.
+
+    All other lines are dropped.
+    """
     stream = b"\n".join((*lines, b""))
     expected = [line for line in lines if not line.strip() or (line.startswith(b"data:") and line[5:].strip())]
     assert read(event_lines(aiter(ChunkedBody(split_bytes(stream, places))))) == b"".join(
@@ -58,7 +61,7 @@ def test_events_do_not_depend_on_network_chunks(lines: list[bytes], places: set[
 
 @pytest.mark.parametrize("line", [b"data: x\n", b"data: xy\r\n"])
 def test_an_endless_event_counts_as_malformed(line: bytes) -> None:
-    """Reading stops at a size limit, because the time needed for an endless event could grow quadratically."""
+    """Reading stops at a size limit. Without it, the time needed for an endless event could grow quadratically."""
     with pytest.raises(MalformedResponse, match="too long"):
         read(event_lines(aiter(ChunkedBody([line * 50, line * 51]))))
 

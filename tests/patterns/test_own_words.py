@@ -68,7 +68,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("kind", LABELED)
 def test_speaker_labels_are_removed(kind: str) -> None:
-    """The transcript adds a tag, so a label would be redundant."""
+    """The transcript adds a tag that names the speaker, so a label would be redundant."""
     words, text = LABELED[kind]
     assert words.separate(text) == ("Rents rise.", None)
 
@@ -150,7 +150,7 @@ async def test_all_patterns_remove_turns_of_other_speakers(pattern: str) -> None
 
 
 async def test_removing_turns_of_another_speaker_does_not_count_as_truncation() -> None:
-    """In this test, the model ran out of tokens only within the text that was removed."""
+    """In this test, the model runs out of tokens, but only within another speaker's turn, which is removed."""
     from flowdebate.models import ModelResponse
 
     model = ScriptedModel(ModelResponse(text=f"{DIALOGUE} And", finish="length"), "They fall.")
@@ -227,7 +227,10 @@ HANDED = [f"{text}\n\nTransition to {name}" for text, name in zip(SAID, ("Ben", 
     ids=["debate", "round_robin", "handoff"],
 )
 async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -> None:
-    """Some models repeat themselves, so the result, the stored run and the document's notes point it out."""
+    """Some models repeat themselves.
+
+    The repetition is pointed out in the result, in the stored run and in the document's notes.
+    """
     store = MemoryStore()
     result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
     remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"

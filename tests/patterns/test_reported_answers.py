@@ -109,7 +109,10 @@ async def test_thinking_is_not_part_of_the_answer(text: str, stream: bool) -> No
 
 
 async def test_streamed_thoughts_are_withdrawn() -> None:
-    """One server was reported to omit the opening tag, so a thought is recognized only when it ends."""
+    """In the report, a server left out the opening tag.
+
+    A thought is therefore recognized only when it ends, after it has been streamed.
+    """
     async with ChatServer({}, otherwise=Reported(THINKING["a02 no opening tag"])) as server:
         block = debate(name="work", debaters=SIDES, synthesizer=False, max_rounds=1)
         handle = block.start("Where?", model=OpenAIModel("m", base_url=server.base_url))
@@ -127,7 +130,7 @@ async def test_streamed_thoughts_are_withdrawn() -> None:
     ],
 )
 async def test_texts_that_mention_a_thinking_tag_are_unchanged(text: str) -> None:
-    """In the reported debate, models were the topic, so the tag was part of an argument."""
+    """The reported debate was about models, and one of its arguments mentioned the tag."""
     for stream in (False, True):
         result = await run(Reported(text), stream=stream)
         assert [entry.text for entry in result.output.transcript] == [text] * 2
@@ -181,13 +184,13 @@ LABELS = {
 
 @pytest.mark.parametrize("text", LABELS.values(), ids=LABELS)
 async def test_labels_before_a_turn_are_removed(text: str) -> None:
-    """The transcript's tag names the speaker, so a label would be redundant."""
+    """In the transcript, a tag already names the speaker, so a label would be redundant."""
     result = await run(Reported(text, always=False))
     assert result.output.transcript[0].text == ARGUMENT
 
 
 async def test_turns_of_other_speakers_are_removed_and_noted() -> None:
-    """One model was reported to concede on behalf of the other side."""
+    """In the reported debate, a model wrote a concession on behalf of the other side."""
     result = await run(Reported(f"{ARGUMENT}\n\n[{OFFICE}]\nI concede everything.", always=False))
     assert result.output.transcript[0].text == ARGUMENT
     assert [(cut.name, cut.other) for cut in result.raw.cut_answers] == [("Ada", "Ben")]
@@ -197,7 +200,7 @@ async def test_turns_of_other_speakers_are_removed_and_noted() -> None:
     "name", ["qa\\_lead", "qa lead", "QA_Lead", "qa-lead", "`qa_lead`", "qaLead", "@qa_lead", "**qa_lead**"]
 )
 async def test_spelling_variants_of_names_are_recognized(name: str) -> None:
-    """A different spelling does not require a second attempt."""
+    """A name in a different spelling is accepted at once, so the model is not asked a second time."""
     prompts: list[str] = []
 
     async def serve(exchange: Exchange) -> None:

@@ -112,7 +112,10 @@ def test_orders_are_seeded_permutations_of_the_speakers(
 
 @given(st.lists(st.sampled_from(NAMES), max_size=9))
 def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
-    """A speaker named n times takes the nth turn in the nth wave, and there are no more waves than necessary."""
+    """A speaker named several times takes one turn in each wave, beginning with the first one.
+
+    There are no more waves than necessary.
+    """
     waves = waves_of(speakers)
     assert sorted(name for wave in waves for name in wave) == sorted(speakers)
     assert all(len(set(wave)) == len(wave) for wave in waves)
@@ -167,7 +170,10 @@ async def test_visible_entries_depend_on_the_order(
 @pytest.mark.parametrize("kind", ["debate", "round robin"])
 @pytest.mark.parametrize("order", TURN_ORDERS)
 async def test_simultaneous_rounds_take_no_longer_than_one_turn(kind: str, order: Any) -> None:
-    """The clock advances only while all callers are waiting, so a round of one-second calls takes one second."""
+    """The test's clock advances only when all callers are waiting.
+
+    A round of simultaneous one-second calls therefore takes one second.
+    """
     clock, waiting = 0, 0
     expected_waiting = 4 if order == "simultaneous" else 1
     gate = asyncio.Condition()
@@ -455,7 +461,7 @@ def test_patterns_with_a_fixed_order_reject_turn_order(pattern: str) -> None:
 
 
 def test_two_debates_in_one_run_have_different_orders() -> None:
-    """The order depends on the seed and on the debate's path."""
+    """The shuffled order depends not only on the seed but also on the debate's path."""
     first = debate(name="one", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     second = debate(name="two", debaters=sides(4), turn_order="shuffled", max_rounds=4, synthesizer=False)
     pipeline = sequencer(name="both").tap(first).then(second)

@@ -46,7 +46,7 @@ class ApplicationEvent(BaseEvent):
 
 
 def test_application_events_have_type_custom() -> None:
-    """Each event from a block is sent as one frame of type "custom", even if its class has another type."""
+    """Each event that a block emits is sent as one frame of type "custom", even if it has a type of its own."""
 
     def work(value: Any, ctx: Context) -> str:
         ctx.emit(ApplicationEvent(share=0.5))
@@ -62,7 +62,10 @@ def test_application_events_have_type_custom() -> None:
 
 
 def test_text_is_streamed_live(gated: Stage, gate: Gate) -> None:
-    """Each piece of text has an offset, so that readers can detect gaps. Together, the pieces form the turn."""
+    """Each piece of text comes with its offset, so that readers can detect gaps.
+
+    Joined together, the pieces are the text of the turn.
+    """
     run_id = gated.begin()
     gate.wait_for_call()
     frames = gated.follow(f"/runs/{run_id}/events")
@@ -109,7 +112,10 @@ def test_unknown_id_causes_a_reset(stage: Stage, mark: str) -> None:
 
 
 def test_dropped_connection_loses_nothing(gated: Stage, gate: Gate) -> None:
-    """The run continues while its reader is disconnected, and the reader reconnects with the last id."""
+    """The run continues while its reader is disconnected.
+
+    The reader then reconnects with the id of the last event it received.
+    """
     run_id = gated.begin()
     gate.wait_for_call()
     frames: list[Frame] = []

@@ -329,7 +329,7 @@ def test_options_read_no_file_and_reach_no_server(shared_stage: Stage, options: 
 
 
 def test_fifo_is_not_opened(shared_stage: Stage, tmp_path: Path) -> None:
-    """Even opening the pipe for a check would block the server."""
+    """Opening a named pipe would block the server, even if the pipe were opened only for a check."""
     import os
 
     os.mkfifo(tmp_path / "pipe")
@@ -413,7 +413,7 @@ def test_short_token_is_rejected() -> None:
 
 
 def test_mounted_application_is_guarded() -> None:
-    """The application's paths, redirect and cookie are under the path of the enclosing application."""
+    """The application's paths, redirect and cookie are all below the path at which it is mounted."""
     import threading
 
     import uvicorn
@@ -477,7 +477,10 @@ FORWARDING = ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-rea
 
 
 def test_local_server_allows_every_model_of_a_configured_provider() -> None:
-    """A forwarded request may only name default models. The error names the flag that allows others."""
+    """A request forwarded by a proxy may name only the default models.
+
+    The error names the flag that allows others.
+    """
     with vendors() as clients, staged(lambda: Service(store="memory:"), own_machine=True) as stage:
         body = {**BRIEF, "options": {"max_rounds": 1, "model": "openai/gpt-4o"}}
         begun = stage.post("/runs", body)

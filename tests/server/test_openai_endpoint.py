@@ -103,9 +103,9 @@ def wait_for_status(stage: Stage, run_id: str, *, other_than: str = "running") -
 
 
 def test_patterns_are_listed_as_models(client: openai.OpenAI) -> None:
-    """Each registered or built-in pattern is listed twice, once as a model that returns only the answer.
+    """Each registered or built-in pattern is listed twice.
 
-    A handoff has no answer, so it is listed only once.
+    The second entry is a model that returns only the answer. A handoff has no answer, so it is listed only once.
     """
     names = [model.id for model in client.models.list()]
     own_patterns = ["debate/rent", "debate/waits", "debate/poet"]
@@ -329,7 +329,7 @@ def test_response_supports_instructions_schema_and_usage() -> None:
 def test_failed_or_incomplete_response_has_a_status() -> None:
     """A failed run is reported as an error, which is the last event in a stream.
 
-    A limit makes the response incomplete.
+    If the run reaches a limit, the response is marked as incomplete.
     """
 
     def broken(_: ModelRequest) -> Any:
@@ -412,7 +412,10 @@ def test_parameters_without_effect_are_accepted(client: openai.OpenAI) -> None:
 
 
 def test_header_reports_ignored_sampling_parameters(client: openai.OpenAI) -> None:
-    """Ordinary clients always send sampling parameters. A header names those that would normally have an effect."""
+    """Ordinary clients always send sampling parameters.
+
+    The header names those whose values would normally make a difference.
+    """
     parameters: dict[str, Any] = {
         "temperature": 0.2,
         "top_p": 1,
@@ -477,7 +480,10 @@ def test_forced_tool_call_has_the_answer_as_arguments(client: openai.OpenAI, mod
 
 
 def test_retry_after_a_rejected_tool_call_keeps_the_question(client: openai.OpenAI) -> None:
-    """The assistant and tool messages after the question are data, so the user's message is still the question."""
+    """The assistant and tool messages after the question are treated as data.
+
+    The user's message still counts as the question.
+    """
     call = {"id": "call_1", "type": "function", "function": {"name": "plan", "arguments": "{}"}}
     more = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -543,7 +549,10 @@ def test_hidden_task_makes_one_call_and_no_run() -> None:
 
 
 def test_hidden_task_with_a_schema_or_a_forced_tool_makes_one_call() -> None:
-    """Some applications request a chat title as a JSON object."""
+    """Some applications request a chat title as a JSON object or a tool call.
+
+    This must take a single call and not start a debate.
+    """
     schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
     messages: Any = [{"role": "user", "content": f"Create a title for the conversation.\n\n{CHAT}"}]
     tool: Any = {"type": "function", "function": {"name": "name_chat", "parameters": schema}}
@@ -678,7 +687,7 @@ def test_run_ended_by_a_limit_is_marked_incomplete() -> None:
 
 
 def test_completion_says_that_the_run_waits_for_a_human(stage: Stage, client: openai.OpenAI) -> None:
-    """The run is stored, since the human answers elsewhere."""
+    """The run is stored, so that the human can answer elsewhere."""
     completion = ask(client, "debate/waits")
     assert "Waiting for ann" in completion.choices[0].message.content
     assert completion.choices[0].finish_reason == "length"
@@ -736,7 +745,7 @@ def test_idempotency_key_makes_a_request_safe_to_repeat(stage: Stage, client: op
 
 
 def test_cancelled_run_is_resumed_by_its_key() -> None:
-    """A client that returns after losing its connection continues at the same point."""
+    """If a client loses its connection and sends the same key again, the run continues where it was interrupted."""
     gate = Gate(answer)
     with staged(lambda: make_service(gate), openai=True) as stage, make_client(stage) as client:
         keyed: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "order-8"}}

@@ -84,9 +84,9 @@ def test_simultaneous_requests_with_the_same_id_start_one_run(gated: Stage, gate
 
 
 def test_runs_are_listed_in_pages(stage: Stage) -> None:
-    """The newest runs come first, and runs must match every filter.
+    """The newest runs come first, and only runs that match every filter are listed.
 
-    `next` is the value of `before` for the following page.
+    The value of `next` is passed as `before` to get the following page.
     """
     for number in range(5):
         stage.finished(runId=f"run-{number}", labels={"team": "blue" if number % 2 else "red"})

@@ -102,7 +102,10 @@ def test_stored_review_can_be_shown_resumed_and_forked(tmp_path: Path) -> None:
 
 
 def test_person_can_review_and_answer_for_a_finding_later(tmp_path: Path) -> None:
-    """The run is suspended at most three times, and the person sees no names."""
+    """The run is suspended at most three times: for the person's findings, verdicts and answers.
+
+    When asked for verdicts and answers, the person does not see the names of other reviewers.
+    """
     store = str(tmp_path / "runs.sqlite3")
 
     people = [Persona("Me", block=human(name="me")), Persona("Ada")]
@@ -155,7 +158,10 @@ CODE = {
 
 
 def test_code_in_a_finding_is_shown_unchanged(tmp_path: Path) -> None:
-    """Names and quotes keep their underscores and spaces. A title takes up one line and cannot forge others."""
+    """Underscores and spaces in names and quotes are kept.
+
+    A title is limited to one line, so it cannot imitate another field.
+    """
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text(f"{CODE['quote']}\n")
     answer, page = {"findings": [CODE]}, tmp_path / "page.html"

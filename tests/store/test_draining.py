@@ -22,7 +22,10 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("end", ["commit", "fail", "finish"])
 async def test_store_is_quiet_once_every_step_has_ended(end: str) -> None:
-    """A step may have ended in any way. Requests to humans do not count."""
+    """A step ends when it is committed or fails, or when its run finishes.
+
+    The store does not wait for requests to humans.
+    """
     inner = MemoryStore()
     store = Draining(inner)
     await store.create(header("r"))

@@ -128,7 +128,10 @@ def query_plan(folder: Path, **filters: Any) -> list[str]:
 
 @pytest.mark.parametrize("index", [*FILTERS, "runs_grams", "runs_pkey"])
 async def test_postgresql_seeks_to_the_start_of_a_page(postgres_server: Server, index: str) -> None:
-    """An index is used once the table is large enough. Rare text and ids have separate indexes."""
+    """PostgreSQL uses an index for each filter once the table is large enough.
+
+    Rare text and ids have separate indexes.
+    """
     schema = f"t{secrets.token_hex(8)}"
     store = PostgresStore(postgres_server.url, schema=schema)
     await store.runs()
@@ -159,7 +162,11 @@ async def test_postgresql_seeks_to_the_start_of_a_page(postgres_server: Server, 
 
 
 async def test_postgresql_searches_the_newest_runs_for_two_letters(postgres_server: Server) -> None:
-    """PostgreSQL's trigrams consist of bytes, so two Chinese or Cyrillic characters can be looked up in all runs."""
+    """Two ASCII letters are too short for a trigram, so only the newest runs are searched.
+
+    However, PostgreSQL's trigrams consist of bytes, so two Chinese or Cyrillic characters are long enough to be looked
+    up in all runs.
+    """
     schema, letters = f"t{secrets.token_hex(8)}", "\u0436\u0436"
     store = PostgresStore(postgres_server.url, schema=schema)
     await store.runs()
@@ -179,7 +186,7 @@ async def test_postgresql_searches_the_newest_runs_for_two_letters(postgres_serv
 
 
 async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
-    """The memory of a long list is freed as soon as its reader releases it, not only at the next read."""
+    """The memory of a long list is freed as soon as its reader releases the list, not at the next read."""
 
     class Result:
         pass

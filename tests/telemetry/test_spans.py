@@ -191,7 +191,10 @@ async def test_spans_of_a_debate_have_their_attributes() -> None:
 
 
 async def test_tool_spans_are_below_their_agent_span() -> None:
-    """Each execution of a tool has a span that contains the block run by the tool and the tool's own spans."""
+    """Each tool call has a span below the span of its agent.
+
+    The spans of the tool itself, or of a block used as a tool, are below that span.
+    """
     watched = Watched()
     tracer = watched.tracers.get_tracer("application")
 
@@ -262,7 +265,7 @@ async def test_http_request_of_the_client_is_below_the_call() -> None:
     ],
 )
 async def test_provider_behind_a_base_url_has_its_own_name(address: str, provider: str) -> None:
-    """Whatever the model is, spans and metrics name the provider but reveal no other part of the URL."""
+    """For every model, spans and metrics name the provider but reveal no other part of the base URL."""
     watched = Watched()
 
     class Elsewhere(FunctionModel):
@@ -302,7 +305,10 @@ async def test_retry_is_an_event_of_the_call() -> None:
 
 
 async def test_spans_mark_skipped_and_fatal_failures() -> None:
-    """Each span that a failure passes through names the error class, but not the message, which may quote models."""
+    """Each span that a failure passes through names the class of the error.
+
+    It leaves out the message, which may quote models.
+    """
 
     def failing(request: ModelRequest) -> Any:
         if request.block.endswith("bob"):
@@ -389,7 +395,7 @@ invoke_workflow rent > invoke_agent rent-judge > chat small\
 
 
 async def test_fork_links_to_the_trace_of_its_parent() -> None:
-    """The link is present whenever the fork is resumed, as long as the parent is in the store."""
+    """The fork has the link each time it is resumed, as long as the parent is still in the store."""
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     options: dict[str, Any] = {"model": small_model(), "store": store, "observe": watched.observe}
@@ -453,7 +459,7 @@ async def test_run_is_a_child_of_the_current_span() -> None:
 
 
 async def test_frozen_exception_passes_through_all_spans_unchanged() -> None:
-    """An application's exception may reject new attributes, and spans must be able to end without them."""
+    """If an application's exception does not allow new attributes, spans must be able to end without setting any."""
 
     @dataclass(frozen=True)
     class Record(Exception):

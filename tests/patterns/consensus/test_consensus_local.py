@@ -35,9 +35,10 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_small_model_completes_a_debate() -> None:
-    """A real engine writes the proposals and votes. Its text is nonsense, and invalid answers count as failures.
+    """A real engine writes the proposals and votes.
 
-    Critiques are left out, because a critique of nonsense is long and tests no more than a vote does.
+    It writes nonsense, so some answers may be invalid and count as failures. Critiques are left out, because a critique
+    of nonsense is long and tests no more than a vote does.
     """
     model = LocalModel(small_test_model())
     pattern = plan(

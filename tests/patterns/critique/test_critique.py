@@ -97,7 +97,7 @@ def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str)
 
 
 def test_quotes_may_include_the_label_of_their_line() -> None:
-    """Models sometimes copy the label of a line in a source together with the words that they quote."""
+    """When models quote words from a line of a source, they sometimes copy the label of the line as well."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 
@@ -152,7 +152,7 @@ def test_refuted_answers_without_a_revision_are_rejected() -> None:
 
 
 def test_answer_in_the_input_overrides_the_option() -> None:
-    """In an escalation, the same critique receives a different answer through its input each time."""
+    """In an escalation, the same critique runs several times, and each time its input contains a different answer."""
     question = {"question": QUESTION, "answer": "Within 14 days, on a Monday."}
     raw = run_critique(model_of(claims=[]), question=question, answer=ANSWER).output
     assert (raw.answer, raw.is_given) == (question["answer"], True)

@@ -190,13 +190,13 @@ def test_other_yes_no_questions_have_fixed_sides(question: str) -> None:
 
 @pytest.mark.parametrize(("question", "first", "second"), ALTERNATIVES)
 def test_alternatives_become_the_sides(question: str, first: str, second: str) -> None:
-    """Each alternative becomes a side, so no side is called "yes"."""
+    """The stance of each side is one of the alternatives, so no side is called "yes"."""
     assert [side.stance for side in default_sides(question) or ()] == [first, second]
 
 
 @pytest.mark.parametrize("question", UNCERTAIN)
 def test_unclear_questions_have_no_sides(question: str) -> None:
-    """Bad grammar, or "yes" as the answer to a wh-question, would be worse than an additional call."""
+    """A model call is better than sides with bad grammar, or than "yes" as the answer to a wh-question."""
     assert default_sides(question) is None
 
 

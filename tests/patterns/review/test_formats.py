@@ -141,7 +141,10 @@ def finding_of(number: int, *, text: str = "It fails.", place: Place | None = No
 
 
 def test_long_comments_keep_the_most_severe_findings() -> None:
-    """GitHub rejects longer comments, so the comment states how many findings were left out."""
+    """GitHub rejects longer comments.
+
+    The less severe findings are left out, and the comment states how many were omitted.
+    """
     findings = [finding_of(number, text="word " * 700) for number in range(1, 61)]
     gate = GateResult(rule="no finding", holds=False, against=["F1"], why="see F1")
     comment = findings_markdown(document_of(*findings, gate=gate))

@@ -154,7 +154,10 @@ def test_order_of_reviewers_does_not_matter(
 def test_findings_raised_by_all_reviewers_are_merged(
     draft: dict[str, Any], count: int, other: str, further: dict[str, list[Any]]
 ) -> None:
-    """The merged finding is confirmed without an examination, regardless of any other findings or models."""
+    """The merged finding is confirmed without further examination.
+
+    This depends neither on other findings nor on the reviewers' models.
+    """
     names, common = NAMES[:count], {**draft, "suggestion": "As all of them say."}
     reviewers = Reviewers({name: [*further.get(name, ()), common] for name in names}, {})
     raw = run_review(reviewers, names=names, models={"ann": "one", **dict.fromkeys(names[1:], other)}).output
@@ -239,7 +242,10 @@ GONE = Place(file="app.py", quote="one / 0", found=False, problem="the quote is 
 
 @given(standings_of, st.booleans())
 def test_findings_from_an_earlier_review_stay_confirmed_until_resolved(standings: list[str], gone: bool) -> None:  # noqa: FBT001 - drawn
-    """An earlier review never weakens a finding; only a majority or a missing location can resolve it."""
+    """An earlier review never weakens a finding.
+
+    A finding is resolved only if a majority is against it or its location is missing.
+    """
     place = GONE if gone else Place()
     finding = decide_one(["raised", *standings], place=place, earlier=True)
     without = decide_one(["raised", *standings], place=place)
@@ -278,7 +284,7 @@ def test_reviewers_examine_findings_confirmed_earlier(quote: str | None, word: s
 
 
 def test_repeated_findings_are_merged_with_earlier_ones() -> None:
-    """The other reviewers examine the finding, and it stays confirmed even if all of them are unsure."""
+    """The other reviewers examine the repeated finding, which stays confirmed even if all of them are unsure."""
     draft = {**EARLIER_DRAFT, "line": 4, "quote": "four = one / 0"}
     reviewers = Reviewers({"ann": [draft], "bea": [], "cid": []}, {(n, 1, t): "unsure" for n in NAMES for t in (0, 1)})
     [finding] = run_review(reviewers, names=NAMES[:3], earlier=[FindingDraft.model_validate(draft)]).output.findings
@@ -326,7 +332,7 @@ def test_documented_rules_match_the_code() -> None:
     ],
 )
 def test_findings_in_unknown_locations_leave_a_gate_undecided(quote: str, gate: str, *, holds: bool | None) -> None:
-    """If the location did exist, the finding would make the gate fail."""
+    """The gate is undecided because the finding would make it fail if the location did exist."""
     draft = {"title": "T", "claim": "C", "severity": "major", "file": "app.py", "quote": quote}
     raw = run_review(Reviewers({name: [draft] for name in NAMES[:3]}, {}), names=NAMES[:3], gate=gate).output
     assert raw.gate.holds is holds
@@ -385,7 +391,7 @@ def test_authors_of_findings_are_hidden() -> None:
 
 
 def test_flipped_answers_count_neither_for_nor_against_a_finding() -> None:
-    """An examiner is flagged if its verdict depends on the order in which the verdicts are offered."""
+    """A reviewer's verdict is flagged if it depends on the order in which the possible verdicts are offered."""
     draft = {"title": "T", "claim": "C", "severity": "major", "line": 1, "file": "app.py"}
     reviewers = Reviewers({"ann": [draft], "bea": []}, {("bea", 1, False): "confirm", ("bea", 1, True): "refute"})
     [finding] = run_review(reviewers, names=NAMES[:2]).output.findings
@@ -451,7 +457,7 @@ def test_locations_are_looked_up_or_marked_as_missing(location_fields: Any, plac
 
 
 def test_interrupted_runs_keep_findings_and_leave_the_gate_undecided() -> None:
-    """An unexamined finding might have made the gate fail."""
+    """The gate is undecided because a finding that has not been examined might have made it fail."""
     draft = {"title": "T", "claim": "C", "severity": "blocker", "line": 1, "file": "app.py"}
     model = FunctionModel(Reviewers({"ann": [draft], "bea": []}, {}))
     people = [{"name": "ann"}, {"name": "bea"}]

@@ -346,7 +346,7 @@ def test_errors_survive_storage() -> None:
 
 
 async def test_resumed_run_does_not_call_a_tool_again() -> None:
-    """A tool call and its answer together form a step."""
+    """A tool call and its result are stored as a single step, so the resumed run reuses the result."""
     topics: list[str] = []
 
     def look(topic: str) -> str:
@@ -381,7 +381,7 @@ async def test_environment_selects_the_store(tmp_path: Path, monkeypatch: pytest
 async def test_default_model_is_recorded_by_name(
     variable: str, model: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recorded name makes it possible to resume the run with the same model elsewhere."""
+    """Thanks to the recorded name, the run can be resumed elsewhere with the same model."""
     monkeypatch.setenv("FLOWDEBATE_MODEL", variable)
     store = MemoryStore()
     await handler(lambda value, ctx: value, name="same").run("q", store=store, run_id="it")
