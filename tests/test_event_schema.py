@@ -139,7 +139,7 @@ def test_later_versions_of_the_format_are_valid() -> None:
 
 
 def test_events_of_a_run_are_valid() -> None:
-    """`to_wire()` produces the wire format of the library's own events and puts the kind first."""
+    """For the library's own events, the wire format is what `to_wire()` returns, and `kind` is its first field."""
     sides = [Debater("ann", "cap"), Debater("bob", "free")]
     pattern = debate(name="rent", debaters=sides, max_rounds=1, judge="swap", synthesizer=False)
     scores = {"reasoning": "So.", "verdict": "Cap.", "scores": {"cap": 60, "free": 40}}
@@ -373,7 +373,7 @@ def test_hostile_output_is_described_in_place(name: str) -> None:
 
 
 def test_task_with_hostile_data_has_a_wire_form() -> None:
-    """An application can put any data into its tasks, even data that JSON cannot represent."""
+    """Applications can put any data into their tasks, even data that JSON cannot represent."""
     task = Task(id="t", goal="\ud800", output=[make_circle(), b"\xff"], created_at=0, updated_at=0, seq=1)
     event = TaskChanged(collection_id="c", change="added", task=task, path="a", at=1.0)
     VALIDATOR.validate(send_and_receive(wire_of(event)))

@@ -485,7 +485,7 @@ async def test_allowed_models_apply_to_roles_forks_and_imports(vendor_stubs: Fou
 
 @pytest.mark.anyio
 async def test_server_allows_configured_models_by_default(vendor_stubs: Found) -> None:
-    """By default, each provider with a key allows its default model, and local servers allow their models."""
+    """By default, the server allows the default model of each provider with a key, and all models of local servers."""
     service = Service(store="memory:")
     create_server(service)
     async with service:

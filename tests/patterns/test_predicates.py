@@ -113,7 +113,7 @@ def test_predicates_that_stay_false_let_the_rounds_reach_their_limit(pattern: st
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_outline_names_the_predicate(pattern: str) -> None:
-    """The outline shows what may end the rounds.
+    """The outline shows which conditions can end the rounds.
 
     Renaming the predicate does not prevent a stored run from being resumed.
     """

@@ -32,7 +32,7 @@ def texts_of(request: ModelRequest) -> str:
 
 @pytest.mark.parametrize("pattern", TURNS)
 def test_speakers_see_sources_that_cannot_forge_a_line(pattern: str) -> None:
-    """Sources are in the system message, which is the same in all turns."""
+    """The sources are part of the system message, which is the same in all turns."""
     talkers = Talkers()
     result = talk(pattern, sources={"report": REPORT, "b]": FORGED}).run_sync(QUESTION, model=talkers.model())
     informed_roles = {role_of(request) for request in talkers.asked if f"\n[report] {REPORT}\n" in texts_of(request)}

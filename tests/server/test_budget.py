@@ -71,7 +71,7 @@ def test_exhausted_budget_rejects_new_work() -> None:
 
 
 def test_budget_is_shared_between_servers_and_survives_a_restart(tmp_path: Path) -> None:
-    """Two processes share one store, and one of them is killed."""
+    """In this test, two servers share one store, and one of them is killed and restarted."""
     (tmp_path / "application.py").write_text(APPLICATION)
     (tmp_path / "token").write_text(TOKEN)
     options = ("--app", "application:service", "--token-file", "token")

@@ -518,7 +518,7 @@ async def test_run_in_another_process_is_not_cancelled_or_deleted() -> None:
 
 
 async def test_next_service_finishes_the_runs_of_the_previous_one() -> None:
-    """The call in flight finishes first, so it is not repeated."""
+    """Before a service closes, it waits for the call in flight, so the next service does not repeat that call."""
     store, model = MemoryStore(), Gate(at=1)
     service = Service({"it": rent_debate()}, store=store, model=model, recover=True)
     await service.begin("it", QUESTION, run_id="r")
@@ -686,7 +686,7 @@ async def test_no_run_starts_if_proposing_sides_fails() -> None:
 
 
 async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
-    """Readers are still told that the run has ended."""
+    """The stored output can still be read, and readers are told that the run has ended."""
     store = MemoryStore()
     await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")
     async with Service(store=store) as service:

@@ -242,7 +242,7 @@ async def open_and_close(path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["file", "folder"])
 async def test_read_only_store_is_reported_and_unchanged(target: str) -> None:
-    """The user may read the file or the folder, but not write to it."""
+    """The user has permission to read the file or the folder, but not to write to it."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder, "runs.sqlite3")

@@ -215,7 +215,7 @@ orders = st.none() | st.integers(0, 99)
 
 @given(at=moments, order=orders)
 def test_cancelled_debates_keep_their_answers(at: int, order: int | None) -> None:
-    """An answer must not be lost, and no task may stay open in the audit trail, when a debate is cancelled."""
+    """When a debate is cancelled, no answer may be lost and no task may remain open in the audit trail."""
 
     async def cancelled() -> tuple[RunHandle[Any], Gate]:
         gate = Gate(at, order=order)

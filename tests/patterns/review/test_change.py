@@ -221,7 +221,7 @@ def test_gate_determines_the_exit_code(vendor_stubs: dict[VendorName, Vendor]) -
 def test_sarif_is_valid_and_markdown_lists_the_findings() -> None:
     """The SARIF output must conform to the standard's schema.
 
-    Refuted findings are suppressed with a reason, and disputed ones have no level.
+    Refuted findings are suppressed with a justification, and disputed findings have the level "none".
     """
     printed = review("--diff", "HEAD~1..HEAD", "--format", "sarif").stdout
     save_output("review.sarif", printed)

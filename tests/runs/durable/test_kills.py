@@ -42,7 +42,7 @@ def test_run_killed_at_any_moment_has_the_same_result() -> None:
 
 
 def test_twenty_kills_in_a_row_do_no_harm() -> None:
-    """Even a run that is killed each time it is resumed completes eventually."""
+    """Even a run that is killed each time it is resumed is completed eventually."""
     report = run_killed("--kills", "20", "--in-a-row", "20", "--point", "before", "--seed", "1")
     assert report["kills"] == 20
     assert report["runs"] == 1
