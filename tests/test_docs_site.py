@@ -89,7 +89,10 @@ TYPED = {
 
 @pytest.mark.parametrize("words", TYPED)
 def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, words: str) -> None:
-    """Sections that contain all words of the query precede those that contain some. Words in code are ignored."""
+    """Sections that contain all words of the query rank above those that contain only some of them.
+
+    Words in code are ignored.
+    """
     prose = re.sub(
         r"^```.*?^```$", "", (collected_pages / f"{TYPED[words]}.md").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
     )
@@ -98,7 +101,7 @@ def test_typical_queries_match_a_section_of_their_page(collected_pages: Path, wo
 
 
 def test_search_finds_pages_and_works_from_files(tmp_path: Path) -> None:
-    """The search index leaves out the reference.
+    """The search index omits the API reference.
 
     Browsers start no web workers for pages opened from files, so the worker's code is embedded in a script.
     """

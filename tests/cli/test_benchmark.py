@@ -109,7 +109,7 @@ def test_reviewer_rates_match_a_manual_calculation(write_changes: str) -> None:
 
 
 def test_repeated_command_continues_without_repeating_calls(write_changes: str) -> None:
-    """A failed review is repeated.
+    """Failed reviews are repeated.
 
     Complete reviews are read from the store, even if the answer key has been corrected since.
     """

@@ -87,7 +87,7 @@ def test_unknown_winner_is_not_shown_as_a_winner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["handoff", "deliberation", "round-robin", "council"])
 def test_run_without_contributions_has_no_result(verb: str) -> None:
-    """The exit code is 3, or 1 if the pattern itself fails, but never 0."""
+    """Without any contributions, the exit code is 3 (or 1 if the pattern itself fails), but never 0."""
     options, location = SHORT[verb]
     flags = ("--attempts", "1", "--on-failure", "skip", "--json")
     with serve_stage(broken=range(99)) as on:

@@ -162,7 +162,7 @@ def test_bare_raw_output_is_shown_in_either_key_style(style: str, tmp_path: Path
 
 
 def test_stdin_can_be_rendered(tmp_path: Path) -> None:
-    """The path `-` stands for stdin. A report can be written from stdin just as from a file."""
+    """The path `-` stands for stdin, and a report can be written from it just as from a file."""
     report = tmp_path / "report.md"
     result = CliRunner().invoke(app, ["runs", "render", "-", "--markdown", str(report)], input=json.dumps(DOCUMENT))
     assert result.exit_code == 0

@@ -104,7 +104,7 @@ def store_template(on: Stage, path: Path) -> StoredRun:
 def test_resuming_a_killed_run_gives_the_same_result(store: Path) -> None:
     """SIGKILL arrives during a call.
 
-    The answers received before it are not requested again, and the document is the same.
+    Answers received before it are not requested again, and the document equals that of an uninterrupted run.
     """
     options = (*SIDES, "--max-rounds", "2", "--seed", "7")
     with Stage(turns=ONE_TURN) as on:

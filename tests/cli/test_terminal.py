@@ -59,7 +59,7 @@ def test_terminal_shows_the_debate_live() -> None:
 
 
 def test_no_color_means_no_escape_codes(tmp_path: Path) -> None:
-    """NO_COLOR removes the colors, which are on by default, and keeps the layout."""
+    """NO_COLOR removes the colors, which are on by default, but keeps the layout."""
     path = tmp_path / "saved.json"
     path.write_text(json.dumps(DOCUMENT))
     with OnTerminal("runs", "render", str(path), NO_COLOR="1") as plain:

@@ -99,7 +99,7 @@ def test_preference_fairness_matches_the_paper() -> None:
 
 
 def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> None:
-    """Ballots count as repetitions only if the same model cast them on the same view."""
+    """Ballots count as repetitions only if the same model cast them after reading the same view of the debate."""
     repeats = [ballot("ab", "a"), ballot("ab", "a"), ballot("ab", "b")]
     report = audit([[*repeats, ballot("ba", "b"), ballot("ab", "b", model="other")]])
     assert report.repetition_stability is not None
@@ -109,7 +109,7 @@ def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> Non
 
 
 def test_scores_determine_the_winner() -> None:
-    """The side with the largest share wins, and a tie has no winner, as in verdicts."""
+    """The side with the largest share wins, and a tie has no winner, just as in a verdict."""
     report = audit([[ballot("ab", None, scores={"a": 0.2, "b": 0.8}), ballot("ba", "a", scores={"a": 0.5, "b": 0.5})]])
     assert (report.slots[0].places[1].wins, report.undecided) == (1, 1)
 
@@ -139,7 +139,7 @@ def test_unusable_ballots_are_counted_and_excluded() -> None:
 
 
 def test_models_are_reported_separately_and_compared() -> None:
-    """Models that always agree count as one model."""
+    """Models that always agree are worth only one independent model."""
     cast = [
         [ballot("ab", winner, model=model) for model in ("one", "two", "three")]
         for winner in ("a", "b", "a", "b", "b") * 10
@@ -196,7 +196,7 @@ def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
 
 @given(items)
 def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
-    """If all orders are reversed, preference fairness changes sign and the slots swap their figures.
+    """If all orders are reversed, preference fairness changes sign, and the figures of the slots are reversed too.
 
     All other figures stay the same.
     """
@@ -251,7 +251,7 @@ def _scored_ballot(order: str, share: float, **more: object) -> JudgeBallot:
 
 @pytest.mark.parametrize(("full", "times"), [(20, 1), (16, 1), (15, 0), (0, 0)])
 def test_all_or_nothing_scores_are_reported(full: int, times: int) -> None:
-    """Scores are all or nothing if at least 80% of the ballots give one side a share of 99% or more.
+    """Scores count as all-or-nothing if at least 80% of the ballots give one side a share of 99% or more.
 
     Letter ballots and ballots without scores are ignored.
     """

@@ -225,7 +225,7 @@ async def test_requests_in_a_check_are_bounded() -> None:
 
 
 async def test_models_without_a_server_can_be_checked() -> None:
-    """A model without a server has no request features and only one output mode."""
+    """For a model without a server, there are no request features to check and there is only one output mode."""
 
     def reply(request: Any) -> Any:
         return "Trams." if request.output is None else {"reasoning": "r", "winner": "Ada Lovelace", "confidence": 1}
@@ -270,7 +270,7 @@ async def test_recording_is_a_cassette(tmp_path: Path) -> None:
 
 
 async def test_recording_contains_no_key_or_address(tmp_path: Path) -> None:
-    """Nothing that the server's responses reveal about the server or its user is recorded."""
+    """The server's responses reveal details about the server and its user, none of which may be recorded."""
     record = tmp_path / "check.jsonl"
     await check_stub(weird_stub(), record)
     text = record.read_text()

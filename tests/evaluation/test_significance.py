@@ -86,7 +86,10 @@ def test_preferences_are_also_found_with_cyclic_orders() -> None:
 
 
 def test_order_audits_do_not_detect_content_preferences() -> None:
-    """A judge that always prefers the longer side looks perfect in the audit, so the findings mention this limit."""
+    """A judge that always prefers the longer side looks perfect in the audit.
+
+    The findings mention this limitation.
+    """
     longer = [[FIRST, MIRRORED[1]], [LAST, MIRRORED[0]]] * 30
     report = full_audit(longer)
     assert report.position_consistency is not None
@@ -172,7 +175,10 @@ def test_resampling_depends_only_on_the_seed(cast: list[list[JudgeBallot]], data
 
 
 def test_required_sample_sizes_match_the_test() -> None:
-    """With the required sample size, the power is sufficient, and the stored table matches a fresh computation."""
+    """The required sample size gives a power of at least 80%, while one verdict fewer does not.
+
+    The stored table matches a fresh computation.
+    """
     assert [smallest_n(rate) for rate in (0.6, 0.7, 0.8)] == [210, 54, 23]
     for rate in (0.6, 0.7, 0.8, 0.95):
         n = smallest_n(rate)

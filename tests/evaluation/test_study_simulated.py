@@ -154,5 +154,5 @@ def test_repeated_looks_rarely_give_a_wrong_conclusion(seed: int, differing: flo
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1])
 def test_unfinished_reports_rarely_find_false_effects(seed: int) -> None:
-    """Without a true effect, at most 5% of 200 studies find a difference, although each is reported repeatedly."""
+    """Even if each study is reported repeatedly, at most 5% of 200 studies without a true effect find one."""
     assert measure_early_findings(seed, 200, questions=120) <= 0.05

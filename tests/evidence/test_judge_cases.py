@@ -18,7 +18,7 @@ from flowdebate.testing import FunctionModel
 
 
 def test_debates_are_balanced() -> None:
-    """All combinations of quality, speaking order and length occur.
+    """All combinations of quality, speaking order and length occur equally often.
 
     If both sides are equally good, one of them may still say more.
     """

@@ -112,7 +112,7 @@ async def test_only_the_first_structured_call_tries_an_unsupported_mode(*, refus
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_modes_adapt_when_a_server_changes(*, refuses: bool) -> None:
-    """All later calls use the mode that worked last, and a mode that failed before may be used again."""
+    """Later calls always use the mode that worked most recently, and a mode that failed earlier may be tried again."""
     modes = ["tools"]
 
     async def serve(exchange: Exchange) -> None:

@@ -231,7 +231,7 @@ def test_an_invalid_cassette_is_reported_with_its_line(case: Bad, path: Path) ->
 
 
 def test_an_unreadable_cassette_is_reported(path: Path) -> None:
-    """Directories, devices and files with a size of a hundred megabytes are rejected as cassettes."""
+    """Directories, devices and files larger than 100 MB are rejected as cassettes."""
     for wrong, message in (
         (path, "does not exist"),
         (path.parent, "is not a file"),
@@ -356,7 +356,7 @@ async def test_no_key_is_written_to_a_cassette(kind: str, path: Path) -> None:
 
 
 async def test_apparent_keys_are_redacted_in_errors(path: Path) -> None:
-    """Errors from custom models are redacted too, in every field."""
+    """Keys are redacted in every field of an error, even if the error comes from a custom model."""
     error = SchemaViolation([("a", f"got {KEY}")], answer=f"{{{KEY}}}")
     refusal = Refused(f"Bearer {KEY} is wrong")
     model = RecordingModel(Leaf([error, refusal, endpoint_error()], retry=Retry(attempts=2, sleep=Naps())), path)

@@ -132,7 +132,7 @@ async def test_a_program_can_only_answer(
 ) -> None:
     """The program runs in an empty temporary folder.
 
-    It receives the prompt on stdin, and no API keys for other providers.
+    It reads the prompt from stdin and is given no API keys for other providers.
     """
     install_fake("claude", SPY)
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "ANTHROPIC_API_KEY"):
@@ -215,7 +215,7 @@ def test_environment_variables_must_be_named_individually(env: Any) -> None:
 async def test_a_missing_sign_in_is_reported_before_the_first_call(
     program: str, status: str, install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no key is set, the program's status command is used, provided that it calls no model.
+    """If no key is set, the library runs the program's status command, if there is one that calls no model.
 
     Codex receives a key only from CODEX_API_KEY, never from OPENAI_API_KEY.
     """
@@ -345,7 +345,7 @@ class Verdict(BaseModel):
 
 
 async def test_structured_answers_are_requested_in_the_prompt_and_validated(install_fake: Callable[..., None]) -> None:
-    """An invalid answer is requested again with a prompt that states the problem."""
+    """If an answer is invalid, the model is asked again with a prompt that states the problem."""
     install_fake(
         "codex",
         "said = 'Here: ```json\\n{\"winner\": \"for\"}\\n```' if 'could not be used' in prompt else '{\"who\": 1}'\n"

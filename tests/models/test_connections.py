@@ -100,7 +100,7 @@ async def test_the_connection_closes_with_the_last_block_that_opened_it() -> Non
 async def test_open_connections_outlive_runs_and_are_shared_per_endpoint() -> None:
     """Connections stay open until the outermost `open_connections` block ends.
 
-    A different key uses a separate connection.
+    A model with a different key uses a separate connection.
     """
     async with ChatServer() as server:
         async with keep_connections():
@@ -253,7 +253,7 @@ async def test_a_close_cancelled_twice_leaves_nothing_open() -> None:
 
 
 def test_one_model_serves_several_event_loops_and_threads() -> None:
-    """Two successive event loops and two concurrent ones each use a separate connection."""
+    """Each of two successive and two concurrent event loops uses a separate connection."""
     ports: list[int] = []
     ready = threading.Event()
     stop: list[Callable[[], object]] = []

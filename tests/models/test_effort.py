@@ -67,9 +67,9 @@ async def test_the_model_effort_is_the_default() -> None:
 
 
 async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
-    """The local model and servers without an effort field reject any effort.
+    """The local model rejects any effort, as do servers without an effort field.
 
-    Settings reject an unknown level.
+    Settings reject effort levels that do not exist.
     """
     async with ChatServer() as server:
         with pytest.raises(ConfigurationError, match="`effort` is not supported by this model"):
@@ -81,7 +81,10 @@ async def test_an_unsupported_effort_is_rejected_before_sending() -> None:
 
 
 async def test_a_rejected_effort_is_omitted(vendor_servers: dict[VendorName, Vendor]) -> None:
-    """Only the provider knows which of its models can think. The answer is flagged, and a single warning is emitted."""
+    """Only the provider knows which of its models can think.
+
+    If a model rejects the effort, its answers are flagged, and a single warning is emitted.
+    """
     with pytest.warns(FlowDebateWarning, match="'gpt-4o' rejects effort"):
         answered = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
     second = await ask(resolve_model("openai/gpt-4o"), question(effort="low"))
@@ -119,7 +122,7 @@ async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
 
 
 async def test_an_answer_lost_to_thinking_gets_a_higher_default_limit() -> None:
-    """If no limit is configured, the retry allows twice the number of tokens used, and at least several thousand."""
+    """If no limit is configured, the retry may use twice as many tokens, but at least several thousand."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought

@@ -58,7 +58,7 @@ def test_a_file_with_another_hash_is_rejected_and_removed(tmp_path: Path) -> Non
 
 
 def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A model with a missing part would be useless."""
+    """A model with a missing part would be useless, so the incomplete file is deleted."""
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="cannot be written"):
         join_parts([*write_files(tmp_path, [b"one"]), tmp_path / "missing.bin"], target, sha256="0" * 64)

@@ -323,7 +323,7 @@ class ApplicationError(RateLimited):
 async def test_an_application_error_is_replayed_as_its_base_class(path: Path) -> None:
     """Cassettes restore only the library's own error classes.
 
-    If the details are invalid, a plain `ModelError` is raised.
+    If an error's details are invalid, a plain `ModelError` is raised instead.
     """
     odd = Refused("x")
     odd.reason = 17  # type: ignore[assignment]
@@ -468,7 +468,7 @@ CHANGES: dict[str, Callable[[], ModelRequest]] = {
 async def test_a_mismatch_shows_the_difference_from_the_recording(
     change: Callable[[], ModelRequest], path: Path
 ) -> None:
-    """Everything that may affect an answer is compared, and the error is raised without calling a model."""
+    """Everything that may affect an answer is compared, and the error is raised without a model being called."""
     await ask(RecordingModel(Leaf(), path), make_request())
     request = change()
     with pytest.raises(CassetteMismatch) as caught:
@@ -510,7 +510,7 @@ async def test_the_displayed_difference_is_always_short(path: Path) -> None:
 
 
 async def test_a_different_seed_is_a_mismatch(path: Path) -> None:
-    """The seed shuffles the judge's view, so the replay raises an error rather than return a different verdict."""
+    """The seed shuffles the judge's view, so the replay raises an error rather than returning a different verdict."""
     sides = [Debater(name, f"{name} is right") for name in "abcdef"]
     wide = debate(name="wide", debaters=sides, max_rounds=1, synthesizer=False)
     verdict = {"reasoning": "x", "winner": None, "verdict": "y"}

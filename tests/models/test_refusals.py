@@ -229,7 +229,7 @@ async def test_a_debate_continues_without_a_rejected_part(case: OptionalPart, tr
 
 
 async def test_a_streaming_only_server_gets_a_streaming_request() -> None:
-    """Requests for structured answers are streamed too, although nobody is listening to them."""
+    """Requests for structured answers are streamed too, even though nobody reads the stream."""
     words = "This model only supports stream mode, please enable the stream parameter to access the model."
 
     async def serve(exchange: Exchange) -> None:
@@ -334,7 +334,7 @@ async def test_adjacent_messages_with_the_same_role_are_joined() -> None:
 async def test_another_mode_is_tried_after_ignored_and_rejected_ones() -> None:
     """The model answers in prose in two modes, and the server rejects JSON mode.
 
-    JSON in a code block is finally accepted.
+    The debate still succeeds with JSON in a code block.
     """
 
     async def ignore(exchange: Exchange) -> None:
@@ -354,7 +354,7 @@ async def test_another_mode_is_tried_after_ignored_and_rejected_ones() -> None:
 
 
 async def test_tools_are_offered_first_if_a_server_rejects_both() -> None:
-    """The error message of the server mentions neither tools nor the schema."""
+    """The server's error message mentions neither tools nor the schema."""
     from flowdebate.models import ToolSpec
 
     tool = ToolSpec(name="look_up", description="Look it up.", parameters={"type": "object", "properties": {}})
@@ -604,7 +604,10 @@ async def test_other_debaters_continue_when_a_filter_stops_one(case: FinalRefusa
     ids=["a detail", "a sentence", "a16: behind another vendor"],
 )
 async def test_a_call_waits_for_a_per_minute_limit(body: Any, wait: float | None) -> None:
-    """A per-minute limit differs from an exhausted quota. The error names the vendor behind the endpoint."""
+    """A per-minute limit is not the same as an exhausted quota.
+
+    Without a retry, the error names the vendor behind the endpoint.
+    """
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -647,7 +650,7 @@ async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
 async def test_retry_sends_double_the_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
-    """The limit may come from the model's settings, from the request or from neither of them."""
+    """The limit may be set by the model's settings, by the request, or by neither."""
     model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:
@@ -735,7 +738,7 @@ BODIES = st.one_of(
 @settings(max_examples=example_count(10))
 @given(piece=st.sampled_from(PIECES), code=st.sampled_from(CODES), body=BODIES)
 async def test_a_debate_completes_whichever_part_is_rejected(way: Any, piece: Piece, code: int, body: Any) -> None:
-    """The server may reject the part with any unspecific status and with an error message unknown to the library."""
+    """The server may reject the part with a generic status and an error message that the library does not know."""
     learned_of.cache_clear()  # an earlier example's server may have used this port
     picky = PickyServer(piece.matches, code, body)
     async with picky.server(anthropic=way == "anthropic") as server:

@@ -70,7 +70,7 @@ def test_models_from_each_provider_can_be_selected_by_name(provider: str) -> Non
 
 
 def test_a_provider_model_uses_its_own_address() -> None:
-    """OPENAI_BASE_URL changes the address of OpenAI but of no other provider."""
+    """OPENAI_BASE_URL sets OpenAI's address, but no other provider's."""
     with environment(OPENAI_BASE_URL="http://127.0.0.1:1/v1"):
         ollama, openai = resolve_model("ollama/gemma3"), resolve_model("openai/gpt-5-mini")
         assert isinstance(ollama, OpenAIModel)
@@ -80,7 +80,7 @@ def test_a_provider_model_uses_its_own_address() -> None:
 
 
 def test_local_selects_the_embedded_model() -> None:
-    """Resolving the name does not look up the model's file yet."""
+    """Resolving the name does not look up the model's file; that happens later."""
     assert isinstance(resolve_model("local"), LocalModel)
 
 
@@ -119,7 +119,10 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
-    """A run's override takes precedence over the block's own choice, the run's model, the environment and OpenAI."""
+    """A run's override takes precedence over the block's own choice, which takes precedence over the run's model.
+
+    The environment comes next, and OpenAI last.
+    """
     with environment(**case.environment):
         assert ModelResolver(case.run_model).resolve(case.block_model).name == case.name
 
@@ -152,7 +155,7 @@ AROUND = [
 def test_an_intent_is_resolved_by_the_nearest_pattern(case: EnclosingModels) -> None:
     """Patterns take precedence over the environment.
 
-    If a pattern maps an intent to another one, the enclosing patterns resolve the latter.
+    If a pattern maps an intent to another intent, the patterns that enclose it resolve the second one.
     """
     with environment(FLOWDEBATE_MODEL="ollama/env"):
         assert ModelResolver().resolve(case.model, case.defaults).name == case.name
@@ -277,7 +280,7 @@ def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.M
 
 
 def test_an_invalid_address_names_its_variable() -> None:
-    """An address from a variable must follow the same rules as an address passed as an option."""
+    """An address set in an environment variable must follow the same rules as one passed as an option."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
 
@@ -340,7 +343,7 @@ def test_imports_open_no_connection() -> None:
 def test_a_web_page_or_a_server_without_models_is_ignored(answer: bytes, local_servers: Servers) -> None:
     """The error lists where the library looked and what it found.
 
-    It suggests every solution rather than just one provider's key.
+    It suggests every possible remedy, not just setting one provider's key.
     """
     local_servers.answers = {"lmstudio": answer}
     ways = r"^no model is configured: neither FLOWDEBATE_MODEL nor the key of a provider is set, no local"
@@ -410,7 +413,7 @@ def test_a_key_is_not_sent_to_other_providers(
 
 
 def test_one_resolver_returns_one_object_per_name() -> None:
-    """The debaters in a run share connections, whereas another run has separate ones."""
+    """The debaters in a run share connections, but a second run opens its own."""
     resolver = ModelResolver("ollama/a")
     assert resolver.resolve("intent/chat") is resolver.resolve("ollama/a") is resolver.resolve("intent/synthesize")
     assert ModelResolver("ollama/a").resolve("ollama/a") is not resolver.resolve("ollama/a")
@@ -539,7 +542,7 @@ def test_an_ambiguous_name_lists_its_full_forms(
 
 
 def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
-    """The error is the same as for the name with its prefix."""
+    """The error is the same as for the name with its provider prefix."""
     with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(
             "Cap?"
@@ -548,7 +551,7 @@ def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
 
 @pytest.mark.parametrize("value", [5, b"local", OpenAIModel, {"chat": 5}, {"debate": MINE}, {5: MINE}])
 def test_only_models_are_accepted(value: Any) -> None:
-    """A class is not a model, and the keys of a mapping have to be intents."""
+    """A class is not accepted in place of a model, and a mapping must have intents as its keys."""
     with pytest.raises(ConfigurationError):
         ModelResolver(value).resolve("intent/chat")
     with pytest.raises(ConfigurationError, match="debate 'x'"):

@@ -85,7 +85,7 @@ def test_turns_have_the_role_of_their_speaker(pattern: str) -> None:
 
 
 def test_role_of_stored_requests_is_derived_from_the_block_name() -> None:
-    """Resuming a run must not change a stored request, so the role appears only in the block's name."""
+    """Resuming a run must not change a stored request, so the role cannot be added to the request itself."""
     text = '{"block": "rent-judge", "shown": "", "expects": "", "schema": null, "problem": null}'
     assert request_of("rent/rent-judge", text).role == "judge"
     assert role_in_name("a/b-stand-in-member-x-judge", "a%2Fb/round[1]") == "debater"

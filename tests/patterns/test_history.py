@@ -64,7 +64,7 @@ def test_prompts_contain_the_last_rounds_and_a_summary(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_long_discussions_complete_all_rounds(pattern: str) -> None:
-    """The visible part of the transcript fits into the model's context, although the whole transcript would not."""
+    """The visible part of the transcript fits the model's context window, although the whole transcript would not."""
     room = 5_000
 
     def answer(request: ModelRequest) -> Any:

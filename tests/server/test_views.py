@@ -110,7 +110,7 @@ async def shout(value: Any, ctx: Context) -> str:
 
 
 def test_registered_pattern_can_be_started_by_name() -> None:
-    """An application's block takes no options and accepts any JSON value as its input."""
+    """The registered pattern is a plain block, which takes no options and accepts any JSON value as its input."""
     with staged(lambda: Service({"shout": handler(shout, name="shout")}, store="memory:", plans=False)) as stage:
         (pattern,) = stage.get("/patterns").json()
         assert (pattern["name"], pattern["registered"], pattern.get("options")) == ("shout", True, None)

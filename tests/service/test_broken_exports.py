@@ -90,9 +90,9 @@ def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
 
 @pytest.mark.parametrize("index", slow_but_first(LINES))
 def test_invalid_value_breaks_only_its_run(index: int) -> None:
-    """Each value in an export is replaced with a value of a wrong type.
+    """Each value in an export is replaced with a value of the wrong type.
 
-    The import must reject the export and name the location, or the run must be listed, shown and verified as usual.
+    Either the import rejects the export and names the location, or the run can be listed, shown and verified as usual.
     `make soak-attacks` tries every combination.
     """
 
@@ -126,7 +126,7 @@ def test_invalid_value_breaks_only_its_run(index: int) -> None:
     ],
 )
 def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
-    """The value may be a fraction in place of an integer, text that is not valid UTF-8, or a missing mean."""
+    """Such values include a fraction in place of an integer, text that is not valid UTF-8, and a missing mean."""
     lines = asyncio.run(exported_pattern(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
     line = json.dumps(replace_value(json.loads(lines[0]), path, wrong))
@@ -134,7 +134,7 @@ def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wron
 
 
 def test_invalid_value_in_a_failed_call_breaks_only_its_run() -> None:
-    """The journal of a failed run stores its failures as text that anybody could have written."""
+    """The journal of a failed run stores its failures as text, which anybody could have altered."""
 
     def fails(request: ModelRequest) -> str | dict[str, Any]:
         if "con" in request.block:

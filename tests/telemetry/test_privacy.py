@@ -101,7 +101,7 @@ async def test_instrumented_process_observes_runs_without_an_observer(
 ) -> None:
     """Observation ends when the instrumentation is removed.
 
-    An environment variable from the conventions enables content capture.
+    OpenTelemetry's environment variable for capturing content is respected.
     """
     watched, own_observer, verbose = Watched(), Watched(), Watched()
     instrumentor, poet = FlowDebateInstrumentor(), generator(name="poet")

@@ -287,7 +287,7 @@ def test_deliverables_are_drawn_from_the_schema(case: DebateCase) -> None:
 
 
 def test_deliverables_can_be_supplied() -> None:
-    """Values for a JSON Schema have to be supplied by the application."""
+    """The strategy draws no values for a JSON Schema, so the application has to supply them."""
     schema = {"type": "object", "properties": {"n": {"const": 7}}, "required": ["n"]}
     assert drawn(debates(output_schema=schema, deliverables=st.just({"n": 7}))).run_sync().output == {"n": 7}
 

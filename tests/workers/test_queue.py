@@ -126,7 +126,10 @@ async def is_complete(workers: Any, run_id: str) -> bool:
 
 
 async def test_rejected_run_ends_all_waits(fleet: Fleet) -> None:
-    """Lists of runs show the reason, and clients that follow the run see it end, even if it was in progress."""
+    """Lists of runs show the reason.
+
+    Clients that follow the run see it end, even if it was already in progress when it was rejected.
+    """
     workers, wrong = fleet.workers(), fleet.workers(patterns={"other": fleet.workers().patterns["city"]})
     fleet.models.answering.clear()
     fleet.models.free = 1

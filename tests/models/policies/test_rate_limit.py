@@ -100,7 +100,10 @@ def test_both_limits_are_respected() -> None:
 
 
 def test_concurrent_requests_may_overdraw_tokens() -> None:
-    """The tokens of requests in flight are not known yet, so later requests wait longer instead."""
+    """The token counts of requests in flight are not known yet, so all of these requests are sent.
+
+    Later requests wait longer instead.
+    """
     leaf = Leaf([delayed(1, answer_with_usage(200))])
     warped(call_at(RateLimit(leaf, tokens=200, per=PER), [0.0, 0.0, 0.0, 2.0]))
     assert since_start(leaf) == pytest.approx([0, 0, 0, 1 + 400 / 200 * PER], abs=1e-3)
@@ -133,7 +136,7 @@ def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
 
 
 def test_each_sent_request_is_charged_once() -> None:
-    """If a model calls two others, the requests to both are charged, and so is each request of a retried call."""
+    """If a model calls two others, requests to both are charged, as is every attempt of a retried call."""
     first, second = Leaf([answer_with_usage(100, ""), "fine"]), Leaf([answer_with_usage(300)])
 
     async def twice() -> float:
@@ -204,7 +207,7 @@ def test_each_request_of_a_call_is_limited() -> None:
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """`RateLimited` is raised immediately and reports the wait, and other calls are not held up."""
+    """`RateLimited` is raised immediately and states how long the wait would be, and other calls are not held up."""
     leaf = Leaf()
 
     async def impatient() -> None:
@@ -226,7 +229,10 @@ def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
 
 
 def test_a_wait_that_became_too_long_ends_early() -> None:
-    """A request that was already in flight when the wait began is charged later and makes the wait longer."""
+    """A request that was already in flight is charged during the wait.
+
+    The rest of the wait would then outlast the call's deadline, so the call does not go on waiting.
+    """
     leaf = Leaf([answer_with_usage(100), delayed(1, answer_with_usage(1000)), "fine"])
 
     async def overtaken() -> float:

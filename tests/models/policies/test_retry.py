@@ -132,7 +132,7 @@ def test_a_wait_beyond_the_deadline_is_not_started() -> None:
 
 
 def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
-    """If the deadline passes in the middle of a request, the error still reports it as the deadline of the call."""
+    """If the deadline passes in the middle of a request, the error still reports it as the call's deadline."""
 
     async def late() -> float:
         start, leaf = now(), Leaf([endpoint_error, hang])
@@ -403,7 +403,7 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 def test_attempts_never_multiply(tree: Tree) -> None:
     """However models are nested, only one loop retries.
 
-    Each innermost model gets at most that loop's number of attempts.
+    Each innermost model receives at most as many requests as that loop allows attempts.
     """
     leaves: list[Leaf] = []
     request = make_request()
@@ -469,7 +469,7 @@ async def answer_nonsense(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
 async def test_attempts_list_every_request_to_a_real_model(*, wrapped: bool) -> None:
-    """A rate limit, a failure, a reset and nonsense precede the answer to the fifth request.
+    """The first four requests meet a rate limit, a failure, a reset and nonsense, and the fifth is answered.
 
     The server also counts five requests.
     """

@@ -245,7 +245,7 @@ async def keep_alive(exchange: Exchange) -> None:
     ],
 )
 async def test_a_dripping_or_stalling_server_is_abandoned(model: str, options: dict[str, float], message: str) -> None:
-    """Each call ends at its deadline and closes its connection, even if nobody is listening."""
+    """Each call ends at its deadline and closes its connection, even if nobody reads the streamed text."""
     request = make_request()
     async with ChatServer({"drip": drip, "stall": stall, "silent": silent}) as server:
         inner = OpenAIModel(model, base_url=server.base_url, retry=Retry(attempts=2, first_wait=0))

@@ -303,7 +303,10 @@ def test_polls_without_a_consensus_do_not_end_the_rounds() -> None:
 
 
 def test_failed_poll_votes_are_not_retried() -> None:
-    """Two of three agents are confident. The vote of the third agent failed in the poll and remains missing."""
+    """Two of the three agents are confident, which ends the rounds.
+
+    The third agent's vote failed in that poll and remains missing.
+    """
 
     def answer(call: Call) -> Any:
         if call.phase == "vote" and call.agent == "cy":

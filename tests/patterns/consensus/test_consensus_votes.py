@@ -214,7 +214,7 @@ def test_all_votes_are_counted(written: list[str], custom: bool) -> None:  # noq
 
 @given(name=st.text(min_size=1, max_size=12), other=st.text(min_size=1, max_size=12))
 def test_escaped_names_match_their_agent(name: str, other: str) -> None:
-    """In prompts, names are in brackets, with any commas or brackets escaped, and models copy what they see."""
+    """Prompts show names in brackets, with any commas or brackets in them escaped, and models copy what they see."""
     assume(name != other and tag_name(name) != other)
     assert find_name(tag_name(name), [name, other]) == name
     assert find_name(name, [other, name]) == name
@@ -248,7 +248,7 @@ def test_votes_for_agents_without_a_proposal_are_spoiled() -> None:
 def test_voters_see_proposals_in_different_orders(shuffle: bool) -> None:  # noqa: FBT001
     """The order of the proposals depends on the seed.
 
-    Without shuffling, all voters see them in the declared order of the agents.
+    Without shuffling, all voters see the proposals in the order in which the agents were declared.
     """
 
     def orders(seed: int) -> list[list[str]]:
@@ -300,7 +300,7 @@ def _rated_archive(**ratings: Rating) -> Archive:
 
 
 def test_votes_are_weighted_by_archive_ratings() -> None:
-    """The weight of a vote follows from its agent's rating and calibration, and is 1 for an unknown agent.
+    """A vote's weight is derived from its agent's rating and calibration, and is 1 for an unknown agent.
 
     Weights set by the application take precedence.
     """
@@ -357,7 +357,7 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_invalid_tie_breaks_are_recorded_as_losses(answer: Any) -> None:
-    """A tie is broken only by the name of a tied agent. If the function returns `None`, there is no loss to record."""
+    """Only the name of a tied agent can break a tie. Any other answer except `None` is recorded as a loss."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:

@@ -184,7 +184,7 @@ def test_failed_members_are_excluded_and_reported() -> None:
 
 
 def test_missing_reviews_are_reported_with_the_ranking() -> None:
-    """If a review is missing, some answers are listed first more often than others."""
+    """If a review is missing, some answers were listed first more often than others, and the report says so."""
 
     def model(request: ModelRequest) -> Any:
         if request.block.endswith("-reviewer-Bea"):

@@ -67,7 +67,7 @@ async def test_exceptions_without_a_message_are_raised_unchanged() -> None:
 
 
 async def test_model_exceptions_are_raised_unchanged() -> None:
-    """A custom model may raise anything. Only the library's own errors name the model and the block."""
+    """A custom model may raise any exception. Only the library's own errors name the model and the block."""
     failure = OSError("no route")
     with pytest.raises(OSError, match="no route") as caught:
         await debate(name="rent", debaters=SIDES).run(QUESTION, model=ScriptedModel(failure))
@@ -147,7 +147,7 @@ async def test_cancelling_a_debate_ends_it_at_once_and_cancels_the_task() -> Non
 
 
 async def test_cancelling_the_caller_cancels_the_debate() -> None:
-    """If the task that awaits `pattern.run(…)` is cancelled, no model call may continue to run."""
+    """If the task that awaits `pattern.run(…)` is cancelled, no model call may keep running."""
     speaking = asyncio.Event()
     interrupted: list[str] = []
 

@@ -57,7 +57,7 @@ def test_aliases_are_constant_within_a_run() -> None:
 
 
 def test_briefings_contain_aliases_instead_of_names() -> None:
-    """The moderator knows all names and may use them, so they are replaced before the debaters read the briefing."""
+    """The moderator knows all names and may use them, so aliases replace them before the debaters read the briefing."""
     model, _ = _run_debate(
         decision("anna", "ben", briefing="anna, answer ben.", done=True), "A.", "B.", VERDICT, **moderated()
     )
@@ -98,7 +98,7 @@ def test_invalid_sources_are_rejected() -> None:
 def test_debates_are_compared_with_baselines() -> None:
     """With `baselines=True`, the output includes the results of a single call, the drafts and self-consistency.
 
-    The verdict remains the debate's own.
+    The verdict is still that of the debate itself.
     """
 
     def answer(request: ModelRequest) -> Any:

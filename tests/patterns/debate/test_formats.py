@@ -96,7 +96,7 @@ def test_formats_do_not_include_an_audience() -> None:
     ],
 )
 def test_equal_numbers_of_swayed_listeners_give_no_winner(votes: Any, winner: str | None) -> None:
-    """A listener whose vote before the debate is missing does not count as swayed."""
+    """A listener whose first vote is missing does not count as swayed."""
     cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner
 

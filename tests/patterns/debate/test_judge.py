@@ -92,7 +92,7 @@ def test_same_seed_gives_the_same_view() -> None:
 
 
 def test_runs_without_a_seed_can_be_repeated() -> None:
-    """The run draws a seed itself and stores it in the raw output, so that a second run can use the same one."""
+    """The run draws its own seed and stores it in the raw output, so that a second run can use the same seed."""
     rent = debate(name="rent", debaters=THREE, max_rounds=3, synthesizer=False)
     first = rent.run_sync(QUESTION, model=script(*TEXTS))
     assert first.output.seed == first.seed
