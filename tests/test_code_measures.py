@@ -85,7 +85,7 @@ def test_factory_is_named_after_its_folder(parse: Callable[..., list[Module]]) -
 def test_headlines_that_begin_with_a_verb_are_counted(
     parse: Callable[..., list[Module]], docstring: str, share: int
 ) -> None:
-    """Properties are documented as attributes, so they are excluded."""
+    """Properties are documented like attributes, without a verb, so they are not counted."""
     modules = parse(
         f'def count():\n    """{docstring}"""\nclass A:\n    @property\n    def b(self):\n        """The b."""\n'
     )
@@ -108,7 +108,7 @@ def test_attribute_docstrings_without_a_subject_are_counted(parse: Callable[...,
 
 
 def test_lines_are_counted_by_top_level_folder(parse: Callable[..., list[Module]]) -> None:
-    """Modules at the top level of the package form one group."""
+    """All modules directly in the package's top-level folder are counted as one group."""
     parse("a = 1\nb = 2\n", path="models/openai/chat.py")
     parse("a = 1\n", path="models/call.py")
     assert lines_per_room(parse("a = 1\n")) == {TOP: 1, "models": 3}

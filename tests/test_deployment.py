@@ -69,14 +69,14 @@ def test_commands_are_valid(command: list[str]) -> None:
 
 
 def test_health_check_uses_an_endpoint_without_a_token() -> None:
-    """If the endpoint were renamed, every container would be unhealthy."""
+    """If the endpoint were renamed without updating the image, every container would be reported as unhealthy."""
     application = create_app(Service(store="memory:", model=ScriptedModel()), token="a" * 20)
     (path,) = (path_ for path_ in application.openapi()["paths"] if path_.endswith("/health"))
     assert f"http://127.0.0.1:8377{path}'" in IMAGE.health[-1]
 
 
 def test_containers_have_limits_and_read_only_folders() -> None:
-    """Passwords are stored in files, because any process in the container can read an address in the environment."""
+    """Passwords are stored in files, since every process in the container can read the environment variables."""
     for name in ("server", "worker"):
         assert COMPOSE[name]["read_only"]
         assert COMPOSE[name]["mem_limit"]
@@ -87,7 +87,7 @@ def test_containers_have_limits_and_read_only_folders() -> None:
 
 
 def test_any_provider_key_reaches_server_and_workers() -> None:
-    """FLOWDEBATE_MODEL, which selects the default model, is passed on to both."""
+    """FLOWDEBATE_MODEL, which selects the default model, is also passed to both the server and the workers."""
     keys = {provider.key_env for provider in PROVIDERS.values() if provider.key_env}
     for name in ("server", "worker"):
         assert keys | {"FLOWDEBATE_MODEL"} <= set(COMPOSE[name]["environment"])
@@ -114,7 +114,10 @@ def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
 
 @pytest.mark.parametrize("name", ["server", "worker"])
 def test_compose_builds_this_repository_and_mounts_its_patterns(name: str) -> None:
-    """Compose resolves paths from the folder of its file, and the Dockerfile from the build context."""
+    """Paths in the Compose file are relative to its folder.
+
+    Only the path of the Dockerfile is relative to the build context.
+    """
     build = COMPOSE[name]["build"]
     context = (DEPLOY / build["context"]).resolve()
     assert context == ROOT

@@ -40,7 +40,10 @@ FIGURES = {
 
 
 def test_first_lines_run_a_debate(capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines name the local model, and `make first-lines` runs them with it in an empty environment."""
+    """The README's first lines use the local model.
+
+    `make first-lines` runs them with that model in an empty environment.
+    """
     extras, program = wheel_check.first_steps()
     assert extras == "local,local-model"
     assert len([line for line in program.splitlines() if line.strip()]) <= 10

@@ -428,21 +428,21 @@ async def catch(case: Callable[[Path], Any], folder: Path) -> BaseException:
 @pytest.mark.filterwarnings("ignore:run .* ended as 'failed', which could not be recorded")
 @pytest.mark.parametrize("name", [name for name in CASES if name != "PromiseBroken"])
 async def test_page_quotes_library_messages(name: str, tmp_path: Path) -> None:
-    """The heading of each error is followed by one of its messages, word for word, possibly truncated."""
+    """Below each error's heading, the page quotes one of its messages word for word, possibly without its end."""
     error = await catch(CASES[name], tmp_path)
     assert type(error).__name__ == name
     assert is_quoted(normalize(str(error), tmp_path), SHOWN[name])
 
 
 def test_page_quotes_the_broken_promise_report() -> None:
-    """The check runs its own debates, so no event loop may be running."""
+    """`check_debate` runs its own debates, so this test must not run inside an event loop."""
     with pytest.raises(errors.PromiseBroken) as caught:
         check_debate(broken_promise, seed=1, max_examples=20)
     assert is_quoted(normalize(str(caught.value), Path()), SHOWN["PromiseBroken"])
 
 
 def test_every_error_is_on_the_page() -> None:
-    """Each error has a heading or is mentioned as a base class."""
+    """Each error has its own heading or is mentioned as the base class of other errors."""
     assert set(CASES) == {name for name in errors.__all__ if name in SHOWN} - BASES
     assert [name for name in errors.__all__ if f"`{name}`" not in PAGE] == []
 

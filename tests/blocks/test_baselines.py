@@ -241,7 +241,7 @@ async def test_revisions_see_only_their_own_answer() -> None:
 
 
 async def test_models_that_prefer_the_first_position_favor_no_side() -> None:
-    """Each call lists the positions in a random order, so a bias towards the first slot favors no position."""
+    """Each call lists the positions in a random order, so a model's bias toward the first slot favors no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output
     assert baseline.calls == 64

@@ -558,7 +558,7 @@ def test_warning_shared_by_all_questions_is_shown_once(question_folder: Path) ->
 
 
 def test_output_file_that_cannot_be_opened_is_reported_once(question_folder: Path) -> None:
-    """A socket has a path, but it cannot be opened as a file."""
+    """The output file is a Unix socket, which exists as a path but cannot be opened for writing."""
     with Stage() as played, socket.socket(socket.AF_UNIX) as server:
         server.bind("r.jsonl")
         result = run_batch(played, "q.csv", "--out", "r.jsonl")

@@ -316,7 +316,10 @@ def test_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monk
 
 @pytest.mark.usefixtures("scripted_models")
 def test_example_workflow_gives_forks_no_key(hub_with_pull_request: Hub) -> None:
-    """The workflow checks out nothing from the change, and pins the same actions as the project's own workflows."""
+    """The workflow checks out no code from the pull request.
+
+    It pins its actions to the same versions as the project's own workflows.
+    """
     root = Path(__file__).parents[2]
     text = (root / "examples/review/flowdebate-review.yml").read_text()
     workflows = "".join(workflow.read_text() for workflow in (root / ".github" / "workflows").glob("*.yml"))

@@ -75,7 +75,10 @@ async def test_comparisons_stopped_by_a_limit_report_no_verdict() -> None:
 
 
 async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
-    """Scores are averaged by criterion, and each side's share is proportional to the weighted mean of its scores."""
+    """Scores are averaged separately for each criterion.
+
+    Each side's share is proportional to the weighted mean of its scores.
+    """
 
     def answer(request: ModelRequest) -> Reply:
         prompt = str(request.messages[-1]["content"])
@@ -97,7 +100,7 @@ async def test_rubrics_are_scored_by_criterion_and_weighted() -> None:
 
 
 async def test_sides_missing_from_all_rows_are_rejected() -> None:
-    """If a name were misspelled, the comparison would silently leave out that side."""
+    """If a misspelled name were accepted, the comparison would silently leave out the side that was meant."""
     with pytest.raises(ConfigurationError, match=r"`sides` must be names of texts in the rows .*theirz"):
         await compare_all(
             rows_of(2, "ours", "theirs", "third"), sides=["ours", "theirs", "theirz"], judges=[SimJudge()]
@@ -106,7 +109,10 @@ async def test_sides_missing_from_all_rows_are_rejected() -> None:
 
 @pytest.mark.slow
 async def test_models_from_any_vendor_can_judge() -> None:
-    """Models can judge even if their service reports no log probabilities, whether given by name or as objects."""
+    """A model can judge even if its service reports no log probabilities.
+
+    Judges may be given by name or as objects.
+    """
 
     def say(request: VendorRequest) -> Any:
         return {"reasoning": "R.", "scores": {"A": 80, "B": 20}, "verdict": "V."}
@@ -124,7 +130,10 @@ async def test_models_from_any_vendor_can_judge() -> None:
 
 
 async def test_local_model_judges_by_letter() -> None:
-    """The reasons of a model with the profile "concise" may contradict its winner, so it only answers by letter."""
+    """The reasons given by a model with the profile "concise" may contradict its choice of winner.
+
+    Such a model is therefore asked only for a letter.
+    """
     judge = SimJudge(quality=quality_of)
     judge.profile = "concise"  # type: ignore[attr-defined] # an attribute that models may have
     comparison = await compare("Q?", TEXTS, judges=[judge], store=False)
@@ -193,9 +202,9 @@ async def test_interrupted_comparisons_compare_each_row_once(tmp_path: Path) -> 
 
 
 async def test_tables_report_the_accuracy_of_judges() -> None:
-    """Accuracy is reported for each order and for the rows in which both orders agree.
+    """Accuracy is reported for each order, and for the rows in which the judge agrees with itself in both orders.
 
-    Judges never see the truth, which may be unknown.
+    The judges are never shown the correct answer, and a row may lack one.
     """
     printed_lines: list[str] = []
 
@@ -250,7 +259,7 @@ async def test_system_is_reported_as_better_if_an_exact_test_rejects_equality(ro
 
 
 async def test_judges_favoring_the_first_slot_are_found() -> None:
-    """One of the two judges in this test is fair, and 200 rows are enough to tell which."""
+    """One of the two judges is biased and the other is fair, and 200 rows are enough to tell which is which."""
     judges = [SimJudge(slot=1.0, noise=0.3, name="biased"), SimJudge(noise=0.3, name="fair")]
     table = await compare_all(rows_of(200, "left", "right"), judges=judges, store=False, max_concurrency=50)
     biased, fair = table.judges

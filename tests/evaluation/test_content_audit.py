@@ -96,7 +96,10 @@ def ballots_of(group: str) -> list[ContentChoice]:
 
 @pytest.mark.parametrize("group", ["tuning", "new"])
 def test_length_effect_is_found_in_project_ballots(group: str) -> None:
-    """The local judge favors longer texts and the first text, but at equal length the better side is still ahead."""
+    """The local judge favors longer texts and the text that comes first.
+
+    When length is controlled for, the better system is still ahead.
+    """
     report = content_audit(ballots_of(group))
     assert [*report.effects] == ["order", "length"]
     assert all((effect.low or 0) > 0 for effect in report.effects.values())
@@ -105,9 +108,9 @@ def test_length_effect_is_found_in_project_ballots(group: str) -> None:
 
 
 def test_controlling_for_length_removes_the_length_effect() -> None:
-    """The two systems differ only in length, and the longer texts win more often.
+    """The two systems differ only in the length of their texts, and longer texts win more often.
 
-    At equal length, the systems are even.
+    Once length is controlled for, neither system is ahead.
     """
     rng, choices = np.random.default_rng(7), []
     for number in range(1_500):
@@ -179,9 +182,9 @@ def test_false_alarms_are_rare_with_ten_questions() -> None:
 @pytest.mark.simulation
 @pytest.mark.timeout(600)
 def test_length_effect_is_found_only_if_present() -> None:
-    """At most 7% of 400 audits raise a false alarm.
+    """When length has no effect, at most 7% of 400 audits raise a false alarm.
 
-    With 60 items, an effect of 1 is found in at least 70% of 100 audits.
+    When length has an effect of 1, at least 70% of 100 audits with 60 items find it.
     """
     alarms, hits = 0, 0
     for seed in range(400):

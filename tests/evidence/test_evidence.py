@@ -66,7 +66,7 @@ def test_larger_samples_extend_smaller_ones() -> None:
 
 
 def test_simulations_show_the_documented_effects() -> None:
-    """Swapping the order corrects biases that repetition does not, but not a bias towards the content."""
+    """Swapping the order corrects biases that repetition does not, but not a bias toward the content."""
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
     assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
@@ -91,15 +91,15 @@ def test_exact_claims_have_no_exceptions() -> None:
     ],
 )
 def test_quoted_figure_matches_within_rounding(figure: str, low: float, high: float, verdict: str) -> None:
-    """A figure matches if it lies in the interval or misses it by at most half a unit in the figure's last digit."""
+    """A figure matches if it could have been obtained by rounding a value in the interval."""
     rows = {("gap", "row", "mean"): Estimate((low + high) / 2, low, high, 9)}
     assert verdict in simulated._verdict(figure, rows["gap", "row", "mean"])
 
 
 def test_slot_bias_and_accuracy_are_distinguished() -> None:
-    """A judge that always favors the first slot is right only by chance, as the audit reports.
+    """A judge that always favors the first slot is reported as biased, and its accuracy is no better than chance.
 
-    The other judge is always right.
+    A judge that is always right is not reported as biased.
     """
     pairs = [make_pair(number) for number in range(60)]
     slots, truth = real(make_rows(pairs, slot_only=True), pairs), real(make_rows(pairs, slot_only=False), pairs)
@@ -135,7 +135,7 @@ def test_sections_for_models_without_ballots_are_unchanged() -> None:
 
 @pytest.mark.slow
 def test_sections_on_the_page_match_the_stored_ballots() -> None:
-    """The stored ballots cover three views of 260 pairs for each judge that answers by letter."""
+    """Each judge that answers by letter cast three ballots on each of the 260 pairs, one for each view."""
     sections = rows_of(BALLOTS)
     assert Counter(row.model for row in sections) == {"local, by letter": 780, "smollm2, by letter": 780}
     derived = real(sections, stored_pairs())
@@ -193,9 +193,9 @@ async def test_letter_judgments_match_the_library(tmp_path: Path) -> None:
 
 
 def test_judging_by_letter_benefits_from_two_orders() -> None:
-    """When both orders are judged by letter, the verdicts for two sides are right in .891 of cases.
+    """If a judge reads both orders and answers by letter, its verdicts on two sides are right in 89.1% of cases.
 
-    All-or-nothing scores stay at .683, the same as with one order.
+    With all-or-nothing scores, they are right in only 68.3%, the same as with one order.
     """
     items = 200_000
     swap = Ballots(schedule="swap")

@@ -207,7 +207,7 @@ PARTS = {
 async def test_text_parts_are_joined_and_thinking_is_counted(
     content: Any, thought: int, transport: Any, *, streamed: bool
 ) -> None:
-    """Content of any other kind is ignored if there is text."""
+    """Parts of any other kind are ignored, provided that there is some text."""
     pieces = content if isinstance(content, list) else [content]
     stream = [chunk(content=[piece]) for piece in pieces] + [chunk(finish="stop"), usage_chunk()]
     answered = await ask_server(transport, body=completion(content), stream=stream if streamed else None)
@@ -245,7 +245,7 @@ async def test_an_answer_in_another_field_is_retried_at_most_once(
 
 
 async def test_thinking_in_another_field_is_counted_but_not_answered() -> None:
-    """If the server does not report the number of thinking tokens, it is estimated from the share of characters."""
+    """Thinking tokens that the server does not count are estimated from the thinking's share of all characters."""
     answered = await ask_server("aiohttp", body=completion("x" * 30, reasoning="y" * 60, reasoning_content="y" * 60))
     assert (answered.text, answered.usage.reasoning_tokens) == ("x" * 30, 2)
 

@@ -400,7 +400,7 @@ async def test_a_server_without_authentication_gets_a_placeholder_key() -> None:
 
 
 async def test_a_forbidden_call_does_not_reach_the_network() -> None:
-    """Calls to this machine may still be allowed."""
+    """Calls to a server on the same machine can still be allowed."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         with forbid_real_models():
@@ -438,7 +438,7 @@ def test_only_a_future_retry_after_date_causes_a_wait() -> None:
     st.text(),
 )
 def test_every_foreign_exception_is_classified(kind: type[Exception], message: str) -> None:
-    """The message of an exception from another library must not send control sequences to the terminal."""
+    """An exception from another library may contain control characters, which must not reach the terminal."""
     error = map_error(kind(message))
     assert isinstance(error, FlowDebateError)
     assert str(error).isprintable()

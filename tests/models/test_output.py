@@ -124,9 +124,9 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_schemas_are_enforced_as_in_jsonschema(value: Any) -> None:
-    """Valid answers pass.
+    """Answers that jsonschema accepts are returned.
 
-    Any other answer raises `SchemaViolation` with a list of its problems, and never a different error.
+    For any other answer, `SchemaViolation` lists the problems, and no other error is ever raised.
     """
     valid = isinstance(value, dict) and jsonschema.Draft202012Validator(PLAIN).is_valid(value)
     schema = OutputSchema.of(PLAIN)

@@ -172,7 +172,10 @@ WINNERS: list[tuple[object, str | None]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize(("written", "winner"), WINNERS)
 async def test_a_choice_may_be_spelled_differently(written: object, winner: str | None) -> None:
-    """Case, Unicode form, brackets, quotes, emphasis, a label and a full stop do not matter."""
+    """Differences in case, Unicode form, brackets, quotes or emphasis do not matter.
+
+    Neither does a label or a trailing period.
+    """
     response = await read_answer({**VERDICT, "winner": written}, JUDGE)
     assert getattr(response.data, "winner") == winner  # noqa: B009 - of a schema made for the case
     assert len(response.repaired) == 1

@@ -84,7 +84,7 @@ def test_roster_limit_is_configurable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sampled_schedules_are_bounded() -> None:
-    """All views in a schedule are drawn before the first call, so their number must be limited."""
+    """All views in a schedule are sampled before the first call, so their number must be limited."""
     assert sampled(1_000).size == 1_000
     with pytest.raises(ConfigurationError, match=r"`size` must be between 1 and 1,000 \(got 999999\)"):
         sampled(999_999)

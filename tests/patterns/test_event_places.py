@@ -191,7 +191,7 @@ def test_event_paths_distinguish_concurrent_calls(name: str, example: Example) -
 
 @given(case=st.booleans().flatmap(lambda hostile: debates(hostile=hostile)))
 def test_debate_event_paths_are_distinct(case: Any) -> None:
-    """Any role may be filled by a custom block, whether valid or hostile."""
+    """Any role may be filled by a custom block, even by one that deliberately misbehaves."""
     assert find_misplaced(events_of_run(case.debate(), case.question, Slow(case.model()), case.seed)) == []
 
 

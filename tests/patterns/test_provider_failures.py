@@ -112,7 +112,7 @@ def test_failed_turns_fail_the_run_under_the_fail_policy(pattern: str, turn: str
 
 @each_turn
 def test_only_panels_continue_without_a_failed_member_by_default(pattern: str, turn: str) -> None:
-    """A policy that sets only a quorum or a deadline keeps the default behavior of each pattern."""
+    """If a policy sets only a quorum or a deadline, failed speakers are still handled as they are by default."""
     talkers = Talkers(first_call(turn, "bob"))
     for policy in (None, FailurePolicy(turn_timeout=60), FailurePolicy(quorum=2)):
         if pattern in PANELS:
@@ -200,7 +200,7 @@ def test_turns_are_skipped_if_the_fallback_model_fails(pattern: str, turn: str) 
 
 @each_pattern
 def test_fewer_speakers_than_the_quorum_end_the_run(pattern: str) -> None:
-    """A handoff has no quorum, because its speakers take turns."""
+    """Only a handoff continues. The quorum does not apply to it, because its speakers take turns."""
     talkers = Talkers(first_call(TURNS[pattern][0], "bob", "cy"))
     policy = FailurePolicy(on_failure="skip", quorum=2)
     if pattern == "handoff":
@@ -259,7 +259,7 @@ async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str)
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 @pytest.mark.parametrize("options", [{}, {"output_schema": dict[str, int]}], ids=["text", "schema"])
 def test_failed_synthesizers_leave_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
-    """No output schema applies, because there is no output."""
+    """If the synthesizer fails, the output is None, even if the pattern has an output schema."""
     talkers = Talkers(first_call("synthesizer"))
     pattern_without_synthesizer = talk(pattern, policy=SKIP, synthesizer=None, **options)
     result = pattern_without_synthesizer.run_sync(QUESTION, model=talkers.model())

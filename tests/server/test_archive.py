@@ -124,7 +124,7 @@ def test_users_see_and_change_only_their_own_archive() -> None:
 
 
 def test_read_only_server_changes_nothing(archive_stage: Stage) -> None:
-    """The page of a read-only server has no forms."""
+    """Requests that would change the archive return 403, and the archive page has no forms."""
     assert "<form" in get_page(archive_stage, "/archive")
     with staged(lambda: Service(store="memory:", model=model(answer_vote)), read_only=True) as stage:
         assert stage.http.patch("/api/v1/archive/first:consensus", json={"right": "cy"}).status_code == 403

@@ -129,7 +129,7 @@ def test_connections_with_long_requests_stay_open(stage: Stage, monkeypatch: pyt
 
 
 def test_too_many_simultaneous_requests_are_rejected(gated: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that are still being answered count towards the limit."""
+    """Requests that are still being answered count toward the limit."""
     monkeypatch.setattr(serving, "_MAX_REQUESTS", 5)
     run_id = gated.begin()
     gated.http.close()

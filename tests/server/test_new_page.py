@@ -75,7 +75,7 @@ def test_prefilled_form_starts_a_run(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
 def test_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
-    """Unless the example is requested, its texts are only placeholders and are not sent with another question."""
+    """By default, the example's texts are only placeholders, so they are not submitted with another question."""
     page = shared.http.get(f"/new?pattern={pattern}").text
     sample = PATTERNS[pattern].load_page().sample
     plan = tomllib.loads(code_texts(page)["toml"])
@@ -88,7 +88,10 @@ def test_example_is_sent_only_on_request(shared: Stage, pattern: str) -> None:
 
 
 def test_question_is_kept_when_switching_patterns(shared: Stage) -> None:
-    """The sides of the example belong to a different question, so they are dropped."""
+    """Only the question is kept.
+
+    The sides in the example were written for a different question, so they are dropped.
+    """
     page = shared.http.get("/new?pattern=debate&question=Should+we+%3Cship%3E%3F").text
     assert "Should we &lt;ship&gt;?</textarea>" in page
     assert "Working from home" not in page

@@ -93,7 +93,7 @@ def test_unknown_users_are_rejected(two_user_stage: Stage) -> None:
 
 
 def test_runs_of_other_users_are_not_found(two_user_stage: Stage, ann: httpx2.Client, ben: httpx2.Client) -> None:
-    """To other users, every endpoint with a run id returns 404, as it does for an unknown run."""
+    """Every endpoint that takes a run id returns 404 for another user's run, just as for an unknown run."""
     run_id = start_run(ann, new_id())
     bodies = {
         "answers": {"answer": "x"},
@@ -151,7 +151,10 @@ def test_owner_label_cannot_be_chosen(ann: httpx2.Client, ben: httpx2.Client) ->
 
 @pytest.mark.parametrize("question", [BRIEF["question"], "Something else?"])
 def test_run_ids_of_other_users_are_unavailable(ann: httpx2.Client, ben: httpx2.Client, question: str) -> None:
-    """Starting or forking a run with another user's id returns 409, and the response does not describe that run."""
+    """Starting or forking a run with an id that another user already uses returns 409.
+
+    The response does not describe that user's run.
+    """
     run_id = start_run(ann, new_id())
     response = ben.post("/runs", json={**BRIEF, "question": question, "runId": run_id})
     assert (response.status_code, response.json()["type"]) == (409, "urn:flowdebate:error:RunExists")
@@ -276,7 +279,7 @@ def send_request(http: httpx2.Client, method: str, path: str, body: Any) -> tupl
 
 
 def test_every_route_requires_a_key(all_protocols: Stage) -> None:
-    """All routes return 401, except for those that reveal nothing or require a signature."""
+    """Without a key, every route returns 401 unless it reveals nothing or requires a signature instead."""
     with httpx2.Client(base_url=all_protocols.url, trust_env=False, verify=False) as stranger:
         requests = every_request(all_protocols, "any", "any")
         assert len(requests) >= 80

@@ -134,7 +134,10 @@ async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
 
 
 async def test_stopping_run_cannot_be_resumed(fleet: Fleet) -> None:
-    """While a run is stopping, no worker can take it, so RunConflict is raised until its worker has stopped."""
+    """A run that is being cancelled stays with its worker until the worker has stopped.
+
+    Resuming it before then raises RunConflict.
+    """
     workers = fleet.workers()
     fleet.models.answering.clear()
     async with make_service(workers) as service, fleet.working(fleet.workers(poll=0.5)):
@@ -217,7 +220,7 @@ async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> Non
 
 
 async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None:
-    """A queued run is resumed with the configuration of its workers, so the rejected options would have no effect."""
+    """Workers resume queued runs with their own configuration, so these options would have no effect."""
     async with make_service(fleet.workers()) as service:
         run = await service.begin("city", QUESTION)
         await service.cancel(run.run_id)
@@ -228,7 +231,7 @@ async def test_options_unsupported_by_workers_are_rejected(fleet: Fleet) -> None
 
 
 async def test_service_reports_why_workers_reject_a_run(fleet: Fleet) -> None:
-    """While no worker has the pattern, waiting for the run returns the status "rejected"."""
+    """If the only worker lacks the run's pattern, waiting for the run returns the status "rejected"."""
     without = fleet.workers(patterns={"other": fleet.workers().patterns["mixed"]})
     async with make_service(fleet.workers()) as service, fleet.working(without):
         run = await service.begin("city", QUESTION)
@@ -364,7 +367,7 @@ async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
 
 
 async def test_workers_and_their_service_share_a_budget(fleet: Fleet) -> None:
-    """Calls made by workers count towards the budget, and the service starts nothing once it is used up."""
+    """Calls made by workers count toward the budget, and the service starts nothing once it is used up."""
     workers = fleet.workers(budget=Limits(calls=CALLS + 2))
     async with make_service(workers) as service, fleet.working(workers):
         one = await service.begin("city", QUESTION)

@@ -107,7 +107,10 @@ def test_truncated_line_does_not_affect_others(tmp_path: Path) -> None:
 
 
 async def test_store_reports_that_it_cannot_record_open_steps(tmp_path: Path) -> None:
-    """The step counts as not started. The next attempt succeeds once the disk has space again."""
+    """A step that could not be recorded counts as not started.
+
+    The next attempt succeeds once the disk has space again.
+    """
     store = SqliteStore(tmp_path / "runs.sqlite3")
     await store.create(header("r"))
     with (
@@ -143,7 +146,10 @@ asyncio.run(main())
 
 
 async def test_open_steps_of_a_killed_process_are_known(tmp_path: Path) -> None:
-    """Observers and the next owner see the open steps, even if no other file is left."""
+    """Observers and the run's next owner see which steps were open.
+
+    This holds even after the files of the killed process have been removed.
+    """
     path = tmp_path / "runs.sqlite3"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(path))
     assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL

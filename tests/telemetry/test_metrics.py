@@ -62,7 +62,10 @@ async def test_unknown_usage_is_not_counted() -> None:
 
 
 async def test_known_cost_is_counted() -> None:
-    """Prices come from the run, and tokens from the server. Each call counts once, even if the run is resumed."""
+    """The cost is computed from the prices set for the run and the token counts reported by the server.
+
+    Each call is counted once, even if the run is resumed.
+    """
     watched, store = Watched(), MemoryStore()
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()
     await pattern.run(QUESTION, model=MODEL, seed=1, observe=watched.observe)
@@ -119,7 +122,7 @@ def _judge(_: object, __: object) -> Any:
 
 @pytest.mark.parametrize("name", PATTERNS_OF_ALL_KINDS)
 async def test_no_metric_contains_an_id_or_a_personal_name(name: str) -> None:
-    """Whatever the topic and the participants, attributes take only a few values."""
+    """The attributes of a metric must have few distinct values, so they cannot include names, positions or run ids."""
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=MODEL, run_id="r-1234", observe=watched.observe)
     text = " ".join(attributes for points in watched.totals().values() for attributes in points)

@@ -167,7 +167,7 @@ def test_growing_text_ends_up_as_the_whole_text(pieces: list[str]) -> None:
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
 def test_text_growing_by_characters_ends_up_as_the_whole_text(text: str) -> None:
-    """Every character can change the meaning of the last line."""
+    """Each additional character may change how the last line has to be rendered."""
     assert "\n".join(grow_text([*text, END])) == prose(text + END)
 
 

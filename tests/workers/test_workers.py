@@ -100,9 +100,9 @@ async def test_runs_of_a_killed_worker_are_resumed_by_another(fleet: Fleet) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_only_the_run_that_kills_its_workers_is_abandoned(fleet: Fleet) -> None:
-    """The poison run crashes its workers twice alongside other runs and three times on its own.
+    """One run crashes its worker five times: twice while other runs are in progress, and three times on its own.
 
-    The other runs are completed with few repeated calls.
+    The other runs are completed, with few of their calls repeated.
     """
     workers, fleet.models.seconds = fleet.workers(), 0.5
     poison = await workers.submit("poison", "How?")
@@ -162,7 +162,10 @@ asyncio.run(made.{call})
 
 
 async def test_runs_without_a_delivery_are_found_page_by_page(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any number of clients may have died before queueing, and runs from other queues may lie in between."""
+    """Several clients may have died after storing a run but before queueing it.
+
+    Such runs are found even if they span several pages, with runs of other queues in between.
+    """
     monkeypatch.setattr("flowdebate.workers.reaper._PAGE", 2)
     workers, other_workers, name = fleet.workers(), fleet.workers(name="another-queue"), fleet.given["name"]
     for client in (workers, other_workers):
@@ -226,7 +229,7 @@ async def test_run_is_not_postponed_forever(fleet: Fleet, monkeypatch: pytest.Mo
 
 
 async def test_provider_outage_detected_by_one_worker_is_respected_by_all(fleet: Fleet) -> None:
-    """Once one worker has detected the outage, the others start nothing."""
+    """Once one worker has detected the outage, no worker makes a call until the pause is over."""
     workers = fleet.workers()
     await workers.submit("city", "How?")
     counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
@@ -262,7 +265,7 @@ async def test_stopping_worker_loses_no_call(fleet: Fleet) -> None:
 
 
 async def test_number_of_database_sessions_is_bounded(fleet: Fleet, postgres_server: Server) -> None:
-    """The documented numbers hold for a worker with all runs in progress and a client that submits many runs."""
+    """The documented limits hold while a client submits many runs and while a worker executes as many as it can."""
     text = (ROOT / "docs" / "workers.md").read_text("utf-8")
     match = re.search(r"A worker opens up to (\d+) PostgreSQL sessions, a client up to (\d+)", text)
     assert match is not None
@@ -322,7 +325,10 @@ async def test_worker_takes_no_run_without_enough_sessions(fleet: Fleet, postgre
 
 
 async def test_worker_does_not_wait_forever(fleet: Fleet) -> None:
-    """A call that exceeds the worker's patience is abandoned, and the next worker repeats it."""
+    """At shutdown, a worker abandons a call that does not end within its `patience`.
+
+    The next worker repeats that call.
+    """
     workers = fleet.workers()
     fleet.models.answering.clear()
     run_id = await workers.submit("city", "How?")
@@ -382,7 +388,10 @@ class FailingStore(PostgresStore):
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
 async def test_worker_recognizes_its_own_lock(fleet: Fleet, postgres_server: Server) -> None:
-    """If a worker fails to release a run, no other worker can take it, so the same worker completes it."""
+    """If a worker fails to release a run, its lock shuts out all other workers.
+
+    The worker therefore takes the run again itself and completes it.
+    """
     workers = fleet.workers()
     workers._store = store = FailingStore(postgres_server.url)
     run_id = await workers.submit("city", "How?")
@@ -482,7 +491,7 @@ class Program:
 async def test_queue_row_cannot_run_code(
     fleet: Fleet, postgres_server: Server, tmp_path: Path, mark: str | None
 ) -> None:
-    """A forged row turns its run into a dead letter that states the reason, while other runs continue."""
+    """A run whose queue row was forged becomes a dead letter with the reason, and other runs are executed as usual."""
     workers = fleet.workers()
     changed, unchanged = [await workers.submit("city", "How?", run_id=f"{fleet.given['name']}-{end}") for end in "ab"]
     worker_path, client_path = tmp_path / "worker", tmp_path / "client"
@@ -644,7 +653,10 @@ async def test_concurrent_submissions_deliver_a_run_once(fleet: Fleet) -> None:
 
 
 async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
-    """Every operation raises RunNotFound, and an unknown pattern is rejected at once."""
+    """Asking for the status of an unknown run, cancelling it and resuming it all raise RunNotFound.
+
+    Submitting a run of an unknown pattern raises a ConfigurationError.
+    """
     workers = fleet.workers()
     for method in (workers.status, workers.cancel, workers.resume):
         with pytest.raises(RunNotFound):
@@ -657,7 +669,10 @@ async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
 
 
 async def test_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
-    """A worker takes the run with its own version and leaves an earlier run for a worker with the matching version."""
+    """A worker of version 2 executes the run submitted with version 2.
+
+    A run submitted earlier with another version waits for a worker of that version.
+    """
     old, new = fleet.workers(), fleet.workers(version="2")
     first = await old.submit("city", "How?")
     second = await new.submit("city", "Why?")

@@ -199,7 +199,7 @@ def test_application_errors_do_not_count_as_agent_failures(error: Exception) -> 
 
 
 def test_run_limits_do_not_count_as_agent_failures() -> None:
-    """A run limit prevents the call, so the model had no opportunity to fail."""
+    """A run limit prevents the call from being made, so it says nothing about the agent's model."""
     breakers = Breakers(failures=1)
     result = plan(breakers=breakers, max_rounds=1).run_sync(TASK, model=model(), limits=Limits(calls=14))
     assert result.status == "limit"

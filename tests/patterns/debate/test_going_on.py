@@ -152,9 +152,9 @@ def raw_of(details: Any) -> Any:
 
 
 def test_forks_of_application_debates_can_be_read_and_resumed() -> None:
-    """A debate built by an application has no plan, so the fork itself records its additional rounds.
+    """A debate built by an application is not described by a plan, so the fork itself records its additional rounds.
 
-    Runs of other patterns cannot be continued.
+    Runs of other patterns cannot be given additional rounds.
     """
     counting = Counting()
     city = debate(name="city", debaters=SIDES, synthesizer=False, max_rounds=1)

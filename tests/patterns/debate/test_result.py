@@ -101,7 +101,7 @@ def test_raw_output_survives_json_in_either_key_style(case: Any) -> None:
 
 
 def test_output_from_flow_state_dev_can_be_parsed() -> None:
-    """Output from flow-state-dev lacks this library's additions and may lack a briefing."""
+    """Output from flow-state-dev lacks the fields that this library has added, and may lack a briefing."""
     document = {
         "rounds": 1,
         "question": "Ship?",

@@ -123,7 +123,7 @@ def test_templates_for_a_different_role_are_rejected() -> None:
 
 
 def test_unbound_judges_take_the_debate_options() -> None:
-    """Binding a judge must have the same effect as configuring it with `JudgeOptions`."""
+    """Passing an unbound judge block to a debate has the same effect as configuring the judge with `JudgeOptions`."""
     assert requests_to_role("judge", judge=create_judge(schedule="swap")) == requests_to_role("judge", judge="swap")
     assert "[anna" in str(requests_to_role("judge", judge=create_judge(), anonymize_transcript=False))
     assert "[anna" not in str(requests_to_role("judge", judge=create_judge()))
@@ -165,9 +165,9 @@ MAKERS = [create_judge, create_moderator, create_synthesizer, create_debater]
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_unbound_blocks_cannot_be_used_elsewhere(make: Any) -> None:
-    """The error is raised before any call and explains how to bind the block.
+    """Unbound blocks cannot be used on their own, in a sequencer or in another role.
 
-    Unbound blocks may not be used standalone, in a sequencer or in another role.
+    The error is raised before any call and explains how to bind the block.
     """
     for use in (lambda: make().run_sync("?"), lambda: sequencer(name="all").then(make())):
         with pytest.raises(ConfigurationError, match=rf"{make.__name__}\(\): `name.*unless the pattern fills it in"):

@@ -255,7 +255,10 @@ def test_texts_without_a_marker_become_the_summary(text: str) -> None:
     "unit", slow_but_first(["-", "* ", "---\n", "SUMMARY:\n", "```\n", "1. ", "[ ]", ">", "**a", "  | y\n", "("])
 )
 def test_long_texts_are_parsed_in_linear_time(unit: str) -> None:
-    """The texts repeat the first characters of each pattern until they are 250,000 characters long."""
+    """The texts are 250,000 characters long.
+
+    Each repeats a short string with which one of the parser's patterns can begin.
+    """
     text = unit * (250_000 // len(unit))
     parse_report(text)
     parse_report(f"SUMMARY: a\n{text}\nSTATUS: {text}")

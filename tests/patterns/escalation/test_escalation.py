@@ -131,7 +131,7 @@ def test_invalid_confidence_values_decide_nothing(confidence: object) -> None:
 
 
 def test_debates_decide_if_all_ballots_agree() -> None:
-    """If the judge's winner depends on the order of the answers, the debate decides nothing."""
+    """If swapping the order of the answers changes the judge's winner, the next step decides instead."""
     until: Mapping[str, Any] = {"second": "agreement", "duel": "undisputed"}
     block = escalate(name="careful", steps=[FIRST, SECOND, DUEL, THIRD], until=until)
     answers: list[Any] = ["Yes.", "No.", DISAGREE, "Trams!", "Buses!"]
@@ -149,7 +149,7 @@ def test_debates_decide_if_all_ballots_agree() -> None:
 
 
 def test_councils_decide_if_the_chair_reports_no_dissent() -> None:
-    """If the chair reports dissent, the next step runs."""
+    """If the chair reports dissent, the escalation continues with the next step."""
     panel = council(name="panel", members=[{"name": "Ada"}, {"name": "Ben"}], review="none")
     block = escalate(name="careful", steps=[panel, THIRD], until="undisputed")
     opinions = ["Yes.", "Yes."]

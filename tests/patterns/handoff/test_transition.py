@@ -185,12 +185,12 @@ def test_remaining_text_is_a_subsequence_of_the_original(text: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_long_answers_are_parsed_in_linear_time(text: str) -> None:
-    """A parser with backtracking would take minutes for each of these texts."""
+    """A parser that backtracks would need minutes to parse each of these texts."""
     assert len(read_transition(text, ROSTER).text) <= len(text)
 
 
 def test_names_are_matched_as_models_write_them() -> None:
-    """A name matches regardless of case, as the prompt shows it, or in quotes. Part of a name never matches."""
+    """A name may be in any case, in quotes, or escaped as it is in the prompt. Part of a name never matches."""
     assert name_among("Bo⟦U+002C⟧ PhD", AWKWARD) == "Bo, PhD"
     assert name_among(" 'anna maria' ", AWKWARD) == "Anna Maria"
     assert name_among("dr. no.", AWKWARD) == "Dr. No"

@@ -48,7 +48,10 @@ def engines() -> Iterator[None]:
 @pytest.mark.slow_model
 @pytest.mark.usefixtures("engines")
 async def test_small_model_completes_a_panel() -> None:
-    """A real engine writes the turns and a deliverable that follows the schema, even if the text is nonsense."""
+    """The turns and the deliverable are written by a real engine.
+
+    Even if its text is nonsense, the deliverable follows the schema.
+    """
     model = LocalModel(small_test_model())
     pattern = round_robin(
         name="school",

@@ -158,7 +158,10 @@ async def run_outcome(call: Awaitable[RunResult[Any]]) -> Any:
 async def test_resumed_run_uses_its_original_models(
     options: Any, variable: str | None, own_model: str, open_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only an override replaces the models of blocks; a changed default or environment does not."""
+    """The environment has changed when the run is resumed, but its models have not.
+
+    Only an override takes precedence over a block's own model.
+    """
     names: list[list[str]] = []
 
     @handler(name="asks")
