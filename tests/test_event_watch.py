@@ -107,7 +107,7 @@ WRONG = """
 
 
 def test_test_with_an_invalid_event_fails(tmp_path: Path) -> None:
-    """Only the test that emitted the event fails, even if its run succeeds or a fixture emitted the event."""
+    """Only the test in which the event was emitted fails, even if the run succeeds or a fixture emitted the event."""
     (tmp_path / "test_wrong.py").write_text(dedent(WRONG), "utf-8")
     options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:randomly"]
     command = (warm.run_module("pytest"), *options, "-p", "tests.event_watch", str(tmp_path))

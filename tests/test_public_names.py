@@ -229,7 +229,7 @@ def test_options_of_public_functions_are_keyword_only() -> None:
 
 
 def test_submodules_need_no_separate_import() -> None:
-    """`import flowdebate` makes `flowdebate.errors` available, and imports other modules on first access."""
+    """After `import flowdebate`, `flowdebate.errors` is available at once. Other submodules load on first access."""
     code = "import flowdebate; print(flowdebate.errors.FlowDebateError.__name__, flowdebate.stop.__name__)"
     assert run_interpreter(code) == "FlowDebateError flowdebate.stop"
 
@@ -237,7 +237,7 @@ def test_submodules_need_no_separate_import() -> None:
 def test_import_loads_no_other_packages() -> None:
     """`import flowdebate` does not even import asyncio.
 
-    Importing every public name loads no provider, terminal, test library or network module.
+    Importing every public name loads no module for a provider, a terminal, testing or networking.
     """
     assert run_interpreter("import sys, flowdebate; print({'asyncio', 'pydantic'} & set(sys.modules))") == "set()"
     code = f"import sys; from flowdebate import *; print([name for name in {HEAVY!r} if name in sys.modules])"

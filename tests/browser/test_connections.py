@@ -82,9 +82,9 @@ class Talking:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "debates.test"])
 def test_twelve_live_pages_leave_connections_free(visit: Callable[[str], Visit], host: str) -> None:
-    """The run list still opens, runs can still be saved and stopped, and every page shows its full text.
+    """The run list still opens, runs can still be saved and stopped, and the full text appears on every page.
 
-    Plain HTTP with a host name is tested too, because browsers do not offer Web Locks there.
+    Plain HTTP with a host name is tested as well, because browsers do not offer Web Locks there.
     """
     with staged(lambda: Service(store="memory:", model=Talking()), ping=0.2, allow_hosts=["debates.test"]) as stage:
         visitor, run_ids = visit(stage.url.replace("127.0.0.1", host)), [stage.begin(**SHORT) for _ in range(4)]

@@ -71,7 +71,7 @@ def test_run_ids_are_completed_with_their_questions(store: Path) -> None:
 
 @pytest.mark.parametrize("store", ["postgresql://nobody@127.0.0.1:9/none", "/proc/no/such.sqlite3"])
 def test_unreadable_store_gives_no_completions(store: str) -> None:
-    """An error message would be inserted into the line being typed."""
+    """Printing an error message would insert it into the line that the user is typing."""
     assert complete("bash", f"flowdebate show --store {store} ") == []
 
 

@@ -98,9 +98,9 @@ def test_imported_run_uses_no_reference_without_consent(
 
 
 def test_options_given_again_replace_references(sender_stage: Stage, private_file: Path, tmp_path: Path) -> None:
-    """The server given by the user replaces the sender's.
+    """A server given by the user replaces the one that the sender named in the plan.
 
-    All other references still require consent: for example, a file named in the plan is not read.
+    All other references still require consent. For example, a file named in the plan is not read.
     """
     run_id, file = export_forged_run(sender_stage, tmp_path, sources=[str(private_file)])
     run_command("import", str(file))
@@ -186,7 +186,7 @@ def test_answer_to_an_imported_run_contacts_no_server_without_consent(
 def test_showing_an_imported_run_reads_no_file_of_its_plan(
     sender_stage: Stage, private_file: Path, tmp_path: Path
 ) -> None:
-    """The page and the report show what was recorded, so no path in the plan is opened."""
+    """The page and the report show only what was recorded, so no file named in the plan is opened."""
     run_id, file = export_forged_run(
         sender_stage, tmp_path, answered=True, sources=[str(private_file), "missing"], output_schema="/dev/zero"
     )

@@ -125,7 +125,10 @@ async def test_program_receives_only_its_sign_in(program: str, home: Path, stub:
 async def test_error_keeps_its_cause(
     program: str, status: int, error: type[Exception], home: Path, stub: VendorStub
 ) -> None:
-    """The program has already retried the request, so the library makes no further attempt."""
+    """The error shows why the vendor refused the request.
+
+    The program has already retried the request by itself, so the library does not try again.
+    """
     stub.refuses = status
     request = request_with_syntax(home)
     # without a model name, gemini calls a second model ten times within two minutes
@@ -209,7 +212,7 @@ async def test_sign_in_file_is_copied_and_never_changed(program: str, home: Path
 
 @pytest.mark.parametrize("name", ["a-model-of-tomorrow"])
 async def test_model_unknown_to_codex_has_no_tools(name: str, home: Path, stub: VendorStub) -> None:
-    """The model may be newer than the list of models built into the program."""
+    """The model may be newer than the list of models built into Codex, but it must not get any tools."""
     await ask(CliModel("codex", model=name), request_with_syntax(home))
     (body,) = stub.bodies
     assert body["model"] == name

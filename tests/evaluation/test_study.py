@@ -165,7 +165,7 @@ async def test_killed_studies_have_the_same_results_as_uninterrupted_ones(tmp_pa
 
 @pytest.mark.parametrize("seed", slow_but_first([1, 2]))
 def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: int) -> None:
-    """SIGKILL arrives during debates, baselines and noise, yet the report equals that of an uninterrupted study."""
+    """SIGKILL interrupts debates, baselines and noise, yet the report equals that of an uninterrupted study."""
     reports = []
     for kills in (0, 20):
         folder = tmp_path / str(kills)
@@ -309,9 +309,9 @@ async def test_noise_is_not_requested_after_the_deadline(tmp_path: Path) -> None
 
 
 async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) -> None:
-    """A question is answered without noise if no other question has the same number of positions.
+    """If no other question has the same number of positions, a question is left out of the noise design.
 
-    Such a question delays nothing and is not used as a partner for another question.
+    The study does not wait for it, and no other question uses its arguments.
     """
     three = {"question": "What is 2?", "choices": ["It is prime", "It is not", "It is no number"], "truth": 0}
     rows = [*ROWS[:2], three, *ROWS[2:4]]
@@ -390,7 +390,10 @@ def test_primary_comparison_is_tested_separately() -> None:
 
 
 def test_report_states_the_number_of_undecided_answers() -> None:
-    """Undecided answers by either method in the primary comparison are counted; they score like a random choice."""
+    """Undecided answers are counted for each method in the primary comparison.
+
+    They score as if the method had chosen at random.
+    """
     experiment, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     assert "Undecided" not in study_report(experiment, answers).summary
     for answer in answers[:5]:
@@ -425,7 +428,8 @@ def test_unfinished_studies_draw_conclusions_only_from_the_e_value() -> None:
 def test_finished_stages_of_a_study_are_reported_separately() -> None:
     """A comparison is reported once both of its methods have answered all questions, even if other designs have not.
 
-    The other comparisons are adjusted for all planned tests, including those that have no answers yet.
+    The p-values of all but the primary comparison are adjusted for all planned tests, including those that have no
+    answers yet.
     """
     _, answers = made_up([(True, False)] * 6 + [(True, True)] * 8)
     designs = {"together": primes_design("self_consistency", "single"), "in_turn": primes_design()}
@@ -446,9 +450,9 @@ def test_finished_stages_of_a_study_are_reported_separately() -> None:
 
 
 def test_report_shows_who_abandoned_the_truth() -> None:
-    """The single call is compared with the debate, and the first ballot with the last.
+    """The report compares the single call with the debate, and the first ballot with the last.
 
-    Undecided answers do not count as right.
+    Undecided answers do not count as correct.
     """
     experiment, answers = made_up([(n % 4 > 0, True) for n in range(8)])
     ballot = {"order": ["0", "1"], "scores": {"0": 0.8, "1": 0.2}, "winner": "0"}
@@ -474,9 +478,9 @@ def test_report_shows_who_abandoned_the_truth() -> None:
 
 
 def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
-    """A debate counts as one observation.
+    """Each debate counts as one observation, however many ballots it has.
 
-    Undecided ballots and debates with three sides do not count.
+    Undecided ballots and debates with three sides are ignored.
     """
     experiment, answers = made_up([(True, True)] * 5)
     casts = ["01", "00", "1", "", "0"]  # the winner of each ballot, read first and last in turn
@@ -546,7 +550,7 @@ async def test_report_page_is_static_and_complete(tmp_path: Path) -> None:
 
 
 def test_costs_do_not_depend_on_the_order_of_answers() -> None:
-    """A resumed study has its answers in a different order, yet even the last digits must agree."""
+    """A resumed study stores its answers in a different order, but the costs must agree to the last digit."""
     experiment, answers = made_up([(True, False), (True, True)] * 30)
     for number, answer in enumerate(answers):
         for name, method_answer in answer.answers.items():
@@ -555,7 +559,10 @@ def test_costs_do_not_depend_on_the_order_of_answers() -> None:
 
 
 async def test_permanently_failed_debates_do_not_keep_a_study_unfinished(tmp_path: Path) -> None:
-    """A failed debate has no arguments that could be judged as noise, but the study still draws its conclusions."""
+    """A failed debate leaves no arguments to use as noise for another question.
+
+    The study must still be able to finish and draw its conclusions.
+    """
     voters = Answering(lambda request, prompt: ProviderFailed("no") if "Is 31 prime?" in prompt else "It is prime")
     experiment, so_far = study(noise=True), list[StudyProgress]()
     answers = await ask_study(experiment, tmp_path / "a.jsonl", model=voters.model, progress=so_far.append)
@@ -695,9 +702,9 @@ async def test_budget_includes_failed_calls(tmp_path: Path) -> None:
 
 
 async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
-    """A debate with baselines takes longer than noise, whatever the order in which they run.
+    """A debate with baselines takes longer than a noise question, so each design has its own estimate.
 
-    The estimate decreases to 0.
+    The order in which the designs run does not matter, and the estimate reaches 0 at the end.
     """
     designs, so_far = (
         {"together": primes_design("single"), "in_turn": primes_design(order="declared")},
@@ -722,7 +729,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
 
 
 async def test_answers_count_for_their_row(tmp_path: Path) -> None:
-    """If a row's correct answer has been changed since it was answered, an error is raised.
+    """An error is raised if a row's correct answer is changed after the row has been answered.
 
     Clusters are always computed from the current rows.
     """

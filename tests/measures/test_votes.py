@@ -112,9 +112,9 @@ def test_winner_has_the_most_votes_and_a_quorum(election: Election) -> None:
 
 @given(elections())
 def test_rules_require_a_share_of_all_voters(election: Election) -> None:
-    """Depending on the rule, more than half, two thirds, or all of the votes are required.
+    """Depending on the rule, the winner needs the votes of more than half, at least two thirds, or all of the voters.
 
-    Failed and spoiled votes do not count towards the threshold.
+    Failed and spoiled votes do not help to reach that threshold.
     """
     result = election.count()
     if election.rule == "weighted" or result.winner is None:
@@ -136,7 +136,10 @@ def test_stricter_rules_imply_weaker_ones(election: Election) -> None:
 
 @given(elections(), st.data())
 def test_failed_votes_never_create_a_consensus(election: Election, data: st.DataObject) -> None:
-    """Unless votes are weighted, a consensus reached despite a missing vote would also be reached with that vote."""
+    """If a consensus is reached although a vote is missing, it would also have been reached with that vote.
+
+    This does not apply to weighted votes.
+    """
     if not election.ballots:
         return
     missing_ballot = data.draw(st.sampled_from(election.ballots))

@@ -147,7 +147,10 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 
 
 async def test_calls_to_unknown_tools_are_preserved() -> None:
-    """The caller must respond to a tool call, so an answer that contains one needs neither text nor structured data."""
+    """The caller has to respond to a tool call.
+
+    Therefore, an answer with a tool call is complete even without text or structured data.
+    """
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]
     assert answered.data is None
@@ -205,7 +208,7 @@ async def test_invalid_structured_answers_raise_errors(response: ModelResponse, 
     output=st.sampled_from([None, Verdict]),
 )
 def test_any_return_value_is_an_answer_or_a_model_error(outcome: Any, output: Any) -> None:
-    """Whatever a model returns, no exception from another library is raised."""
+    """Whatever a model returns, exceptions from other libraries never reach the caller."""
     try:
         answered = asyncio.run(ask(Returning(outcome), question(output=output)))
     except ModelError as error:
@@ -321,7 +324,10 @@ async def test_the_deadline_starts_when_the_engine_starts_the_call() -> None:
 
 
 async def test_a_queue_wait_ends_at_the_deadline_or_on_cancellation() -> None:
-    """The deadline may be that of the call or that of the whole round. A cancelled call does not delay the next one."""
+    """The deadline may apply to the call or to the whole round.
+
+    If a queued call is cancelled, the next one is not delayed.
+    """
     model = OneSlot()
     first = asyncio.create_task(ask(model, replace(question(timeout=None), block="long")))
     await asyncio.sleep(0)

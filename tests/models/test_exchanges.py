@@ -130,7 +130,7 @@ async def test_an_unsendable_request_is_not_a_server_failure(client: str) -> Non
 
 @pytest.mark.skipif(find_spec("anthropic") is None, reason="anthropic is not installed")
 def test_the_error_names_an_argument_unknown_to_the_sdk() -> None:
-    """An incompatible SDK version must be reported as such and not as an unreadable answer."""
+    """An incompatible SDK version must be reported as such rather than as an unreadable answer."""
     from anthropic import AsyncAnthropic
 
     create = AsyncAnthropic(api_key="k").messages.create
@@ -226,7 +226,10 @@ async def test_tool_history_is_stored_with_the_run(client: str) -> None:
 
 
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
-    """If a fallback takes over in the middle of a tool exchange, its server may receive another vendor's fields."""
+    """If a fallback takes over in the middle of a tool exchange, the history may contain another vendor's fields.
+
+    The server of the fallback may reject these fields, so they are removed.
+    """
 
     async def serve(exchange: Exchange) -> None:
         if "reasoning_content" in json.dumps(exchange.body):
@@ -254,7 +257,7 @@ LONG = "It was counted: commuting costs an hour a day. " * 1_000
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """The server reports far fewer tokens than were sent, so the call gets a flag, and a single warning is emitted."""
+    """A call is flagged if the server reports far fewer tokens than were sent, but only the first call warns."""
     few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
 
     async def serve(exchange: Exchange) -> None:
@@ -287,7 +290,10 @@ async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None
     ids=["as many", "a tokenizer of long words", "cached, and counted apart", "unknown"],
 )
 async def test_a_complete_prompt_is_not_reported_as_truncated(usage: Any) -> None:
-    """Token estimates are rough, and some servers count cached tokens differently."""
+    """Token estimates are rough, and some servers count cached tokens differently.
+
+    A low token count is therefore not always a sign of truncation.
+    """
     answered = await ask_model("aiohttp", {**completion(), "usage": usage}, prompt=LONG)
     assert "prompt_cut" not in answered.flags
 

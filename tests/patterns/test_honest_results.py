@@ -119,7 +119,7 @@ def test_one_empty_argument_degrades_a_result(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_truncated_texts_are_flagged(pattern: str) -> None:
-    """The text of a truncated answer ends with its last complete sentence."""
+    """The incomplete sentence at the end is dropped, so that the text ends with the last complete one."""
     model = _answering_model(ModelResponse(text="It pays. It also", finish="length"))
     result = PATTERNS[pattern](None).run_sync(QUESTION, model=model)
     assert (result.status, result.raw.status) == ("degraded", "degraded")

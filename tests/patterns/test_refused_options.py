@@ -226,7 +226,7 @@ The judge of a debate may also be the name of a schedule.
 @pytest.mark.parametrize(("pattern", "role"), ABSENT)
 @pytest.mark.parametrize("value", [0, "gpt"])
 def test_roles_accept_a_block_a_function_or_a_flag(pattern: str, role: str, value: Any) -> None:
-    """The flags are `None`, `False` and `True`, and the error message explains what they mean."""
+    """An invalid value raises an error whose message explains what the flags `None`, `False` and `True` mean."""
     error = rejection_of(pattern, **{role: value})
     assert error.field == role
     assert ABSENT[pattern, role] in error.problem or (role == "judge" and "a schedule" in error.problem)

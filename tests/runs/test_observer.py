@@ -80,7 +80,7 @@ async def test_error_of_a_failed_call_passes_through_the_observer() -> None:
 
 
 async def test_replayed_and_reused_answers_are_not_observed() -> None:
-    """A resumed run replays recorded answers, and an unchanged fork reuses them."""
+    """A resumed run replays recorded answers and an unchanged fork reuses them, so no call is made."""
     store, notes = MemoryStore(), RecordingObserver()
     model = FunctionModel(answer_to)
     await PATTERNS["debate"]().run(QUESTION, model=model, store=store, run_id="r", observe=notes)

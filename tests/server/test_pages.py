@@ -97,7 +97,7 @@ def test_page_assets_are_served(shared: Stage, name: str) -> None:
 
 
 def test_pages_are_small() -> None:
-    """All assets together are smaller than 150 KB, or 60 KB when compressed."""
+    """All assets together take up less than 150 KB, or less than 60 KB when compressed."""
     contents = list(assets().values())
     assert sum(map(len, contents)) < 150_000
     assert sum(len(gzip.compress(content)) for content in contents) < 60_000

@@ -117,7 +117,7 @@ def test_pages_and_streams_work_under_a_prefix(
 
 
 def test_prefix_header_is_used_only_for_allowed_hosts() -> None:
-    """The header is ignored for the machine's own names and for invalid paths."""
+    """The header is ignored if the path is invalid or the request was sent to the machine's own name or address."""
     with staged(make_service, allow_hosts=[HOST]) as stage:
         for host, header, root in (
             (HOST, "/debates", "/debates"),

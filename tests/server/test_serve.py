@@ -99,7 +99,7 @@ def test_server_can_be_started_and_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_idle_server_stops_immediately(tmp_path: Path, number: signal.Signals) -> None:
-    """The exit code is the one that shells expect."""
+    """As shells expect, the exit code shows which signal stopped the server."""
     with start_server(tmp_path) as (process, url, token):
         with make_client(url, token) as http:
             assert http.get("/api/v1/runs").json()["runs"] == []
@@ -233,9 +233,9 @@ def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
 def test_local_server_allows_all_models_of_its_providers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], *, is_custom_code: bool
 ) -> None:
-    """Nobody else can reach a local server.
+    """A local server can be reached only from its own machine, so it does not restrict the models.
 
-    If an option opens the server to others, only configured models are allowed.
+    If an option opens the server to other machines, only configured models are allowed.
     """
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     with start_server(tmp_path, *arguments) as (_, url, token), make_client(url, token) as http:
@@ -306,7 +306,10 @@ def test_error_names_the_port_that_is_in_use(tmp_path: Path) -> None:
 
 
 def test_open_server_warns_about_access(tmp_path: Path) -> None:
-    """A server that other machines can reach requires an explicit token."""
+    """A server that other machines can reach requires an explicit token.
+
+    It warns that anyone with the token can read all runs.
+    """
     (tmp_path / "token").write_text("the-token-of-this-test")
     command = ("--host", ANYWHERE, "--token-file", "token", "--allow-host", "debates.example", "--read-only")
     with start_server(tmp_path, *command) as (process, url, token):

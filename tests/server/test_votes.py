@@ -154,7 +154,7 @@ def test_votes_survive_a_restart_and_are_exported(tmp_path: Path) -> None:
 
 
 def test_votes_are_deleted_with_their_run() -> None:
-    """However the first run was deleted, a later run with the same id has none of its votes."""
+    """If a new run reuses the id of a deleted run, it does not inherit the votes of that run."""
     store = MemoryStore()
     with staged(lambda: Service(store=store, model=FunctionModel(answer))) as stage:
         stage.finished(**DEBATE)

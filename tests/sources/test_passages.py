@@ -56,7 +56,10 @@ def test_passages_cover_the_whole_text(text: str, starts: list[int]) -> None:
 
 
 def test_relevant_passages_are_found_with_their_pages() -> None:
-    """The same question always results in the same passages, which fill the budget in the order of the source."""
+    """The same question always yields the same passages, which appear in the same order as in the source.
+
+    Together, they stay within the budget.
+    """
     passages = find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert passages == find_passages((LONG,), ["What about the harbour?"], 3_000)
     assert {passage.page for passage in passages} == {"page 4"}
@@ -66,7 +69,7 @@ def test_relevant_passages_are_found_with_their_pages() -> None:
 
 
 def test_passages_fill_their_budget() -> None:
-    """If the text is slightly too long, no more than the excess is left out, whatever the number of passages."""
+    """If the sources slightly exceed the budget, only the excess is left out, however many passages there are."""
     files = tuple(Source.of(f"src/file_{number}.py", f"limit_{number} = {number}\n" * 10) for number in range(700))
     total = sum(len(source.text) for source in files)
     room = total * 9 // 10
@@ -78,10 +81,9 @@ def test_passages_fill_their_budget() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
 def test_readers_share_sources_that_are_too_long(readers: int, room: int, files: int) -> None:
-    """No reader exceeds its budget.
+    """No reader exceeds its budget, half of which is spent on the best passages for every reader.
 
-    Every reader spends half of its budget on the best passages, and the other halves overlap only if nothing else is
-    left.
+    The other half overlaps with another reader's passages only if there is nothing else left to show.
     """
     sources = tuple(Source.of(f"f{number:02}.py", f"limit_{number} = {number}\n" * 60) for number in range(files))
     shares = [find_passages(sources, ["What is the limit?"], room, share=(one, readers)) for one in range(readers)]
@@ -135,7 +137,7 @@ def get_passage_tags(request: ModelRequest) -> list[str]:
 # a review splits long sources instead
 @pytest.mark.parametrize("pattern", [pattern for pattern in TURNS if pattern != "review"])
 def test_turns_see_the_best_passages_of_long_sources(pattern: str) -> None:
-    """The passages precede the task, the result lists them, and quotes are looked up in the whole text."""
+    """The passages precede the task and are listed in the result. Quotes are looked up in the whole text."""
 
     def quoting(request: ModelRequest) -> Any:
         reply = talkers.reply(request)
@@ -195,7 +197,7 @@ def test_resumed_runs_use_the_recorded_passages(pattern: str, tmp_path: Path, mo
 
 
 def test_the_error_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra, no call may be made with an arbitrary part of the sources."""
+    """Without the extra, the run must fail before its first call instead of using arbitrary parts of the sources."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     talkers, second = Talkers(), Source.of("other", LONG.text)
     with pytest.raises(ConfigurationError, match=r"flowdebate\[documents\]"):
@@ -219,7 +221,10 @@ def test_passages_are_numbered_line_by_line(text: str, start: int, end: int) -> 
 
 
 def test_long_sources_are_numbered_in_linear_time() -> None:
-    """A file of 2 MB in 50,000 lines took 22 s of CPU time when each line copied the rest of the text."""
+    """When the code still copied the rest of the text for each line, a file of 2 MB took 22 s of CPU time.
+
+    The file in this test has the same size, in 50,000 lines.
+    """
     source = Source.of("long.txt", "A line of forty characters, more or less\n" * 50_000)
     before = time.process_time()
     assert numbered(source).count("\n") == 49_999

@@ -90,7 +90,7 @@ def test_private_keys_are_never_read(content: str) -> None:
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_tokens_are_masked_in_place(token: str) -> None:
-    """The text around the token keeps its line and column, and the line number is reported."""
+    """Masking does not move the surrounding text, and the line that contained the token is reported."""
     text = f"first\n  use {token}, then\nlast\n"
     source = read_content("notes.txt", "notes.txt", text.encode())
     assert CANARY[:12].lower() not in source.text.lower()
@@ -140,7 +140,7 @@ def test_masks_are_reported_and_no_token_reaches_a_model(tmp_path: Path) -> None
 
 @given(st.text("ab \n:/@=.-_'\"" + LETTERS[:4]), st.sampled_from(TOKENS), st.text("ab \n,;)"))
 def test_masking_preserves_all_positions(before: str, token: str, after: str) -> None:
-    """Only characters in secrets become asterisks, and masking a text a second time changes nothing."""
+    """Only the secrets themselves are replaced with asterisks, and masking the result again changes nothing."""
     text = f"{before} {token} {after}"
     masked, _ = mask_secrets(text)
     assert len(masked) == len(text)

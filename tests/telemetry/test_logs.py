@@ -104,7 +104,7 @@ async def test_failed_run_logs_the_error_class(caplog: pytest.LogCaptureFixture)
 
 
 def test_exceptions_are_logged_by_class() -> None:
-    """An exception's message may quote a model."""
+    """An exception's message may quote a model's answer, so only the class of the exception is logged."""
     try:
         raise ValueError("CANARY")  # noqa: TRY301 - to have a traceback
     except ValueError:

@@ -124,7 +124,7 @@ async def test_report_of_an_application_pattern_is_verified_with_that_pattern(na
 
 
 async def test_report_of_a_fork_is_verified() -> None:
-    """The fork has an edited answer and a reused one, and it is verified without its parent."""
+    """The fork contains one edited and one reused answer, and its report is verified without the parent."""
     async with Service(store=MemoryStore(), model=constant_model()) as service:
         await service.begin("debate", QUESTION, options=SHORT, run_id="r")
         await service.wait("r")
@@ -171,7 +171,7 @@ async def test_report_of_a_run_continued_without_a_role_is_verified(role: str) -
 
 
 async def test_report_of_a_run_with_a_small_model_is_verified() -> None:
-    """The journal does not record that the model has concise prompts."""
+    """Verification succeeds even though the journal does not record that the model uses concise prompts."""
 
     class Small(FunctionModel):
         profile = "concise"
@@ -225,7 +225,7 @@ async def test_report_of_a_run_ended_by_a_limit_is_verified(calls: int) -> None:
 
 
 async def test_report_of_an_unfinished_run_is_verified() -> None:
-    """The run is in progress or waiting for a person, but its transcript must follow from the answers so far."""
+    """Whether the run is in progress or waiting for a person, its transcript must match the answers so far."""
     waits = {**SHORT, "humans": ["judge"], "suspend": True}
     assert (await verify_report(await make_report("debate", waits))).outcome == "verified"
     reached = asyncio.Event()
@@ -299,7 +299,7 @@ async def rebuild_report(journal: str) -> Finding:
 
 @pytest.mark.parametrize("role", ["debater-ann", "debater-bob", "moderator", "judge", "synthesizer"])
 async def test_changed_answer_with_matching_hash_and_page_is_detected(role: str) -> None:
-    """The result does not follow from the changed answer, and later prompts have different hashes."""
+    """The changed answer leads to a different result and to later prompts whose hashes no longer match."""
     lines = extract_journal(REPORT).splitlines()
     index = next(at for at, line in enumerate(lines) if '"kind": "step"' in line and role in line)
     step = json.loads(lines[index])
@@ -315,7 +315,10 @@ async def test_changed_answer_with_matching_hash_and_page_is_detected(role: str)
 
 
 async def test_consistently_changed_answer_is_detected_by_later_prompts() -> None:
-    """Only the last answer escapes detection, since the author of a whole journal can invent all of it."""
+    """A change to the last answer cannot be detected in this way, since no later prompt contains that answer.
+
+    No check could help against an author who invents a whole journal.
+    """
     journal = extract_journal(REPORT)
     quoted_text = next(text for text in re.findall(r'"text": "([^"]+)"', journal))
     finding = await rebuild_report(journal.replace(quoted_text, f"{quoted_text} Never!"))
@@ -324,7 +327,7 @@ async def test_consistently_changed_answer_is_detected_by_later_prompts() -> Non
 
 
 async def test_report_from_another_version_has_unknown_outcome() -> None:
-    """The page of another version may be laid out differently, so the report does not count as false."""
+    """Another version may lay out its page differently, so a mismatch does not show that the report is false."""
     html = REPORT.replace('generator" content="flowdebate ', 'generator" content="flowdebate 0.0.1-')
     finding = await verify_report(html)
     assert finding.outcome == "unknown"
@@ -386,7 +389,7 @@ async def test_plan_from_another_version_has_unknown_outcome() -> None:
 
 
 async def test_export_is_verified_run_by_run(tmp_path: Path) -> None:
-    """An export has no page, so its results are compared with those that follow from the answers.
+    """An export contains no page, so its results are compared with those obtained by replaying the answers.
 
     The file may have any line endings.
     """

@@ -233,9 +233,9 @@ def test_threads_share_the_limit_of_trials() -> None:
 
 
 def test_agents_are_distinguished_by_name() -> None:
-    """The failures of one agent do not affect another.
+    """The failures of one agent do not affect the others.
 
-    Unknown agents are available, and looking one up does not store it.
+    An agent that has never been seen counts as available, and looking it up does not store it.
     """
     clock = Clock()
     breakers = Breakers(failures=3, cooldown=60, successes=2, clock=clock)
@@ -324,7 +324,7 @@ async def test_a_failing_endpoint_is_not_called(error: Any) -> None:
 
 @pytest.mark.parametrize("error", NEUTRAL, ids=lambda error: type(error()).__name__)
 async def test_unrelated_errors_are_not_counted(error: Any) -> None:
-    """Unrelated errors count as neither failures nor successes in any state.
+    """Whatever the state of the circuit, unrelated errors count as neither failures nor successes.
 
     A trial that ends with such an error frees its slot.
     """
@@ -376,9 +376,9 @@ async def test_state_changes_are_reported_to_the_run_that_caused_them() -> None:
 
 
 async def test_a_cancelled_trial_releases_its_slot() -> None:
-    """There is only one slot.
+    """The circuit admits only one trial at a time.
 
-    After the cancellation, the next call becomes the trial, and a concurrent one is rejected.
+    After the trial is cancelled, the next call becomes the trial, and a concurrent call is rejected.
     """
     clock = Clock()
     model = CircuitBreaker(Leaf([endpoint_error, hang, hang, "fine"]), failures=1, successes=1, clock=clock)
@@ -422,7 +422,7 @@ async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> No
 
 
 def test_a_timeout_after_sending_counts_as_a_failure() -> None:
-    """The deadline arrives as a cancellation.
+    """The circuit breaker sees an expired deadline as a cancellation of the call.
 
     A call that is still queued at that time has not reached the endpoint, so it does not count.
     """

@@ -97,7 +97,7 @@ def test_uncalled_agents_have_no_task() -> None:
 
 @pytest.mark.anyio
 async def test_cancelling_a_debate_cancels_its_pending_tasks() -> None:
-    """Tasks for calls that were answered before the cancellation stay completed."""
+    """If a call was answered before the cancellation, its task remains completed."""
     reached = asyncio.Event()
 
     async def hang(call: Call) -> None:

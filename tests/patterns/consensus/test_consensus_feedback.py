@@ -201,7 +201,7 @@ async def test_critique_points_are_helpful_if_their_target_wins() -> None:
 
 @pytest.mark.anyio
 async def test_critique_points_without_a_revision_are_not_helpful() -> None:
-    """The winner's revision failed, so its original proposal won, unchanged by the critique."""
+    """The winner's revision failed, so the critique had no effect on the proposal that won."""
     archive = Archive()
 
     def answer(call: Call) -> Any:
@@ -252,9 +252,9 @@ async def test_debates_without_agreement_are_stored_without_an_answer() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("limit", [0, 1, 2, 9])
 async def test_history_limit_bounds_the_context(limit: int) -> None:
-    """The limit applies both to past debates and to helpful points.
+    """The limit applies to past debates as well as to helpful points.
 
-    If it is 0, the prompt contains neither, and the result reports this.
+    If it is 0, the prompt contains neither, and the result states the reason.
     """
     archive = Archive()
     for number in range(4):

@@ -117,7 +117,7 @@ def entry(name: str, text: str = "So.") -> DebateContributionEntry:
     ],
 )
 def test_positions_become_sentence_openings(stance: str, question: str, begins: str) -> None:
-    """A position in another language becomes a sentence of its own, and one as long as an essay is left out."""
+    """A position in another language becomes a separate sentence, and an essay-length position is left out."""
     assert opening_words(entries=[], agent_name="ann", stance=stance, question=question) == begins
 
 
@@ -146,7 +146,10 @@ async def test_long_turns_are_shortened_to_whole_sentences() -> None:
 
 
 async def test_truncated_turns_end_with_a_whole_sentence() -> None:
-    """A turn counts as truncated only if no whole sentence follows the opening words."""
+    """An unfinished sentence at the end of a turn is dropped.
+
+    The turn counts as truncated only if no whole sentence is left after its opening words.
+    """
     part = f"I see it differently. {BUSES}, because they"
     result = await run_concise_debate(
         ScriptedModel(
@@ -280,7 +283,10 @@ async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
 
 @pytest.mark.parametrize("option", ["instructions", "tools"])
 async def test_moderators_with_instructions_or_tools_choose_speakers(option: str) -> None:
-    """Custom instructions may ask the moderator to choose speakers or to look up facts, as with full prompts."""
+    """Custom instructions may ask the moderator to choose speakers, and it may need its tools to look up facts.
+
+    In both cases, it decides in the same way as with full prompts.
+    """
 
     def look_up(topic: str) -> str:
         """Look it up."""
@@ -363,7 +369,7 @@ def test_huge_texts_are_compared_in_nearly_linear_time(word: str, times: int) ->
 
 @given(WORDS, WORDS)
 def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str]) -> None:
-    """The result must equal that of a naive comparison. A text without word pairs counts as copying nothing."""
+    """The share must equal the one found by a naive comparison. It is 0 if the text has no word pairs."""
     pairs = {f"{words[i]} {words[i + 1]}" for i in range(len(words) - 1)}
     shared = [pair for pair in pairs if f" {pair} " in f" {' '.join(source)} "]
     assert copied_share(", ".join(words), " ".join(source).upper()) == (len(shared) / len(pairs) if pairs else 0.0)
@@ -372,7 +378,7 @@ def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str])
 
 @pytest.mark.slow
 def test_answers_of_maximum_length_are_compared_in_full() -> None:
-    """The test covers texts that repeat one or a few words and a text that never repeats a word."""
+    """The test compares texts that repeat one or a few words, and a text in which no word occurs twice."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0

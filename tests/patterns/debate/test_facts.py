@@ -88,7 +88,10 @@ def test_sides_begin_with_their_own_facts_verbatim() -> None:
 
 @pytest.mark.parametrize("strays", [1, 2])
 def test_turns_that_end_up_supporting_the_other_side_are_retried(strays: int) -> None:
-    """The retry begins with different opening words. Its answer is used even if it supports the other side again."""
+    """The second request prescribes different opening words.
+
+    The new answer is used even if it supports the other side again.
+    """
     result = run_debate(Small(strays=strays))
     retries = [event for event in result.events if event.kind == "call_retried"]
     assert [(event.error, event.message) for event in retries] == [("Strayed", f"It ends on the side of {OFFICE!r}")]
@@ -117,7 +120,10 @@ def facts_of(**texts: str) -> list[SourceFact]:
 
 
 def test_facts_are_sentences_with_numbers() -> None:
-    """Headings, feelings, quotations and long sentences are left out, and at most eight facts are used."""
+    """Headings, expressions of feeling, quotations and long sentences are left out.
+
+    At most eight facts are used.
+    """
     assert [fact.text[:12] for fact in facts_of(trial=REPORT)] == ["At home 31 c", "Sick leave a", "New staff ne"]
     assert facts_of(a="He said “no” 3 times. " + "It is 77. " * 20)[0].text == "It is 77."
     assert len(facts_of(a="It is 77. " * 20, b="It is 88.")) == 8

@@ -345,7 +345,7 @@ def test_first_prompt_asks_for_all_speakers_and_a_briefing() -> None:
 
 
 def test_first_prompt_with_tools_asks_for_research() -> None:
-    """The moderator should use its tools and include the findings in the briefing."""
+    """The moderator is asked to use its tools and to include the findings in its briefing."""
 
     def search(query: str) -> str:
         """Search the web."""

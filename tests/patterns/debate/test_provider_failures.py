@@ -38,7 +38,10 @@ def losses(result: Any) -> list[tuple[str, str, int, str]]:
 
 
 def test_quorum_counts_the_stances_of_speakers_in_each_round() -> None:
-    """For its quorum, a round with one speaker requires only that speaker. Debaters who share a stance count as one."""
+    """If only one debater speaks in a round, the quorum requires an answer from that debater alone.
+
+    Debaters who share a stance count as one.
+    """
     alone = rent(max_rounds=1, moderator=lambda _: decision("ben"))
     with pytest.raises(QuorumLost, match="nobody answered"):
         alone.run_sync(QUESTION, model=ScriptedModel(DOWN))
@@ -70,7 +73,10 @@ def test_output_schema_does_not_apply_if_the_judge_fails() -> None:
 
 
 def test_failed_moderators_are_replaced_by_the_declared_order() -> None:
-    """The declared order applies only to the failed round, and the moderator may open the next one."""
+    """If the moderator fails, the declared order is used for that round only.
+
+    The moderator can open the next round as usual.
+    """
     model = ScriptedModel(DOWN, "A1", "B1", decision("ben", "anna"), "B2", "A2", VERDICT)
     result = rent(**moderated()).run_sync(QUESTION, model=model)
     assert [entry.text for entry in result.output.transcript] == ["A1", "B1", "B2", "A2"]
@@ -81,7 +87,7 @@ def test_failed_moderators_are_replaced_by_the_declared_order() -> None:
 
 
 def test_failures_in_an_inner_debate_degrade_the_outer_run() -> None:
-    """The outer debate itself had no failure, so its raw output lists none."""
+    """Nothing failed in the outer debate itself, so its raw output lists no failures."""
     inner = rent(name="inner", max_rounds=1, quorum=1, synthesizer=lambda raw: raw.verdict.verdict)
     outer = rent(debaters=[Debater("anna", "for", block=inner), SIDES[1]], max_rounds=1)
     model = ScriptedModel("IA", DOWN, VERDICT, "B", VERDICT)

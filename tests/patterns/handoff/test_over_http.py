@@ -333,7 +333,7 @@ async def test_only_the_first_object_with_text_counts() -> None:
 
 
 async def test_other_tools_are_called_before_the_answer() -> None:
-    """The application's tools may be called first, whereas a call to `handoff` ends the turn."""
+    """The model may call the application's tools before it calls `handoff`, which ends the turn."""
     topics: list[str] = []
 
     def look_up(topic: str) -> str:

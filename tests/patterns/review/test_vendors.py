@@ -133,7 +133,10 @@ def test_command_without_suitable_models_fails(command: Any, options: list[str],
 
 
 def test_default_reviewers_are_from_other_vendors(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single vendor is enough if all others are excluded. If none is left, the message says so."""
+    """If the user excludes all vendors but one, reviewers from that vendor are enough.
+
+    If no vendor is left, the error message says so.
+    """
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.plan import make_plan
 

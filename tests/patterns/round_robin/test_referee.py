@@ -63,9 +63,9 @@ def test_referee_sees_all_entries_and_its_earlier_audits() -> None:
 
 
 def test_later_panelists_see_earlier_audits() -> None:
-    """Each audit follows its round, so prompts only grow at the end.
+    """Each audit is added after its round, so the prompt's beginning stays the same from round to round.
 
-    Each panelist is reminded of the findings that concern it.
+    Each panelist is reminded of the findings about its own last turn.
     """
     model = ScriptedModel("A1", "B1", REPORT, "A2", "B2", REPORT)
     bridge(**refereed()).run_sync(QUESTION, model=model)
@@ -91,9 +91,9 @@ def test_prompts_mention_a_referee_only_if_there_is_one() -> None:
 
 
 def test_default_referee_schema_lists_the_panel() -> None:
-    """The schema puts the issues before the score, because a model should give its reasons first.
+    """The issues come before the score in the schema, because a model should give its reasons first.
 
-    Names form an enum.
+    An enum restricts the names to those of the panelists.
     """
     model = ScriptedModel(*"AB", REPORT)
     bridge(max_rounds=1, **refereed()).run_sync(QUESTION, model=model)
@@ -163,7 +163,7 @@ def test_referees_without_a_valid_report_count_as_failures() -> None:
 
 
 def test_endless_reports_are_rejected() -> None:
-    """An endless report would be part of every later prompt, so the model is called again and told the reason."""
+    """The report would be repeated in every later prompt, so the model is told that it is too long and called again."""
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, but at most 1,000 are allowed"):
         bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))

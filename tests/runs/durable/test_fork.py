@@ -131,7 +131,7 @@ async def test_changed_judge_model_repeats_only_the_judge_call() -> None:
 
 
 async def test_fork_with_more_rounds_makes_only_the_additional_calls() -> None:
-    """If the fork's pattern differs from the parent's, the fork decides again whether to stop."""
+    """If the fork and its parent are created from different patterns, the fork decides again whether to stop."""
     store, calls = MemoryStore(), Calls()
     first = debate(name="rent", debaters=SIDES, max_rounds=3, terminate_when=stop.rounds(1), synthesizer=False)
     await first.run(QUESTION, model=recording_model(calls), store=store, run_id="first")
@@ -164,7 +164,7 @@ async def test_fork_at_a_step_repeats_everything_after_it() -> None:
 
 
 async def test_killed_fork_is_resumed_without_its_parent() -> None:
-    """Reused answers are recorded in the fork before anything else."""
+    """The fork records all reused answers before it does anything else, so the parent is no longer needed."""
     store, calls = MemoryStore(), Calls()
     await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=3)
     rows = await store.steps("first")
@@ -254,7 +254,10 @@ async def assert_fork_rejected(
 
 @pytest.mark.parametrize("name", PATTERNS)
 async def test_rejected_edit_leaves_no_run(name: str) -> None:
-    """The corrected fork can use the same id, whatever kind of step was edited."""
+    """After an invalid edit is rejected, the corrected fork can use the same id.
+
+    The test edits every kind of step.
+    """
     store, calls = MemoryStore(), Calls()
     await PATTERNS[name]().run(QUESTION, model=recording_model(calls), store=store, run_id="first", seed=1)
     bodies = {row.key: json.loads(row.body or "{}") for row in await store.steps("first") if row.kind == "call"}
@@ -280,7 +283,11 @@ async def test_pattern_can_reject_an_edit() -> None:
 
 
 async def test_edit_after_repeated_calls_is_rejected() -> None:
-    """The edit is rejected before any repeated call is paid for, even if the judge's request differs."""
+    """An edit may come after calls that the fork has to repeat.
+
+    If the edit is invalid, it is rejected before these calls are paid for, even if the judge receives a different
+    request.
+    """
     store, first = MemoryStore(), "rent/round[1]/rent-turn-ann/rent-debater-ann"
     await two_sides().run(QUESTION, model=recording_model(Calls()), store=store, run_id="first")
     await assert_fork_rejected(store, two_sides(), {first: "I was wrong.", JUDGE: {"winner": "the audience"}})
@@ -345,7 +352,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 
 async def test_side_effects_are_reused_until_the_first_difference() -> None:
-    """Unlike a call, a side effect has no request that could be compared."""
+    """A call can be compared with the parent's by its request, but a side effect has no request."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
 

@@ -222,7 +222,7 @@ LIVES = st.builds(
 
 @given(LIVES, st.data())
 async def test_replaying_a_journal_up_to_any_point_gives_the_events_so_far(life: Life, data: st.DataObject) -> None:
-    """The order of events may differ only for concurrent calls.
+    """Events may appear in a different order only if they come from concurrent calls.
 
     The replay makes no calls and repeats no side effects.
     """
@@ -267,7 +267,7 @@ async def test_follower_always_agrees_with_a_replay(life: Life, data: st.DataObj
 
 
 async def test_follower_replays_no_step_twice_in_a_debate_without_failures() -> None:
-    """How often the follower polls the journal makes no difference."""
+    """It makes no difference how often the follower polls the journal."""
     done = Forbidden()
     pattern, store, _, options = await live_out(Life("debate"), done)
     follower = Follower(pattern, **options)
@@ -362,7 +362,10 @@ async def test_replay_waits_for_work_in_a_thread() -> None:
 
 
 async def test_replay_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replay stops at a block that waits for time to pass, but the events before that point remain available."""
+    """If a block waits for something that does not happen during the replay, the replay stops there.
+
+    The events before that point remain available.
+    """
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     waits = asyncio.Event()
     waits.set()
@@ -408,7 +411,10 @@ async def test_run_with_a_time_limit_is_replayed_completely() -> None:
 
 
 async def test_replay_uses_the_prompt_profile_of_the_model_object() -> None:
-    """The profile affects which steps follow, and the model's name alone might suggest a different profile."""
+    """The replay needs the model object because its prompt profile affects which steps follow.
+
+    The model's name alone might suggest a different profile.
+    """
     repeating = FunctionModel(lambda request: answer_to(request) if request.output_schema else "Homes first. " * 20)
     store, block = MemoryStore(), debate(name="rent", debaters=SIDES, max_rounds=2)
     result = await block.run(QUESTION, store=store, model=repeating, run_id="r")
