@@ -99,7 +99,7 @@ def test_combinations_follow_boolean_logic(shape: Shape, true: dict[str, bool]) 
 
 @given(SHAPES, SHAPES, SHAPES, ANSWERS)
 def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape, true: dict[str, bool]) -> None:
-    """The laws are commutativity, associativity, distributivity and De Morgan's laws."""
+    """The laws tested are commutativity, associativity, distributivity and De Morgan's laws."""
     a, b, c = build_condition(one), build_condition(two), build_condition(three)
     for same in (
         (a | b, b | a),
@@ -266,7 +266,7 @@ def always_true(_: object) -> bool:
 
 
 def test_functions_compose_on_either_side() -> None:
-    """Each condition is named after its function. A lambda is called "predicate"."""
+    """A condition takes its name from its function; a lambda is named "predicate"."""
     assert str(always_true | stop.rounds(2)) == "always_true | rounds(2)"
     assert str(stop.rounds(2) & always_true) == "rounds(2) & always_true"
     assert str((lambda _: True) & stop.rounds(2)) == "predicate & rounds(2)"

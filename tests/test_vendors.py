@@ -79,7 +79,7 @@ async def test_unknown_model_is_not_found(vendor_stubs: dict[VendorName, Vendor]
 def test_environment_has_all_keys_and_ollama_responds(
     vendor_stubs: dict[VendorName, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stubs make it possible to try the default model for each key."""
+    """All vendors are stubs. Removing one key after another shows which default model each key selects."""
     for variable, name in (
         ("OPENAI_API_KEY", "openai/gpt-5.6-luna"),
         ("ANTHROPIC_API_KEY", "anthropic/claude-haiku-5-5"),

@@ -143,7 +143,7 @@ def test_pages_do_not_scroll_sideways(page: Page, stage: Stage, path: str) -> No
 
 
 def test_names_are_aligned_in_a_column_and_ids_are_short(page: Page, stage: Stage) -> None:
-    """Names can have any length. Hovering over an id shows it in full."""
+    """Even long names are aligned. Hovering over an id shows it in full."""
     page.set_viewport_size({"width": 1280, "height": 800})
     for path in (f"/runs/{LONG}", f"/runs/{LONG}/travel", f"/compare?a={LONG}&b=failed"):
         page.goto(stage.pages + path)

@@ -86,7 +86,7 @@ def test_interval_has_its_nominal_coverage() -> None:
 
 @given(better=st.integers(0, 30), worse=st.integers(0, 30))
 def test_p_value_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
-    """The p-value is the exact probability that a fair coin gives a split at least as uneven."""
+    """The expected value is the exact probability that a fair coin produces a split at least as uneven."""
     n = better + worse
     tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
     assert sign_flip_test([1] * better + [-1] * worse) == pytest.approx(float(tail))
@@ -193,7 +193,7 @@ def test_comparison_states_its_interval_and_p_value() -> None:
 
 
 def test_undecided_gains_after_many_questions_are_reported_as_open() -> None:
-    """If there were enough questions to detect a relevant gain, the report does not ask for more of them."""
+    """The report must not ask for more questions if there were already enough of them to detect a relevant gain."""
     report = benefit_report(items(100, 27, 15, 58), min_gain=0.1)
     assert report.comparisons[0].n >= report.comparisons[0].required_n
     assert report.comparisons[0].summary.endswith("A gain of 10 points is neither shown nor ruled out.")
@@ -206,7 +206,7 @@ def items_with_credits(cells: Mapping[tuple[float, float, float], int]) -> list[
 
 
 def test_equally_good_votes_rule_out_a_gain() -> None:
-    """The debate beats a single call but not the vote, and the summary mentions the comparison with the vote first."""
+    """The debate beats a single call but not the vote, so the summary begins with the comparison with the vote."""
     report = benefit_report(
         items_with_credits({(1, 0, 1): 30, (1, 1, 1): 40, (0, 0, 0): 25, (0, 0, 1): 3, (1, 1, 0): 2})
     )
@@ -218,7 +218,7 @@ def test_equally_good_votes_rule_out_a_gain() -> None:
 
 
 def test_an_open_comparison_does_not_hide_decided_ones() -> None:
-    """The debate beats a single call, while its comparison with the vote is undecided."""
+    """The debate clearly beats a single call, although its comparison with the vote is still undecided."""
     report = benefit_report(
         items_with_credits({(1, 0, 0): 9, (1, 0, 1): 20, (1, 1, 1): 40, (0, 0, 1): 5, (0, 0, 0): 26})
     )
@@ -310,7 +310,10 @@ def test_undecided_answers_count_as_random_choices(answer: Sequence[str], credit
 
 
 def test_both_scorings_are_reported_if_the_finding_depends_on_them() -> None:
-    """Debates without a winner look harmful if they count as wrong, and neutral if they count as random choices."""
+    """In this test, no debate has a winner.
+
+    Counting that as wrong makes debates look harmful, whereas counting it as a random choice makes them look neutral.
+    """
     single = [MethodAnswer(answer=["a"], calls=1), MethodAnswer(answer=["b"], calls=1)]
     items = [
         BenefitItem(truth="a", debate=MethodAnswer(answer=[], calls=5), baselines={"single": single[number % 2]})
@@ -378,9 +381,9 @@ def raw(winner: str | None) -> DebateRawOutput:
 
 
 def test_debate_cost_excludes_its_baselines() -> None:
-    """The baselines' calls and tokens are subtracted.
+    """The calls and tokens of the baselines are subtracted from those of the debate.
 
-    A baseline without a vote counts as failed rather than wrong.
+    A baseline without a vote counts as failed, not as wrong.
     """
     answers = [answer("single", {"yes": 1, "no": 0}), answer("drafts", {"yes": 1, "no": 1}, tokens=200)]
     unanswered = answer("self_consistency", {"yes": 0, "no": 0})

@@ -86,7 +86,10 @@ def test_systems_outside_the_largest_component_are_placed_above_or_below() -> No
 
 
 def test_ties_connect_systems_both_ways() -> None:
-    """Other games must show how likely ties are; otherwise, the strengths would be infinite."""
+    """A tie connects two systems only if other games show how likely ties are.
+
+    Otherwise, the strengths would be infinite.
+    """
     tied = [Game("a", "b", 0.5, 1), Game("a", "b", 1, 2), Game("a", "b", 1, 3)]
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
@@ -97,7 +100,10 @@ def test_ties_connect_systems_both_ways() -> None:
 
 
 def test_priors_rank_all_systems() -> None:
-    """Even systems that won everything or never met can be ranked, and a narrower prior shrinks the strengths."""
+    """With a prior, even systems that won every game or never played each other can be ranked.
+
+    The narrower the prior, the smaller the strengths.
+    """
     games = [Game("a", "b", 1, 1), Game("b", "c", 1, 2), Game("c", "b", 1, 3), Game("d", "e", 1, 4)]
     assert rank_games(games, order=False).above == ["a"]
     wide, narrow = (rank_games(games, order=False, prior=prior) for prior in (2, 0.5))
@@ -114,7 +120,7 @@ def test_priors_rank_all_systems() -> None:
 
 
 def test_infinite_strengths_are_reported_as_problems() -> None:
-    """The strengths are infinite if all games are ties, or if one system or the first slot always won."""
+    """The strengths are infinite if all games are ties, if one system always wins, or if the first slot always wins."""
     assert rank_games([Game("a", "b", 0.5)] * 3).problem == "no ranking: all games are ties"
     assert "no two systems" in str(rank_games([Game("a", "b", 1), Game("b", "c", 1)], order=False).problem)
     always = [Game(one, other, 1) for one, other in (("a", "b"), ("b", "a")) for _ in range(5)]

@@ -101,7 +101,10 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
 
 
 async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
-    """By default, the orders form a Latin square, so the judge is called once per side with the whole transcript."""
+    """The default orders form a Latin square.
+
+    The judge is called as many times as there are sides, each time with the whole transcript.
+    """
     judge = Judge()
     raw = DebateRawOutput(rounds=1, question="Q?", transcript=arguments_of("a", "b", "c"), verdict=None)
     results = await rejudge([raw, debate_output("yes", "no")], model=judge.model, store=False)
@@ -114,7 +117,7 @@ async def test_sides_appear_in_each_slot_and_no_debater_is_called() -> None:
 
 
 async def test_repeated_views_have_the_same_order() -> None:
-    """Judgments of one item use the same order each time, while different items have different orders."""
+    """Repeated judgments of a debate use the same order of sides, while different debates have different orders."""
     judge = Judge()
     results = await rejudge([debate_output("a", "b", "c")] * 8, repeat=2, model=judge.model, seed=4, store=False)
     orders = [[tuple(ballot.order) for ballot in item.unwrap().output.ballots] for item in results]

@@ -103,7 +103,7 @@ async def send_request(handler: Handler, request: ModelRequest | None = None, **
 
 
 async def test_the_anthropic_prefix_selects_the_native_api(anthropic: Vendor) -> None:
-    """Both streamed and complete answers are supported and report cached tokens.
+    """Streamed and complete answers have the same text and token counts, including cached tokens.
 
     The listener receives the whole text.
     """
@@ -144,7 +144,7 @@ async def test_a_structured_answer_becomes_an_application_object(mode: Any, anth
 
 
 async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
-    """For example, older models do not support structured answers."""
+    """Older models, for example, reject structured answers, so they are given a tool instead."""
 
     async def old(exchange: Exchange) -> None:
         if "output_config" in exchange.body:
@@ -321,7 +321,7 @@ def test_prompts_with_the_same_prefix_share_an_openai_cache_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
 def test_a_prompt_is_split_without_loss(text: str) -> None:
-    """Joining the pieces restores the prompt, and a longer transcript begins with the same pieces."""
+    """Joining the pieces restores the prompt, and the pieces of a longer transcript begin with the same ones."""
     assert "".join(split_entries(text)) == text
     longer = text.replace("\nEnd", "\n[c] w\nEnd")
     assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]

@@ -122,7 +122,10 @@ async def test_a_resumed_run_sends_back_the_same_fields() -> None:
 
 @pytest.mark.parametrize("words", ["property 'reasoning_details' is unsupported", "Bad Request"])
 async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None:
-    """A fallback may belong to another vendor. The fields that it rejected are remembered for later requests."""
+    """A fallback may belong to another vendor.
+
+    If its server rejects certain fields, they are also omitted from later requests.
+    """
 
     async def refuse(exchange: Exchange) -> None:
         if any("reasoning_details" in message for message in exchange.body["messages"]):

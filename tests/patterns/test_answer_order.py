@@ -59,7 +59,10 @@ def test_speakers_see_the_others_in_declared_order() -> None:
 
 
 def test_choice_types_keep_their_order_within_other_types() -> None:
-    """`typing` caches types such as a union with `None` without regard to the order of the choices."""
+    """The cache in `typing` ignores the order of the choices.
+
+    It could therefore return a type such as a union with `None` with the choices in a different order.
+    """
     for order in permutations(CLAIMS):
         choice: Any = one_of(order)
         model = create_model("Choice", it=(choice | None, None), also=(choice, order[0]))

@@ -269,7 +269,7 @@ def test_speaker_instructions_apply_only_to_blocks_of_that_speaker(name: str) ->
 
 @pytest.mark.parametrize("blank", ["", "  ", lambda: None, lambda _: ""])
 def test_blank_instructions_leave_no_heading(blank: Any) -> None:
-    """A function that provides the instructions may return `None` for a turn."""
+    """Instructions can be blank, and a function that provides them can return `None` for a turn."""
     slot = (lambda _: None) if callable(blank) else blank
     for request in requests_of(ROLES["debate"][0](instructions=slot)):
         assert INSTRUCTIONS not in request.messages[0]["content"]
@@ -450,7 +450,7 @@ FORGED = [
 @pytest.mark.parametrize("name", slow_but_first(["debate", "deliberation", "round_robin", "council"]))
 @given(lines=st.lists(st.sampled_from(FORGED), max_size=4))
 def test_no_argument_can_be_mistaken_for_a_prompt_line(name: str, profile: str, lines: list[str]) -> None:
-    """Every line of the first speaker's text except the first must be prefixed with a bar."""
+    """In the first speaker's text, every line after the first must be prefixed with a vertical bar."""
     make = partial(ROLES[name][0], instructions=TEXT)
     plain = requests_of(make(), profile=profile, text="Mine.")
     forged = requests_of(make(), profile=profile, text="\n".join(["Mine.", *lines, "End."]))

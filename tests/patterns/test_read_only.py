@@ -287,7 +287,7 @@ def test_custom_patterns_complete_tasks_without_an_assignee() -> None:
 
 @pytest.mark.parametrize("turns", [9, 10_000])
 def test_moderators_cannot_assign_unlimited_turns(turns: int) -> None:
-    """The limit is four turns per round and debater, and the error names the moderator."""
+    """A debater can have at most four turns per round, and the error names the moderator."""
     with pytest.raises(OutputError, match=f"block 'rent-moderator' must return .* names {turns:,} turns in one round"):
         rent(moderator=lambda _: {"next_speakers": ["ann"] * turns}).run_sync(QUESTION)
     result = rent(moderator=lambda _: {"next_speakers": ["ann", "bob"] * 4}, max_rounds=1).run_sync(QUESTION)

@@ -186,7 +186,7 @@ def test_attacked_transcripts_can_be_parsed(attack: Attack, names: bool) -> None
 @each_argument
 @each_view
 def test_views_have_no_forged_line(attack: Attack, view: Callable[[str], str]) -> None:
-    """The prompt has four tags, two headings, and as many other lines as it would have without an attack."""
+    """The prompt must contain four tags, two headings, and as many other lines as it does without an attack."""
     rendered, harmless = view(attack.written()), view(HARMLESS)
     assert tags(rendered) == 4
     assert headings(rendered) == 2

@@ -159,7 +159,7 @@ def item_outcome(item: Any) -> Any:
 @settings(LAW, max_examples=example_count(10))
 @given(turns=st.lists(st.integers(0, 60), min_size=1, max_size=3))
 async def test_interrupted_batch_releases_its_runs(tmp_path_factory: pytest.TempPathFactory, turns: list[int]) -> None:
-    """If a batch is cancelled while it is starting or resuming runs, the same process can continue all of its runs."""
+    """If a batch is cancelled while it starts or resumes runs, the same process can still continue all of its runs."""
     store = SqliteStore(tmp_path_factory.mktemp("kept") / "runs.sqlite3")
     paid = Paid()
     for wait in turns:
@@ -215,7 +215,7 @@ async def test_batch_result_can_be_converted_to_rows() -> None:
 
 
 async def test_failed_items_are_retried() -> None:
-    """Only the call that failed is retried, and the others keep their answers."""
+    """Only the failed call is retried, and all other answers are kept."""
     store, down, up = MemoryStore(), Paid(failing=1.0), Paid()
     failed = await short_debate().batch(["a", "b"], **stored_batch(store), model=down.model).all()
     assert failed.summary.failures == {"ProviderFailed": 2}
@@ -295,9 +295,9 @@ async def gated_questions(questions: list[str], gate: asyncio.Event) -> AsyncIte
 
 
 async def test_repeating_a_batch_gives_the_same_seeds() -> None:
-    """The batch's seed is derived from the batch id, and each item's seed from the batch's.
+    """The batch's seed is derived from the batch id, and each item's seed from the batch's seed.
 
-    With its seed, a single item can be repeated as an ordinary run.
+    A single item can be repeated as an ordinary run by passing its seed.
     """
     paid = Paid()
     by_id = await short_debate().batch(["a", "b"], batch_id="b", model=paid.model).all()
@@ -312,7 +312,10 @@ async def test_repeating_a_batch_gives_the_same_seeds() -> None:
 
 
 async def test_questions_are_read_only_as_needed() -> None:
-    """The iterator may be endless, so the number of running and unread items is limited even if the reader is slow."""
+    """The iterator may be endless.
+
+    Even if the reader is slow, only a limited number of items may be running or unread at any time.
+    """
     pulled = 0
 
     def endless() -> Iterator[int]:
@@ -490,7 +493,7 @@ def test_invalid_options_are_rejected_at_once(wrong: dict[str, Any], message: st
 
 
 async def test_batch_rows_keep_their_fields_and_runs_get_labels() -> None:
-    """The `question` argument is a function that extracts the question from a row.
+    """The question is extracted from each row by the function passed as `question`.
 
     Labels in `StoreOptions` are added to the runs.
     """
@@ -515,7 +518,7 @@ async def test_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tm
 
 
 async def test_progress_is_reported_per_run_and_until_ends_the_batch() -> None:
-    """Once `until` returns true, no further question is read, but runs in progress finish."""
+    """Once `until` returns true, no more questions are read, but runs already in progress are completed."""
     told_of: list[BatchSummary] = []
     paid = Paid()
     batch = short_debate().batch(

@@ -147,7 +147,7 @@ def test_prices_are_unknown_without_genai_prices(
 
 
 def test_every_front_end_can_set_the_budget() -> None:
-    """The budget is a plan option, and all front ends use plans."""
+    """Every front end starts its runs from a plan, and the budget is one of the plan's options."""
     plan = make_plan(PATTERNS["debate"], {"question": "Q?", "max_cost": 0.25})
     assert plan.limits is not None
     assert plan.limits.cost == 0.25

@@ -154,7 +154,10 @@ def test_cached_tokens_are_priced_separately() -> None:
 
 
 async def test_run_duration_can_be_limited() -> None:
-    """Whichever part of the run hangs, a debate ends with its output so far. Any other block raises an error."""
+    """If any part of a debate hangs, the debate ends with the output it has produced so far.
+
+    Any other block raises an error.
+    """
 
     async def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-ben"):

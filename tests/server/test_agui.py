@@ -97,7 +97,7 @@ def test_debate_runs_in_an_agui_thread(stage: Stage) -> None:
 
 
 def test_next_run_in_a_thread_sees_the_conversation(stage: Stage) -> None:
-    """The thread continues with another debate, whose debaters can read the previous one."""
+    """The next run in the thread is another debate, and its debaters can read the previous conversation."""
     first = continue_thread(stage, "rent", AgUiClient("chat", "1"))
     second = continue_thread(stage, "rent", AgUiClient("chat", "2", before=first), question="And in Berlin?")
     assert len(second.said()) == 6

@@ -74,7 +74,7 @@ def test_run_list_links_to_the_audit(stage: Stage) -> None:
 
 
 def test_reader_votes_are_compared_with_the_judge() -> None:
-    """The agreement is reported with a confidence interval, and a few debates are not enough to support a claim."""
+    """The agreement has a confidence interval, and the page makes no claim if there are only a few debates."""
 
     def sure(request: Any) -> Any:
         verdict = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}
@@ -93,7 +93,7 @@ def test_reader_votes_are_compared_with_the_judge() -> None:
 
 
 def test_ballots_shared_with_a_fork_count_once() -> None:
-    """A fork includes the ballots of its parent."""
+    """A fork contains its parent's ballots, which must not be counted a second time."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(judge_first))) as stage:
         stage.finished(runId="parent", question=QUESTION.format(1), options=OPTIONS)
         before = read_counts(get_page(stage, "/audit"))

@@ -175,7 +175,7 @@ def test_role_link_gives_access_to_nothing_else(stage: Stage) -> None:
 
 
 def test_page_of_an_invalid_link_explains_the_problem(stage: Stage) -> None:
-    """The page needs no token, even after its run has been deleted."""
+    """The page can be opened without a token, even after the run has been deleted."""
     run_id = waiting_run(stage)
     link = stage.post(f"/runs/{run_id}/links").json()["page"]
     assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 204
@@ -198,7 +198,7 @@ def test_link_is_invalid_for_a_later_run_with_the_same_id(stage: Stage) -> None:
 
 
 def test_link_for_one_request_has_a_page(stage: Stage) -> None:
-    """The page disappears once the request has been answered."""
+    """Once the request has been answered, the page says that there is nothing more to do."""
     run_id = waiting_run(stage, **WITH_BOTH)
     link = stage.post(f"/runs/{run_id}/links").json()
     with httpx2.Client(base_url=stage.url, trust_env=False, verify=False) as person:
@@ -209,7 +209,7 @@ def test_link_for_one_request_has_a_page(stage: Stage) -> None:
 
 
 def test_link_code_gives_no_access_to_other_paths(stage: Stage) -> None:
-    """The code is not accepted as a token, for the run's other requests, or in longer paths."""
+    """The code is not accepted as a token, and it gives no access to the run's other requests or to longer paths."""
     run_id = waiting_run(stage)
     path = stage.post(f"/runs/{run_id}/links").json()["path"]
     code = path.rpartition("/")[2]
@@ -227,7 +227,7 @@ def test_link_code_gives_no_access_to_other_paths(stage: Stage) -> None:
 
 
 def test_link_expires() -> None:
-    """A link expires once its duration is over or when the server's secret changes."""
+    """A link becomes invalid after its duration has passed or when the server's secret changes."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         run_id = waiting_run(stage)
         path = stage.post(f"/runs/{run_id}/links", {"seconds": 0.01}).json()["path"]
@@ -271,7 +271,7 @@ def test_changed_code_is_rejected(index: int, character: str) -> None:
 
 
 def test_link_requires_a_pending_request(stage: Stage) -> None:
-    """There is no link to a run without a pending request, and an unknown run is reported as not found."""
+    """No link is created for a run without a pending request, and an unknown run is reported as not found."""
     assert stage.post(f"/runs/{stage.finished()}/links").status_code == 409
     assert stage.post("/runs/nothing/links").status_code == 404
     run_id = waiting_run(stage)
@@ -285,9 +285,9 @@ def test_link_duration_is_limited(stage: Stage, seconds: float) -> None:
 
 
 def test_repeated_answer_counts_once(stage: Stage) -> None:
-    """A repeated answer is not taken as an answer for the next round unless it names that round's path.
+    """If the same answer is sent again, it counts for the next round only if it specifies that round's path.
 
-    A different answer counts as new.
+    A different answer always counts.
     """
     run_id = waiting_run(stage, options={"max_rounds": 3, "debaters": SIDES, "humans": ["Ann"]})
     assert stage.post(f"/runs/{run_id}/answers", {"answer": "Ship it."}).status_code == 200

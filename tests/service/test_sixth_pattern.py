@@ -101,7 +101,7 @@ def test_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType
 
 
 def test_page_shows_parts_of_the_example() -> None:
-    """Each Python code block on the page occurs in the example, line by line."""
+    """The Python code on the page consists of verbatim parts of the example."""
     parts = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert len(parts) >= 4
     for part in parts:

@@ -64,7 +64,7 @@ REST = [pytest.param(*case, marks=pytest.mark.slow) for case in cases() if case 
 def test_hostile_documents_are_read_or_rejected_within_limits(
     converter: Converter, kind: str, name: str, make: Make
 ) -> None:
-    """A single error names the file, and the next document is read normally."""
+    """If a document is rejected, a single error names the file. The next document is always read normally."""
     data = make()
     start = time.monotonic()
     try:
@@ -127,7 +127,7 @@ def test_child_processes_are_reused_and_replaced_after_a_fault(converter: Conver
 
 @pytest.mark.slow
 def test_slow_documents_do_not_block_others() -> None:
-    """Ten documents never finish loading while a caller waits for another one."""
+    """Another document can still be read while six documents never finish loading."""
     converter = Converter(seconds=4.0)
     problems: list[str] = []
 

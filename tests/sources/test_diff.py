@@ -160,7 +160,7 @@ def test_changes_cannot_hide_their_own_lines(repository: Path, way: str) -> None
 
 
 def test_changed_submodules_are_reported(repository: Path) -> None:
-    """The setting `ignore = all` must not hide the new commit."""
+    """Even if a submodule is configured with `ignore = all`, its new commit must be reported."""
     git(repository, "submodule", "add", "-q", str(repository), "sub")
     commit(repository, {})
     git(repository / "sub", "commit", "-qm", "nothing", "--allow-empty")
@@ -199,9 +199,9 @@ def test_git_runs_no_program_configured_by_a_repository(repository: Path) -> Non
 
 
 def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
-    """A long file is shortened, and the number of omitted lines is stated.
+    """A long file is shortened, with a note of how many lines were omitted.
 
-    A short file is shown in full, and an excluded file is not shown.
+    A short file is shown in full, and an excluded file is not shown at all.
     """
     code = {"package-lock.json": "{}\n" * 3_000, "go.sum": "a v1\n", "z.py": "z = 1\n", "b/app.js": "x" * 9_000}
     commit(repository, {**code, "yarn.lock": "x\n" * 50})
@@ -224,7 +224,7 @@ def test_generated_files_come_last_and_are_folded(repository: Path) -> None:
 
 
 def test_excluded_files_are_omitted_with_the_reason(repository: Path) -> None:
-    """The error distinguishes a change to nothing but excluded files from a change to nothing but images."""
+    """The error states whether all changed files were excluded or could not be read, as is the case for images."""
     commit(repository, {"package-lock.json": "{}\n" * 3, "docs/a.png": b"\x89PNG\0\1", "b.py": "b = 1\n"})
     sources = read(repository, exclude=["docs/*"])
     assert {name: (source.left_out, source.excluded) for name, source in sources.items()} == {

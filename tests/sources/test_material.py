@@ -176,7 +176,7 @@ def test_faithful_quotes_are_never_marked_unverified(
     "name", ["Index.java", "ring.hpp", "Panel.tsx", "Main.elm", "Windows.java", "chat.rb", "page.html.diff"]
 )
 def test_reviewers_may_quote_their_prompt(name: str) -> None:
-    """A line copied from the prompt, with its bar and number, must be found in the material."""
+    """A line copied from the prompt must be found in the material, even if its bar and line number are copied too."""
 
     def copy(request: ModelRequest) -> Any:
         system = str(request.messages[0]["content"])

@@ -104,7 +104,7 @@ def answer_as_model(request: Any) -> Any:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_people_in_any_role_receive_the_sources(seat: str) -> None:
-    """Every source is provided in full, but a terminal does not print a long one before the question."""
+    """Every source is provided in full, but a terminal does not print a long source in front of the question."""
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> Any:
@@ -122,7 +122,7 @@ def test_people_in_any_role_receive_the_sources(seat: str) -> None:
 
 @pytest.mark.parametrize("seat", SEATS)
 def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
-    """The stored request is the same as it would be without sources, since their texts are already in the journal."""
+    """The stored request does not repeat the texts of the sources, since the journal already contains them."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
     model = FunctionModel(answer_as_model)
@@ -184,7 +184,7 @@ def waiting_run() -> Iterator[tuple[Stage, str]]:
 
 
 def test_http_requests_list_sources_and_serve_their_texts(waiting_run: tuple[Stage, str]) -> None:
-    """The request states the name, size and kind.
+    """The request states the name, size and kind of each source.
 
     Only the listed texts and images are served, and only on demand.
     """
@@ -204,9 +204,9 @@ def test_http_requests_list_sources_and_serve_their_texts(waiting_run: tuple[Sta
 
 
 def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str]) -> None:
-    """The list is collapsed and escaped and includes the image.
+    """The list is part of the page behind a personal link, which gives no other access.
 
-    The page behind a personal link shows the same list and gives no other access.
+    It is collapsed, its text is escaped, and it includes the image.
     """
     stage, run_id = waiting_run
     path = stage.post(f"/runs/{run_id}/links", {"seconds": 60}).json()["page"]

@@ -184,7 +184,7 @@ IN_PLAN: tuple[tuple[str, Callable[[], bytes]], ...] = (
 
 @pytest.mark.parametrize(("name", "make"), IN_PLAN)
 def test_stored_text_is_never_read_as_a_path(tmp_path: Path, name: str, make: Callable[[], bytes]) -> None:
-    """The plan in an export may contain anything, so no command may convert a file that it mentions."""
+    """The plan in an export may have been tampered with, so no command may convert a file that the plan mentions."""
     hostile = data_url(make())
 
     async def forged() -> list[str]:

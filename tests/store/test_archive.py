@@ -155,7 +155,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 async def test_no_concurrent_rating_change_is_lost(tmp_path: Path) -> None:
-    """Each change counts once, even if two changes report the same debate."""
+    """Two processes change the ratings at the same time. A debate that both of them report counts only once."""
     path = tmp_path / "runs.sqlite3"
     children = [Warm(PROCESS, str(path), name) for name in ("bob", "dan")]
     assert [await asyncio.to_thread(child.wait, 60) for child in children] == [0, 0]

@@ -104,7 +104,7 @@ async def test_closed_sessions_are_reopened(postgres_server: Server, own_schema:
 
 
 async def test_owner_reconnects_automatically(postgres_server: Server, own_schema: str) -> None:
-    """If the owner loses its session during a long call without writes, its new session soon holds the lock."""
+    """If the owner loses its session during a long call without any writes, it soon regains the lock in a new one."""
     store = PostgresStore(postgres_server.url, schema=own_schema)
     await store.create(header("r"))
     (before,) = execute_as_admin(postgres_server, HOLDER, store._owner.id)
@@ -190,7 +190,7 @@ asyncio.run(main())
 async def test_process_that_exits_without_closing_has_written_everything(
     postgres_server: Server, own_schema: str
 ) -> None:
-    """Pending writes are stored although the event loop is gone, and the process exits without a message."""
+    """Pending writes are stored even though the event loop is gone, and the process prints nothing as it exits."""
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", LEAVING, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)  # noqa: S603, ASYNC221
     assert (done.stdout, [line for line in done.stderr.splitlines() if "Executing <" not in line]) == ("", [])
@@ -262,7 +262,7 @@ asyncio.run(main())
 async def test_tables_can_be_created_while_another_thread_imports_sqlalchemy(
     postgres_server: Server, own_schema: str
 ) -> None:
-    """A service may create the tables for its first run while the thread of its worker is still starting."""
+    """A service may create the tables for its first run while its worker's thread is still starting."""
     pytest.importorskip("dbos")
     command = [sys.executable, "-c", HALFWAY, postgres_server.url, own_schema]
     done = subprocess.run(command, capture_output=True, timeout=60, text=True, check=False)  # noqa: S603, ASYNC221
@@ -350,9 +350,10 @@ async def test_newer_schema_is_not_modified(postgres_server: Server, own_schema:
 
 
 async def test_unusable_database_is_reported_clearly(postgres_server: Server) -> None:
-    """The password may be wrong, or the database, the server or PostgreSQL itself may be missing.
+    """The `StoreError` shows the database's address without the password.
 
-    The `StoreError` shows the address with the password removed.
+    The password may be wrong, the database may not exist, or the address may belong to no server or to one that is not
+    PostgreSQL.
     """
     right = f"127.0.0.1:{postgres_server.port}"
     with closing(socket.create_server(("127.0.0.1", 0))) as listening, closing(socket.socket()) as unused:

@@ -158,7 +158,7 @@ def test_slow_checks_estimate_their_duration(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_leaks_from_an_earlier_question_are_found_in_reused_patterns() -> None:
-    """The pattern cannot be rebuilt, but the leaked words reveal the bug."""
+    """The pattern cannot be rebuilt for each question, but words from an earlier question reveal the bug."""
     answers: dict[str, str] = {}
     broken = check_error(rent(lambda request: answers.setdefault("bob", f"About {request.question}: no.")))
     assert broken.promise == "answers_current_question"
@@ -174,7 +174,7 @@ def test_same_seed_gives_the_same_result() -> None:
 
 
 def test_bugs_that_occur_only_once_are_reported() -> None:
-    """A pattern that is never rebuilt may fail only on its first run."""
+    """A bug may show only in the very first run, even if the pattern is rebuilt afterwards."""
     spent: list[object] = []
 
     def speak(_: object) -> str:
@@ -358,7 +358,7 @@ def test_examples_fit_any_roster(members: Any, seed: int) -> None:
 
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_faults_appear_as_provider_failures(fault: str) -> None:
-    """A debate that skips failures continues without the answer, whatever the fault is."""
+    """Whatever the fault, a debate that skips failures continues without the missing answer."""
     example = Example(faults={1: fault}, texts=("Yes.",))
     model = ExampleModel(example)
     failures = FailurePolicy(on_failure="skip", quorum=1)

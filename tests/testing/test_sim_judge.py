@@ -113,7 +113,7 @@ async def get_scores(model: SimJudge, request: ModelRequest) -> dict[str, float]
 
 @pytest.mark.anyio
 async def test_different_request_seeds_draw_new_noise() -> None:
-    """A real model behaves the same way, and repeating a seed repeats the noise."""
+    """As with a real model, the answers vary with the seed, and the same seed always gives the same answer."""
     texts = {"a": "Yes.", "b": "No."}
     model = SimJudge(noise=1)
     plain, one, same_seed, other_seed = [
@@ -250,7 +250,7 @@ def test_ties_that_include_the_best_side_earn_partial_credit() -> None:
 
 
 def test_text_features_are_measured() -> None:
-    """Emphasis is capped, and the length of a text without any words is zero."""
+    """The emphasis score is capped at 1, and a text without any words has a length of 0."""
     assert (style_of("!!! **a** **b**"), style_of(""), length_of(""), length_of("a b c d")) == (1.0, 0.0, 0.0, 2.0)
 
 

@@ -83,7 +83,7 @@ async def test_three_processes_share_one_limit(postgres_server: Server) -> None:
 async def test_slots_are_evenly_spaced(
     postgres_server: Server, number: int, requests: int, per: float, burst: int, askers: int
 ) -> None:
-    """For any process, the k-th slot is due (k - burst) intervals after the first one, and never earlier."""
+    """No matter which process takes it, the k-th slot begins (k - burst) intervals after the first, never earlier."""
     key, interval = secrets.token_hex(6), per / requests
     counters = [PostgresCounter(postgres_server.url, schema="fleet", patience=1.0) for _ in range(askers)]
     values = {"interval": interval, "burst": burst * interval, "brim": per, "longest": 1e9}
@@ -120,7 +120,7 @@ async def test_excessive_wait_is_rejected_and_takes_no_slot(postgres_server: Ser
 
 
 async def test_tokens_are_counted_across_processes(postgres_server: Server) -> None:
-    """An answer in one process uses more tokens than are left, so the request of another process waits."""
+    """An answer in one process uses more tokens than are left, so another process must wait to send a request."""
     first, second = FixedUsage(100), FixedUsage(1)
     options: dict[str, Any] = {"url": postgres_server.url, "schema": "fleet", "key": secrets.token_hex(6), "tokens": 50}
     one, second_limit = SharedRateLimit(first, per=0.2, **options), SharedRateLimit(second, per=0.2, **options)

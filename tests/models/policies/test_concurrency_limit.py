@@ -103,7 +103,7 @@ async def test_waiting_time_is_counted() -> None:
 
 
 def test_each_event_loop_has_separate_slots() -> None:
-    """One policy object can serve several runs in succession, however many calls the previous run has made."""
+    """Several runs can use the same policy object one after the other, and each of them has all slots available."""
     model = ConcurrencyLimit(Leaf([delayed(1)]), 2)
 
     async def crowd() -> float:
@@ -122,7 +122,7 @@ def test_invalid_options_are_rejected(max_concurrency: Any) -> None:
 
 
 async def test_a_real_server_sees_at_most_the_limit() -> None:
-    """Thirty calls through three slots use three connections."""
+    """Thirty calls that share three slots need at most three connections."""
     async with ChatServer() as server:
         model = ConcurrencyLimit(OpenAIModel("m", base_url=server.base_url), 3)
         async with model.open_connections():

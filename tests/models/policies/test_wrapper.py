@@ -88,7 +88,7 @@ async def test_policies_are_named_after_their_inner_model(make: Callable[[Any], 
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("spec", [None, "intent/chat", 5, "nobody/knows"], ids=repr)
 def test_invalid_inner_models_are_rejected(make: Callable[[Any], Any], spec: Any) -> None:
-    """An intent cannot be wrapped, because only a run can resolve it to a model."""
+    """An intent cannot be wrapped, because it does not become a model until a run resolves it."""
     with pytest.raises(ConfigurationError):
         make(spec)
 
@@ -191,7 +191,7 @@ class Duck:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["a real model", "a real model through all policies"])
 async def test_a_standalone_wrapper_does_not_count_twice(*, wrapped: bool) -> None:
-    """The inner models have already reported their attempts, so a custom wrapper around them must not add another."""
+    """The inner models have already reported their attempts, so a custom wrapper must not report another one."""
     counting = Counting(10)
     request = make_request(attempts=Attempts(meter=counting))
     async with ChatServer() as server:

@@ -254,7 +254,10 @@ def test_aliases_are_assigned_uniformly() -> None:
 
 
 def test_large_and_hostile_rosters_get_aliases() -> None:
-    """One roster has more names than there are two-digit numbers, and another uses words from the aliases as names."""
+    """One roster has more names than there are two-digit numbers.
+
+    For the other one, the question contains all the words with which aliases normally begin.
+    """
     many = make_aliases([f"n{number}" for number in range(120)], random=Random(1))
     assert len(set(many.names.values())) == 120
     words = "Speaker Participant Discussant Voice Contributor Panelist"

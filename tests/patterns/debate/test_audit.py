@@ -125,7 +125,7 @@ def test_collection_id_identifies_the_audit_trail() -> None:
 
 
 def test_each_run_has_its_own_audit_trail() -> None:
-    """The second run of the same session starts with an empty collection of tasks."""
+    """A second run in the same session starts without any tasks of the first one, so its task ids are the same."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     session: dict[str, Any] = {}
     ids = [

@@ -140,7 +140,7 @@ def test_simulated_judges_return_their_log_odds(sides: int) -> None:
     sides=st.integers(2, 3),
 )
 def test_slot_bias_of_any_size_never_changes_the_winner(worths: list[float], biases: list[float], sides: int) -> None:
-    """Over all orders, each side is in each slot once, so the bias adds the same amount to all sides."""
+    """Over all orders, each side occupies each slot once, so the bias adds the same amount to all sides."""
 
     def ballots(bias: Sequence[float]) -> list[JudgeBallot]:
         cast = []
@@ -244,7 +244,7 @@ def test_repeated_models_change_nothing(given_to: list[list[float]], times: int,
 
 @given(panels, st.data())
 def test_order_of_judges_and_sides_does_not_matter(given_to: list[list[float]], data: st.DataObject) -> None:
-    """A different order may change a sum by its last bit at most."""
+    """A different order may change at most the last bit of a sum."""
     ballots = panel_of(given_to)
     decision = decide_by_log_odds(ballots)
     other = decide(
@@ -306,7 +306,10 @@ def test_letters_can_be_rotated_within_each_order() -> None:
 
 
 def test_judge_reads_neither_positions_nor_names() -> None:
-    """Arguments are listed by side under a letter, and none can be mistaken for a side or for part of the prompt."""
+    """The judge sees each side's arguments under a letter.
+
+    No argument can be mistaken for a side's heading or for part of the prompt.
+    """
     prompts: list[str] = []
 
     def spy(request: ModelRequest) -> Any:
@@ -343,7 +346,10 @@ def test_ballots_with_improbable_letters_do_not_count() -> None:
 
 
 def test_failed_ballot_invalidates_other_ballots_by_the_same_judge() -> None:
-    """A slot bias cancels out only over all orders, so a judge's ballot in a single order decides nothing."""
+    """A single order must not decide the debate.
+
+    A bias towards a slot cancels out only if the judge's votes in all orders are counted.
+    """
 
     def likely(request: ModelRequest) -> Any:
         if SAID[SIDES[0]].split(".")[0] in request.messages[-1]["content"].split("Side B")[0]:
@@ -405,7 +411,7 @@ def test_judges_without_log_probabilities_fall_back_to_scores() -> None:
     ids=str,
 )
 def test_incompatible_options_are_rejected(options: dict[str, Any], field: str) -> None:
-    """Models known to report no log probabilities are rejected at once, and the error names the option."""
+    """A model known not to report log probabilities is rejected at once, and the error names the option."""
     with pytest.raises(ConfigurationError, match=f"JudgeOptions: `{field}`"):
         JudgeOptions(**options)
 
@@ -494,7 +500,7 @@ def test_split_sentences_are_substrings_and_keep_all_words(text: str) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(SIDES), texts), max_size=6))
 def test_quotes_are_verbatim_from_their_turn(statement_texts: list[tuple[str, str]]) -> None:
-    """A reply is quoted from a later turn by another side."""
+    """The reply to a statement is quoted from a later turn by another side."""
     entries = [
         DebateContributionEntry(round=1 + at, agent_name="a", stance=side, text=text)
         for at, (side, text) in enumerate(statement_texts)
@@ -638,5 +644,5 @@ def test_ballots_without_letters_omit_the_letter_fields() -> None:
 
 
 def test_text_answers_have_no_log_probabilities() -> None:
-    """The judge uses scores if a model answers with text."""
+    """If a model can only answer with text, the judge uses scores instead."""
     assert ModelResponse(text="A").logprobs is None

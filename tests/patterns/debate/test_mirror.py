@@ -83,7 +83,7 @@ def answers(judge: Any) -> Callable[[ModelRequest], Any]:
 
 
 def test_mirror_reverses_the_order_and_appears_in_the_output() -> None:
-    """A mirrored debate makes twice as many calls, and has a joint verdict besides those of its two halves."""
+    """A mirrored debate makes twice as many calls and has a joint verdict in addition to those of its halves."""
     plain = rent(mirror=False).run_sync(QUESTION, model=model(lambda _: "for"))
     result = rent().run_sync(QUESTION, model=model(lambda _: "for"))
     raw = result.raw
@@ -111,7 +111,10 @@ def test_mirror_reverses_the_order_and_appears_in_the_output() -> None:
 
 @pytest.mark.parametrize("on_flip", ["average", "abstain", "tie"])
 def test_judges_favoring_the_last_word_name_no_winner(on_flip: Any) -> None:
-    """The debate and its mirror have different winners, so the shares are equal and the rule for flips applies."""
+    """Both sides get equal shares, because the debate and its mirror have different winners.
+
+    The option `on_flip` determines the verdict.
+    """
     result = rent(judge=JudgeOptions(schedule="swap", on_flip=on_flip)).run_sync(QUESTION, model=model(second_opener))
     verdict = result.raw.verdict
     assert (result.raw.first_verdict.winner, result.raw.mirrored.verdict.winner) == ("against", "for")

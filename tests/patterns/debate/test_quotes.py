@@ -136,7 +136,7 @@ def test_hyphens_within_words_are_not_minus_signs() -> None:
 
 
 def test_scripts_without_spaces_are_compared_by_character() -> None:
-    """Part of a Chinese sentence is found unless one of its characters differs."""
+    """Part of a Chinese sentence counts as verified, but not if a single character has been changed."""
     source = "报告指出，五月份房租下降了百分之二。"
     verification = verify_quote("五月份房租下降了", source)
     assert [source[span.start : span.end] for span in verification.spans] == ["五月份房租下降了"]
@@ -153,7 +153,7 @@ def test_invisible_characters_do_not_shift_positions() -> None:
 def test_all_parts_of_a_quote_must_come_from_one_source() -> None:
     """A quote with parts from two sources is not verified.
 
-    If several sources contain all of its parts, the first of them is reported.
+    If several sources contain all of its parts, the first of these sources is reported.
     """
     halves = {"one": "rents fell in May everywhere", "two": "wages rose in June everywhere"}
     text = "“rents fell in May … wages rose in June”"
@@ -281,7 +281,7 @@ def test_any_slice_of_a_source_is_verified_at_its_position(slice_: tuple[str, in
 
 @given(sources_and_slices(), st.data())
 def test_replaced_or_inserted_words_make_a_quote_unverified(sample: tuple[str, int, int], data: st.DataObject) -> None:
-    """A word that is not in the source either replaces one of its words or is inserted between two of them."""
+    """A word that does not occur in the source either replaces a word of the quote or is inserted in front of one."""
     source, first, last = sample
     keys = normalize(source).words[first : last + 1]
     assume("unheard" not in normalize(source).text)
@@ -377,5 +377,5 @@ def test_words_are_found_at_their_first_position(source: list[str], data: st.Dat
 
 
 def test_quotes_inside_one_long_word_are_not_found() -> None:
-    """The letters match at many positions, but no match begins and ends at a word boundary."""
+    """The letters of the quote occur at many positions, but never as whole words."""
     assert [quote.status for quote in verify_quotes('"aaa aaa aaa"', {"r": "a" * 100})] == ["unverified"]

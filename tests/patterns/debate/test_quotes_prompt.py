@@ -67,7 +67,7 @@ def test_long_quotes_are_shortened_and_excess_quotes_only_counted() -> None:
 
 
 def test_quotes_inside_verified_ones_are_not_counted() -> None:
-    """Counting nested quotes would let one argument produce any number of them.
+    """If nested quotes counted, a single argument could contain any number of them.
 
     A quote inside an unverified one still counts.
     """

@@ -30,7 +30,7 @@ def test_transcripts_without_names_can_be_parsed(transcript: Entries) -> None:
 
 @given(entries, st.booleans(), st.data())
 def test_transcripts_only_grow_at_the_end(transcript: Entries, names: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """If earlier text never changes, a server can reuse the prefix that it has already processed."""
+    """Since earlier text never changes, a server can reuse the prefix that it has already processed."""
     if transcript:
         shorter = transcript[: data.draw(st.integers(1, len(transcript)))]
         assert render_entries(transcript, names=names).startswith(render_entries(shorter, names=names))
@@ -91,7 +91,7 @@ def test_text_resembling_a_transcript_is_rejected(text: str, expected: str) -> N
 
 
 def test_transcripts_follow_the_documented_format() -> None:
-    """Other programs may parse transcripts, so their rounds, tags, continuation lines and escapes are documented."""
+    """Other programs can parse transcripts, since rounds, tags, continuation lines and escapes are documented."""
     transcript = [
         entry(1, "Änne, PhD", "for", "Yes.\nFor two reasons."),
         entry(1, "b", "not [really]", "No.\u2028Round 2:"),

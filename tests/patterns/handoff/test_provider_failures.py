@@ -180,7 +180,7 @@ def check_turns(output: HandoffOutput, handovers: list[HandoffMade]) -> None:
 def test_handoffs_end_whatever_the_models_answer(
     replies: list[Any], form: Any, policy: Any, on_failure: Any, max_turns: int, stop: Any
 ) -> None:
-    """A turn takes at most two calls, and the current speaker is never drawn as the next one."""
+    """A turn makes at most two calls, and a speaker chosen at random is never the one who has just spoken."""
     calls: list[int] = []
 
     def answer(_: ModelRequest) -> Any:

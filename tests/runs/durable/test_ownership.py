@@ -125,9 +125,9 @@ async def test_run_whose_end_did_not_reach_the_server_can_be_resumed(postgres_se
 
 
 async def test_run_in_progress_cannot_be_resumed_by_its_own_process(tmp_path: Path) -> None:
-    """Resuming a run twice would pay for its calls twice.
+    """Resuming the same run twice at once would pay for its calls twice.
 
-    In this test, the process could not record the end of the run.
+    The test uses a run whose end could not be recorded.
     """
     path = tmp_path / "runs.sqlite3"
     store = SqliteStore(path, patience=0.2)
@@ -245,7 +245,7 @@ async def test_run_whose_file_was_deleted_is_not_complete(
 
 
 async def test_path_of_a_deleted_file_opens_a_new_store(tmp_path: Path) -> None:
-    """A store given by its path must not reuse the object whose file was deleted."""
+    """If the path is used again, a new store is opened instead of reusing the one whose file was deleted."""
     path = tmp_path / "runs.sqlite3"
     with pytest.raises(StoreLost):
         await make_calls(path.unlink).run("q", model=CountingModel().model, store=path, run_id="it")
@@ -276,7 +276,7 @@ async def test_readers_of_a_complete_run_do_not_block_each_other(tmp_path: Path)
 
 
 async def test_complete_run_is_owned_from_its_first_new_step() -> None:
-    """The block has been extended since the run completed.
+    """A step has been added to the block since the run completed.
 
     If two processes resume the run, only one of them makes the new call.
     """

@@ -64,7 +64,7 @@ def test_changes_are_whole_words() -> None:
 
 
 def test_long_text_is_compared_quickly() -> None:
-    """Hostile text is marked as replaced in its entirety, without a word-by-word comparison."""
+    """Hostile text is marked as entirely replaced, since comparing it word by word would take minutes."""
     one, other = "a " * 50_000, "a b " * 25_000
     start = time.perf_counter()
     pieces = changes(one, other)
@@ -117,7 +117,10 @@ def test_runs_without_common_paths_are_shown_step_by_step() -> None:
 
 
 def test_fork_shows_the_origin_of_each_step() -> None:
-    """Each step of a fork was reused, edited or repeated. The steps of its parent have no origin."""
+    """A step of a fork is labeled as reused, changed by hand or asked again.
+
+    The steps of its parent have no such label.
+    """
     fork = [
         make_call("a", origin="reused"),
         make_call("b", "New.", number=2, origin="edited"),
@@ -132,7 +135,7 @@ def test_fork_shows_the_origin_of_each_step() -> None:
 
 
 def test_dissimilar_texts_are_shown_unchanged() -> None:
-    """Texts with little in common are marked as changed only if somebody edited the answer."""
+    """Two texts with little in common are only marked up if the second one was edited by hand."""
     one, other = [make_call("a", "Buses are slow.")], make_call("a", "Nothing of the kind, I think.")
     for origin, kinds in (("asked", {"same"}), ("edited", {"same", "ins"})):
         (row,) = compare_runs(one, [make_call("a", other.text, origin=origin)], fork="other")
