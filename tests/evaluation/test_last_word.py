@@ -76,7 +76,7 @@ def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
     assert audit([ballots("tea", "tea", "coffee")], spoken=[["tea", "coffee"]]).last_word is not None
 
 
-def test_ballots_have_the_speaking_order_of_their_transcript() -> None:
+def test_ballots_follow_the_speaking_order_of_their_transcript() -> None:
     """Each ballot is counted for the speaking order of its own transcript.
 
     In mirrored debates, an impartial judge therefore shows no bias, and a judge that always favors the last word shows

@@ -28,7 +28,7 @@ def test_an_exact_name_always_matches(agents: list[str], data: st.DataObject) ->
 
 @given(names, st.data(), st.sampled_from([" {}\n", '"{}"', "**{}**", "({}).", "\u200b{}\ufeff"]))
 def test_punctuation_around_a_name_is_ignored(agents: list[str], data: st.DataObject, frame: str) -> None:
-    """Punctuation is ignored unless it distinguishes two names or makes the text equal to another name."""
+    """Punctuation is ignored unless it distinguishes two names or makes the text match another name."""
     name = data.draw(st.sampled_from(agents))
     alike = [agent for agent in agents if answer_words(agent) == answer_words(name)]
     if len(alike) == 1 and answer_words(name) and frame.format(name) not in agents:

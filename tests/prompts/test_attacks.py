@@ -228,7 +228,7 @@ def test_ordinary_punctuation_is_unchanged_for_the_local_model(text: str) -> Non
 
 
 @each_called
-def test_attacks_in_names_or_stances_stay_on_their_line(attack: Attack) -> None:
+def test_attacks_in_names_or_stances_cannot_leave_their_line(attack: Attack) -> None:
     text = attack.written()
     transcript = [entry(1, text, "for", HARMLESS), entry(1, "ben", text, HARMLESS), entry(2, text, text, HARMLESS)]
     for names in (True, False):

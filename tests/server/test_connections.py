@@ -109,7 +109,7 @@ def test_connection_with_an_incomplete_request_is_closed(stage: Stage, monkeypat
 
 
 def test_connections_with_long_requests_stay_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams, pauses between requests and slow bodies that arrive in time must not close a connection."""
+    """Streams, pauses between requests and slow bodies that arrive in time must not cause a connection to be closed."""
     import h11
 
     monkeypatch.setattr(serving, "_PATIENCE", {h11.IDLE: 0.5, h11.SEND_BODY: 5.0})

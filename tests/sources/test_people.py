@@ -121,7 +121,7 @@ def test_people_in_any_role_receive_the_sources(seat: str) -> None:
 
 
 @pytest.mark.parametrize("seat", SEATS)
-def test_suspended_people_get_sources_from_the_journal(seat: str) -> None:
+def test_people_in_suspended_runs_get_sources_from_the_journal(seat: str) -> None:
     """The stored request does not repeat the texts of the sources, since the journal already contains them."""
     store = MemoryStore()
     block = SEATS[seat](human(name="ann"))
@@ -153,7 +153,7 @@ def test_two_debates_in_one_run_show_their_own_sources() -> None:
     assert [source.name for source in second.sources] == ["two"]
 
 
-async def test_terminals_list_the_sources() -> None:
+async def test_terminal_output_lists_the_sources() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"Capped.\n\n")
     os.close(writing)

@@ -374,7 +374,7 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Create a decorator for functions that create a `role`'s block in `pattern`; `needs` may be omitted by callers."""
+    """Return a decorator for functions that build the block for `role` in `pattern`; callers may omit the `needs`."""
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 

@@ -283,7 +283,7 @@ class Plans:
         return with_shared_models(make_plan(self._info, {}, file=self.options_of(row), location=location), self.base)
 
     def options_of(self, row: Row) -> dict[str, Any]:
-        """Return a row's options in the format of stored plans; a row may have its own sources."""
+        """Return a row's options in stored-plan format. A row may specify its own sources."""
         from flowdebate.ui.plan import with_stored_sources
 
         return {**with_stored_sources(self.stored["options"]), **row.options, self._info.subject: row.question}

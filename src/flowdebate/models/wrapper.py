@@ -54,7 +54,7 @@ class Wrapper:
 
     @property
     def profile(self) -> Profile:
-        """Profile of the inner model's default prompts."""
+        """Profile that selects the inner model's default prompts."""
         return profile_of(self.inner)
 
     @property

@@ -81,7 +81,7 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return a text listing everything that must stay unchanged for a run to be resumed."""
+    """Return a string listing everything that must stay unchanged for a run to be resumed."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 

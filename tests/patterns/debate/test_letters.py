@@ -371,7 +371,7 @@ def test_failed_ballot_without_a_model_invalidates_all_ballots() -> None:
     assert decide([failed, usable], sides=["yes", "no"], by="log_odds").winner is None
 
 
-def test_leads_below_the_threshold_have_no_winner() -> None:
+def test_no_winner_when_the_lead_is_below_the_threshold() -> None:
     model = text_judge(lambda block: 0.09 * ("lost people" in block), lambda slot: -slot)
     assert judge_debate(model).winner is None
     assert judge_debate(model).verdict == "No winner: neither side gave clearly more concrete evidence."

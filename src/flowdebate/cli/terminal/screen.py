@@ -38,7 +38,7 @@ _STARTING = "Starting the local model (some seconds, once)"
 
 
 class Screen:
-    """Output stream of a page.
+    """Output stream for a page.
 
     In a color terminal, `live()` adds a live line below the text. Elsewhere, or if NO_COLOR is set, there is no live
     line and no escape codes are written.

@@ -111,7 +111,7 @@ def render_baseline_turn(*, question: str, draft: Draft | None = None, template:
 
 
 class Draft(str):
-    """Position chosen in an answer, along with its reasoning, which is reused in a later revision."""
+    """Position chosen in an answer, with the reasoning behind it; a later revision reuses both."""
 
     __slots__ = ("reasoning",)
 

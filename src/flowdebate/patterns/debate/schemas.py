@@ -257,7 +257,7 @@ class DebateState(PatternState):
     first_verdict: DebateVerdict | None = None
     """The judge's verdict on the original debate, excluding its mirror; None unless `mirror` is set."""
     facts: SortedFacts | None = None
-    """Facts used to begin turns in the concise profile, or None if there are no sources or the facts have not been
+    """Facts with which turns open in the concise profile, or None if there are no sources or the facts have not been
     sorted yet.
     """
     phases: tuple[Any, ...] = ()

@@ -169,7 +169,7 @@ class SmallModelSupport:
         return {**bounds, "begins": self.first_words(ctx, shift)}
 
     def first_words(self, ctx: Context, shift: int = 0) -> str:
-        """Return the first words of the turn; `shift` selects one of the other alternatives."""
+        """Return the opening words of the turn; `shift` selects a different variant."""
         template = self.prompt.template(ctx)
         if not (template.begins or template.begins_reply or template.begins_again) or self.prompt.is_examination(ctx):
             return ""

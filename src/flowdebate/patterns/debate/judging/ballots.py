@@ -165,7 +165,7 @@ class Judging(WireModel):
     """Record of how a verdict was reached: all ballots, and the combined result."""
 
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
-    """Form of the answers if the judge answered with letters; None (and omitted from JSON) otherwise."""
+    """Form in which the judge gave its answers, if it answered with letters; None (and omitted from JSON) otherwise."""
     fallback: str | None = Field(default=None, exclude_if=_is_none)
     """Reason for switching to another answer form, such as "letter -> scores: …".
 
