@@ -374,7 +374,10 @@ class Bindable(Generic[P, BlockT]):
 def bindable(
     *needs: str, pattern: str, role: str, template: type[Template]
 ) -> Callable[[Callable[P, BlockT]], Bindable[P, BlockT]]:
-    """Return a decorator for functions that build the block for `role` in `pattern`; callers may omit the `needs`."""
+    """Return a decorator for functions that build the block for `role` in `pattern`.
+
+    Callers may omit the arguments named in `needs`.
+    """
     return lambda create: Bindable(create, needs, pattern, role, template)
 
 
