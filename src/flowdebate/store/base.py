@@ -144,7 +144,7 @@ class Store(Protocol):
         """
 
     async def release(self, run_id: str) -> None:
-        """Give up ownership of a run without changing anything else; do nothing if the run has no owner."""
+        """Give up ownership of a run without changing anything else; do nothing if this store does not own it."""
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:
         """Record the start of an attempt at the step `key`; return the attempt's number, starting at 1."""

@@ -385,7 +385,7 @@ def _check_formats(value: dict[str, Any]) -> None:
 
 
 def _check_plan(run: StoredRun, source: str) -> None:
-    """Reject plans exported by other versions of the library, because this version's front ends could not read them."""
+    """Reject plans in another version's format, because this version's front ends could not read them."""
     written = (run.header.plan or {}).get("format", PLAN_FORMAT)
     if written != PLAN_FORMAT:
         formats = f"plan format {typed(written)}; this version reads {PLAN_FORMAT}"

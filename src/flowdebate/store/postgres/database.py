@@ -96,7 +96,7 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether the server cannot accept any connections, as opposed to rejecting this user."""
+        """Return whether no server at the address accepts connections, as opposed to one that rejects this user."""
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 
