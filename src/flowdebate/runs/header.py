@@ -81,7 +81,7 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return a string listing everything that must stay unchanged for a run to be resumed."""
+    """Return the parts of a run that must stay unchanged for it to be resumed, as text and keyed by name."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
@@ -248,7 +248,7 @@ def session_of(store: Store, header: RunHeader, location: str) -> Session:
 
 
 def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return `labels` as a dict; raise ConfigurationError unless all values are strings."""
+    """Return `labels` as a dict; raise ConfigurationError unless all names and values are strings."""
     for name, text in labels.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise ConfigurationError("run", "labels", {name: text}, "must be a dict of str to str")

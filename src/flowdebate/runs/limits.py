@@ -52,8 +52,8 @@ class Price:
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
-"""Prices keyed by model name, or a function that computes a cost from a model's name and usage; the function is called
-only if the token counts are known.
+"""Prices keyed by model name, or a function that computes a cost from a model's name and usage; prompt and completion
+tokens that the server did not report are estimated before it is called.
 """
 
 
@@ -185,7 +185,7 @@ class Budget:
 
     @property
     def prices(self) -> str | None:
-        """Currency of `cost`, and the source of the prices; None if the cost is unknown."""
+        """Currency and source of the prices, or only the source if they are from `Limits`; None if `cost` is None."""
         if self.cost is None:
             return None
         if self._limits.prices is not None:

@@ -472,7 +472,7 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call's event, and count its usage and tokens, estimating tokens if the server did not report any."""
+        """Emit a call's event, and count its usage and tokens, estimating unreported tokens from prompt and answer."""
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:

@@ -138,8 +138,9 @@ class Guard:
 
     Requests are checked in the following order: the host must be allowed (421), any page making the request must have
     the same origin (403), the token must be correct (401), and the body must be JSON (415) and not too large (413, even
-    without a declared length). Rejections are sent as problem details (RFC 9457). A correct `?token=` in a URL is
-    exchanged for a cookie by redirecting to the URL without it, below `browser_root`.
+    without a declared length). Rejections are sent as problem details (RFC 9457), as a page to browsers, or in the
+    format that `options.refusals` defines for the path. A correct `?token=` in a URL is exchanged for a cookie by
+    redirecting to the URL without it, below `browser_root`.
     """
 
     def __init__(self, app: ASGIApp, options: GuardOptions) -> None:

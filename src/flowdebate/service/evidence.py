@@ -72,7 +72,7 @@ class Evidence:
     async def check(self, *, same_version: bool) -> Finding:
         """Check whether the transcript, ballots and verdict follow from the recorded answers.
 
-        Other versions of flowdebate may word prompts differently, so differing prompts are a problem only if
+        Other versions of flowdebate may word prompts differently, so differing prompts prove a change only if
         `same_version` is set, which means that the export is known to be from this version.
         """
         header = self.run.header

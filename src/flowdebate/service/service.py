@@ -789,8 +789,9 @@ class Service(Readership):
     ) -> Changed:
         """Resume all runs that match the filters, which are those of `runs`; the default `limit` is 200.
 
-        Without `status`, all runs that stopped early are resumed, except for dead letters, which require
-        `retry_dead_letter`. If this service executes the runs itself, it resumes only as many as its limits allow.
+        Without `status`, all runs that stopped early are resumed, except for dead letters, which require both the
+        status "dead_letter" and `retry_dead_letter`. If this service executes the runs itself, it resumes only as many
+        as its limits allow.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
