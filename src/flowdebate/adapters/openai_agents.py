@@ -34,7 +34,7 @@ class AgentModel(AdaptedModel):
     """OpenAI Agents SDK agent usable as a model in any role; its calls are limited, retried, recorded and streamed.
 
     - `agent`: the agent, with its own instructions, tools, handoffs, guardrails and model; a request's system message
-      is appended to its instructions. If a role has a schema, it becomes the agent's output type for the call.
+      follows its instructions. If a role has a schema, it becomes the agent's output type for the call.
     - `context`: the agent's context, the same for each call.
     - `run_config`: a `RunConfig`, for example for tracing; a request's settings are added to it.
     - `name`: the name in errors, events and usage; None to use the agent's name.

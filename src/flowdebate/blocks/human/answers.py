@@ -29,7 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Convert a text answer to valid Unicode; raise OutputError if it is blank or exceeds the maximum length."""
+    """Convert an answer to valid Unicode; raise OutputError if it is blank, not text, or too long for an argument."""
     if not isinstance(answer, str):
         raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))
@@ -43,8 +43,8 @@ def parse_text(answer: object, *, block: str) -> str:
 def parse_data(answer: object, schema: Mapping[str, Any], *, block: str) -> object:
     """Parse `answer` as data for `schema`; a bare value is assigned to the only required field.
 
-    Text is parsed as JSON, with keys in snake_case or camelCase. Raises OutputError if the text is not JSON, unless
-    exactly one field is required.
+    Text is parsed as JSON, and keys may be in snake_case or camelCase. Raises OutputError if the text is not JSON,
+    unless exactly one field is required and that field is text.
 
     >>> parse_data("ann", {"properties": {"choice": {"type": "string"}}, "required": ["choice"]}, block="vote")
     {'choice': 'ann'}

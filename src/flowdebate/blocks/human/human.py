@@ -213,10 +213,10 @@ def human(
 ) -> Human:
     """Create a block that asks a human and can take any role in any pattern.
 
-    The output is text, or an instance of `output_schema` if there is one. The human sees `prompt`, the question,
-    `context`, the transcript so far, and the expected form of the answer. `prompt` and `context` are text, or functions
-    of `(input, ctx)` or `(input)`. In a role that requires more than text, such as judge, the human fills in that
-    role's fields, unless there is an `output_schema`.
+    The output is text, or fits `output_schema` if there is one. The human sees `prompt`, the question, `context`, the
+    transcript so far, and the expected form of the answer. `prompt` and `context` are text, or functions of
+    `(input, ctx)` or `(input)`. In a role that requires more than text, such as judge, the human fills in that role's
+    fields, unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
     durable run records the answer and never requests it again. Without `ask`, the run is suspended: calls in flight
