@@ -125,7 +125,7 @@ def deal(seated: Mapping[str, ModelSpec | None], candidates: Sequence[str]) -> t
 
 
 def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
-    """Add the first of the `listed` models to `choice` as the default, unless `choice` already has one.
+    """Add the first of the `listed` models to `choice` as the default, unless `choice` or FLOWDEBATE_MODEL sets one.
 
     >>> with_first({"chair": "local"}, ["openai/gpt-5", "gemini/gemini-3-pro"])
     {'default': 'openai/gpt-5', 'chair': 'local'}

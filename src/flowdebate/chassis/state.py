@@ -352,13 +352,13 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, unless the pattern's `turn_order` is "declared"."""
+    """The order of a round's turns; omitted if `turn_order` is "declared" and the speakers are not rearranged."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
     """The round number, starting at 1."""
     turn_order: TurnOrder
-    """The value of the pattern's `turn_order` option."""
+    """The `turn_order` option of the round's phase or, if the phase has none, of the pattern."""
     speakers: tuple[str, ...]
     """Names of the speakers in turn order; with "simultaneous", in the order in which their turns are recorded."""
 

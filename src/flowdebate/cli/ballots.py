@@ -202,7 +202,10 @@ def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality
 
 
 class Rejudging:
-    """Configuration for rejudging stored debates, built from the options of `audit`."""
+    """Configuration for rejudging stored debates, built from the options of `audit`.
+
+    Raises ConfigurationError for an invalid option.
+    """
 
     def __init__(
         self,

@@ -325,10 +325,10 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 class EvaluationPlans(Plans):
     """Plans for debates on the questions in a data set and for baselines; `rows` are the rows read from the data set.
 
-    The positions come from the specified debaters or, if there are none, from the row's choices. Choices are shuffled
-    among the debaters because data sets often list the correct one first. If `baselines` is None, all baselines are
-    used, except for a vote between only two drafts. Raises BadFile for a row whose correct answer is not among its
-    positions.
+    The positions are the row's choices or, if it has none, those of the specified debaters; the default is yes and no.
+    Choices are shuffled among the debaters because data sets often list the correct one first. If `baselines` is None,
+    all baselines are used, except for a vote between only two drafts. Raises BadFile for a row whose correct answer is
+    not among its positions, or whose choices do not match the debaters in number.
     """
 
     def __init__(

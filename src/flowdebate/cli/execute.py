@@ -295,7 +295,7 @@ async def end_of_stored(place: OpenStore, run_id: str) -> Ended:
 
 
 def _state_of(document: Document) -> str:
-    """Return the status of a run; it is "no_verdict" if the synthesizer failed to produce an output."""
+    """Return the status of a run; it is "no_verdict" if there is no output because a synthesizer or chair failed."""
     return "no_verdict" if any(loss.instead == "no_output" for loss in document.raw.losses) else document.status
 
 

@@ -15,8 +15,8 @@ from flowdebate.evaluation.statistics import two_sided_z
 def cohen_kappa(ones: Sequence[Hashable], other_labels: Sequence[Hashable]) -> float | None:
     """Compute two raters' agreement beyond chance (Cohen 1960): 1 is full agreement, 0 is no better than chance.
 
-    Return None if there are no items, or if both raters give the same rating to every item, because chance alone would
-    explain such agreement.
+    Return None if there are no items, or if all ratings by both raters are the same, because chance alone would explain
+    such agreement.
 
     >>> cohen_kappa("aabb", "aaba"), cohen_kappa("aa", "aa")
     (0.5, None)

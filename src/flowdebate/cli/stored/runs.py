@@ -213,7 +213,10 @@ async def _iterate(runs: Sequence[StoredRun]) -> AsyncIterator[StoredRun]:
 async def _select(
     store: Store, names: Sequence[str], older_than: float | None, filters: dict[str, Any]
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs to delete: the named runs, unless one is in progress, or all runs matching the filters."""
+    """Yield the runs to delete: the named runs, or all runs matching the filters that are not in progress.
+
+    Raises RunConflict if a named run is in progress.
+    """
     from flowdebate.service.runs import each_run, find_run
 
     if not names:
