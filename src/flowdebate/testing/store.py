@@ -535,7 +535,7 @@ class StoreConformance:
 
     @_promise
     async def test_deleted_run_leaves_nothing(self, store: Store) -> None:
-        """Check that a new run with a deleted run's ID inherits nothing, and that an owned run cannot be deleted."""
+        """Check that a new or added run with a deleted run's ID inherits nothing; owned runs cannot be deleted."""
         await store.create(header("stays"))
         await store.commit("stays", "k", "call", "1", 1.0)
         for again in range(3):

@@ -210,7 +210,7 @@ def _without_time(run: StoredRun | str) -> StoredRun | str:
 
 
 def check_sequences(make: Callable[[], Store], *, shared: bool, take_within: float, examples: int) -> None:
-    """Run `examples` random sequences of operations, comparing the results with a MemoryStore's."""
+    """Run `examples` random sequences of operations on stores from `make`, comparing results with a MemoryStore's."""
     run_state_machine_as_test(
         lambda: _StoreMachine(make, shared=shared, take_within=take_within),  # type: ignore[arg-type]  # it only calls it
         settings=settings(

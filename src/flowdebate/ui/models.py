@@ -77,7 +77,7 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": each configured vendor's default or, if not allowed, another allowed model."""
+        """Return the models for "each": each configured vendor's default or, failing that, its first allowed model."""
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -176,7 +176,7 @@ class Policies:
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """Return a copy of `plan` whose models have the policies applied and whose own policies are empty.
+    """Return `plan` with its policies applied to every model, and without policies of its own.
 
     With `recording=False`, nothing is recorded; use this for runs that may be resumed, because an interrupted recording
     cannot be continued.

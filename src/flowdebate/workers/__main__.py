@@ -19,7 +19,7 @@ from flowdebate.workers.deployment import Workers
 
 
 def load(spec: str) -> Workers:
-    """Load the `Workers` object specified as "MODULE:OBJECT"; raise ConfigurationError if it does not exist."""
+    """Load the `Workers` object specified as "MODULE:OBJECT"; raise ConfigurationError if there is none."""
     return load_object(spec, Workers, location="flowdebate.workers")
 
 

@@ -55,7 +55,7 @@ _SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps per store sweep, which rea
 
 
 class _WorkerStore(Draining):
-    """Drainable store that tells `provider` about each answered call."""
+    """Drainable store that reports answered calls to `provider`, and requeues failed runs that `provider` puts off."""
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)

@@ -128,7 +128,7 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Return all fragments, including those last returned by `news`, as a JSON message."""
+        """Return the latest version of every fragment that `news` has returned so far, as a JSON message."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:
