@@ -111,7 +111,7 @@ class BlockAnswered(BlockEvent):
     truncated: bool = False
     """True if the answer was cut off at the maximum length."""
     trimmed: int = field(default=0, metadata=SPARSE)
-    """Number of characters removed from `output` because they came after the requested number of sentences."""
+    """Number of characters removed from `output`: sentences beyond the requested number, or another speaker's turn."""
     first_counts: bool = field(default=False, metadata=SPARSE)
     """True if `output` is the first of two answers, because the second one was no better."""
 

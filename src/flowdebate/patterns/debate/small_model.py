@@ -235,7 +235,7 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_opposite_side(self, text: str, ctx: Context) -> Objection | None:
-        """Return an objection if `text` ends up supporting another side; None if it does not or no facts are known."""
+        """Return an objection if `text` ends up supporting another side; None without facts or in an examination."""
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None

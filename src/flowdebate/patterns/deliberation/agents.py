@@ -399,7 +399,7 @@ def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, 
     """Create the block that adds the report of `moderator` to the state, or None for `MISSING`.
 
     The block accepts the report as a model, a dict with keys in either style, or text for `parse_report`; it raises
-    OutputError if the report is invalid. If the report is missing, the discussion goes on.
+    OutputError if the report is invalid. A missing report does not end the discussion.
     """
 
     @handler(name=f"{name}-stash-report")

@@ -94,8 +94,8 @@ def locate(
 def carry_over(draft: FindingDraft, sources: tuple[Source, ...]) -> Raised:
     """Report a finding from an earlier review again, at its current location.
 
-    The location is found by the quote alone, because line numbers may have changed. If the file is not in the material,
-    the location remains unknown.
+    If the finding has a quote, the location is found by the quote alone, because line numbers may have changed. If the
+    file is not in the material, the location remains unknown.
     """
     fields = draft.model_dump(include={"title", "claim", "severity", "suggestion"})
     claimed = draft.model_dump(include={"file", "line", "end_line", "quote"})

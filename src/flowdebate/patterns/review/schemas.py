@@ -419,7 +419,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def decision_line(self) -> str | None:
-        """Result of the gate or, if there is no gate, the number of findings in each state."""
+        """Result of the gate or, if there is no gate or it is undecided, the number of findings in each state."""
         return self.answer if self.gate is None or self.decision_word is None else f"gate {self.decision_word}"
 
 

@@ -109,10 +109,10 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
 
     The judge picks one of `stances` as the winner, or None for a synthesis of several. It sees stances instead of
     names. With `schedule="single"`, it names a winner in one call; the arguments within each round are shuffled by
-    `random` (by default, derived from the run's seed: the same seed always gives the same order). With other schedules,
-    it scores each side in every view, or answers with a side's letter, and all views are judged concurrently.
-    `JudgeOptions` describes the options from `answer_form` to `ask`. If none of them is set, or only a schedule with
-    several orders, a model with a concise profile answers with letters.
+    `random` (by default, derived from the run's seed: the same seed always gives the same order). Otherwise, it scores
+    each side in every view, or answers with a side's letter, and all views are judged concurrently. `JudgeOptions`
+    describes the options from `answer_form` to `ask`. If none of them is set, or only a schedule with several orders, a
+    model with a concise profile answers with letters.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner outside `stances` raises
     `SchemaViolation`; if there are several ballots, unusable ones are ignored unless all of them are unusable.

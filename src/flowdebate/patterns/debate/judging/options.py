@@ -48,7 +48,7 @@ class JudgeOptions:
 
     By default, the judge answers with a letter if decided_by="log_odds", and also if its model has a concise profile,
     unless the schedule has a single order or one of the options below requires another form. In all other cases, it
-    gives scores if there are several ballots or any labels, and names a winner if there are not.
+    gives scores if there are several ballots, labels or criteria, and names a winner if there are not.
     """
     schedule: ScheduleLike | None = None
     """Orders of the sides as shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. The
