@@ -22,7 +22,7 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
     ratio of the sides' lengths contributes to the lead. `min_log_odds` is the length-corrected lead that another pair
     of equally good sides exceeds with a probability of at most 5%: the ceil(.95 (n + 1))-th smallest of n. Raises
     ConfigurationError if there are fewer than 10 pairs with a better side or fewer than 20 pairs of equally good sides,
-    if all sides have the same length, or if the ballots are of another kind.
+    if the ratio of lengths is the same in all pairs with a better side, or if the ballots are of another kind.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []

@@ -134,12 +134,12 @@ class Ranking(InNotebooks, WireModel):
     systems: list[RankedSystem]
     """Ranked systems, strongest first; empty if there is no ranking."""
     above: list[str] = Field(default_factory=list)
-    """Systems known only to be stronger than the ranked ones: they beat ranked systems or others in this list, and lost
-    to none of them.
+    """Systems known only to be stronger than the ranked ones: they beat ranked systems or others in this list, and
+    never lost to a ranked one.
     """
     below: list[str] = Field(default_factory=list)
     """Systems known only to be weaker than the ranked ones: they lost to ranked systems or to others in this list, and
-    beat none of them.
+    never beat a ranked one.
     """
     apart: list[str] = Field(default_factory=list)
     """Systems that are not connected to the ranked systems by any chain of games."""

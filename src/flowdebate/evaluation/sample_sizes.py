@@ -95,7 +95,7 @@ def required_n(gain: float, *, differing: float, tests: int = 1, alpha: float = 
     """Compute the number of items needed to detect a `gain` in accuracy with 80% power.
 
     `differing` is the share of pairs that differ; it cannot be less than `gain`. The result uses the exact power of
-    McNemar's test at the significance level `alpha` / `tests`. Needs scipy.
+    McNemar's exact test at the significance level `alpha` / `tests`. Needs scipy.
 
     >>> required_n(0.1, differing=0.3), required_n(0.2, differing=0.3)
     (249, 61)

@@ -107,7 +107,7 @@ class Study:
       `debate(…)`. The baselines are methods of the study too: those of the first design keep their names, and
       those of other designs have names like "design:single".
     - `noise` adds a control: the first design's judge reads the arguments on *another* question under the positions of
-      this one. `judge` configures this judge; by default, it uses the debate's orders and answer form.
+      this one. `judge` configures the judge in all controls; by default, it uses the debate's orders and answer form.
     - `control` adds a positive control: a key of a row, or a function of it, for a text that decides its question, such
       as the debaters' private notes. Before the debates, the first design's judge decides all questions with the text
       ("control") and without it ("alone"). Unless the text raises the judge's accuracy by at least `control_gain`, the

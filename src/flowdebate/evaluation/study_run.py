@@ -386,7 +386,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like the one in the first design's debates; if none has been held, hold one on `cases`."""
+        """Return a judge like the one in the first design's debates; if there is none yet, debate one of `cases`."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -411,8 +411,8 @@ class _Asking:
     async def noise(self, case: Case) -> Case:
         """Add the noise answer, based on the arguments about the next successfully debated question.
 
-        To keep the choice of question independent of timing, nothing is added until that debate is over. Nothing is
-        added either if the arguments are no longer available.
+        To keep the choice of question independent of timing, nothing is added until that debate is over. Debates whose
+        arguments are no longer available are skipped.
         """
         for other in self._similar_questions(case):
             if other.key not in self._file.answers:

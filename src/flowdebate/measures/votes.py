@@ -270,7 +270,7 @@ def _reason(
     voters: int,
     quorum: int | None,
 ) -> str:
-    """Describe the reason for the outcome; `quorum` is None if enough valid votes were cast."""
+    """Describe the reason for the outcome; `quorum` is the missed quorum, or None if enough valid votes were cast."""
     if quorum is not None:
         return f"{sum(heads.values())} of {voters} eligible voters cast a valid vote; the quorum is {quorum}"
     if tied:

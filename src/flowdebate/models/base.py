@@ -326,7 +326,7 @@ class ModelSettings:
     max_tokens: int | None = None
     """Maximum length of the answer in tokens, including thinking."""
     effort: Effort | None = None
-    """Amount of thinking. Setting it raises ConfigurationError if the model does not support it."""
+    """Amount of thinking. Calling a model that does not support it raises ConfigurationError."""
     timeout: float | None = 300.0
     """Deadline in seconds for the whole call, including retries and backoff, but excluding the time a local engine
     takes to start or to finish other calls.
