@@ -55,8 +55,8 @@ _GRACE = 0.5  # time in seconds between SIGTERM and SIGKILL; a call past its dea
 async def run_program(command: Sequence[str], prompt: str, *, cwd: str, env: dict[str, str]) -> tuple[int, str, str]:
     """Run a program to completion, and return its exit code, stdout and stderr.
 
-    The program's process group does not outlive the call: if the program is still running, it receives SIGTERM, then
-    SIGKILL half a second later.
+    The program's process group does not outlive the call: if the program is still running, the group receives SIGTERM,
+    then SIGKILL half a second later.
     """
     loop = asyncio.get_running_loop()
     try:

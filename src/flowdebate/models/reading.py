@@ -329,7 +329,7 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the one name stated in `text`, ignoring filler words; return None unless there is exactly one.
+    """Find the name in `text`, alone or with only filler words around it; return None unless exactly one matches.
 
     Spaces, hyphens, underscores and dots in a name do not matter.
 

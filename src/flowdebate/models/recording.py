@@ -390,7 +390,7 @@ def _new_call(
     exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
-    """Build the line for a call from its first fields, `opening`; raise ValueError for an unreadable answer.
+    """Build the line for a call from its first fields, `opening`; raise ValueError if the line could not be read back.
 
     With `exchanges`, the line never contains `host`.
     """

@@ -310,7 +310,7 @@ class PooledModel:
         return learned_of(self.base_url, self._name)
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Make a single request without retrying; the run that makes the call applies `retry`."""
+        """Make a single request without retrying; `flowdebate.models.call` applies `retry`."""
         request.attempts.server = self.base_url
         check_real_calls_allowed(self.name, base_url=self.base_url)
         response = await within(self.timeout, self._answer(request))

@@ -264,7 +264,7 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a rejection using only its status; the server may still accept the request in another form."""
+    """Map a rejection mainly by its status; the server may still accept the request in another form."""
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)

@@ -259,7 +259,7 @@ class Dialect:
     room: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter for the maximum length of an answer."""
     unset_room: int | None = None
-    """Token limit to send if the request sets none; None to send no limit."""
+    """Token limit that the client sends by default; None if it sends none."""
     effort: str | None = None
     """Name of the parameter for the amount of thinking; a dot separates nested names.
 

@@ -78,7 +78,7 @@ def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple
 
 
 class ReviewTurn(Block[Any, Any]):
-    """A member's review, recorded as a task in the audit trail; skipped if the member has nothing to review.
+    """A member's review, recorded as a task in the audit trail; skipped if the member has no answer or none to rank.
 
     If the member's provider fails permanently, the next of `reviewers` ranks the answers. If none is left, the review
     is skipped, provided that `failures` allows it.

@@ -287,7 +287,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         return await in_order([partial(self._answer, name, question, budget, total, ctx) for name in self._asked])
 
     def check_prices(self, ctx: Context) -> None:
-        """Raise ConfigurationError if the budget is a cost but the run's limits lack a price for one of the models."""
+        """Raise ConfigurationError if `equal` is "cost" but the run's limits lack a price for one of the models."""
         budget = ctx.run.budget
         if self._equal == "cost" and (
             budget is None
