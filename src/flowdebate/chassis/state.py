@@ -352,7 +352,7 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns; omitted if `turn_order` is "declared" and the speakers are not rearranged."""
+    """The order of a round's turns, omitted if `turn_order` is "declared" and the speakers are not rearranged."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
