@@ -216,8 +216,7 @@ class Recipes:
             return registered
         if run.header.plan is None or pattern_of_run(run) is None:
             known = ", ".join(self.patterns) or "none"
-            allowed = f"must be a run with a plan, or a run of a registered pattern ({known})"
-            problem = f"{allowed}, but is a run of {run.header.block}"
+            problem = f"is a run of {run.header.block} without a plan; registered patterns: {known}"
             raise ConfigurationError("Service", "run_id", run.header.run_id, problem)
         plan = plan_of(run, {}, to_ask=to_ask)
         # The run was imported, or was started by a program that may use other models.

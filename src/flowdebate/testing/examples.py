@@ -124,13 +124,13 @@ class ExampleModel:
             # The favorite is identified by its stance, or by its arguments if the prompt has no stances, regardless of
             # its slot and name in the judge view. A judge that prefers a slot would break the promise that a verdict
             # does not depend on the order.
-            favored = sum(self._example.choices)
-            tied = favored % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))
+            choice_seed = sum(self._example.choices)
+            tied = choice_seed % _TIED == _TIED - 1 and '"null"' in json.dumps(fields.get("winner", "null"))
             with suppress(MalformedResponse):  # another block's answer may have a field of the same name
                 names = [side.stance for side in read_view(request).sides]
-                quality = {name: 0.0 if tied else normal(favored, key_of(name), 0, 0) for name in names}
+                quality = {name: 0.0 if tied else normal(choice_seed, key_of(name), 0, 0) for name in names}
                 by_text = (lambda _: 0.0) if tied else None
-                judge = SimJudge(quality=by_text if request.choices else quality, seed=favored)
+                judge = SimJudge(quality=by_text if request.choices else quality, seed=choice_seed)
                 return await judge.request(request)
         drawn = _Drawn(self._example, f"{request.block}\0{prompt}")
         # `handoff` is called whenever it is offered; otherwise, most of the pattern would go untested.

@@ -282,8 +282,9 @@ async def test_follower_replays_no_step_twice_in_a_debate_without_failures() -> 
 @pytest.mark.filterwarnings("ignore:.*debaters tend to agree")
 async def test_replay_memory_is_linear_in_text_length() -> None:
     """A replay must not render prompts, because each of them contains the whole transcript so far."""
-    peaks = [await measure_replay(rounds) for rounds in (20, 80)]
-    assert peaks[1] < 8 * peaks[0]  # four times the rounds; rendered prompts would take sixteen times the memory
+    # the lower of two measurements, because threads of other tests may allocate memory at the same time
+    peaks = [min([await measure_replay(rounds) for _ in range(2)]) for rounds in (20, 80)]
+    assert peaks[1] < 5 * peaks[0]
     assert peaks[1] < 10 * 80 * 2 * 4_000
 
 

@@ -427,13 +427,11 @@ def archive(
         opened_archive = archive_of(place.store, {})
         debates = asyncio.run(opened_archive.debates())
         if action != "list":
-            debates = [
-                debate_found for debate_found in debates if debate is not None and debate_found.id.startswith(debate)
-            ]
+            debates = [entry for entry in debates if debate is not None and entry.id.startswith(debate)]
             if len(debates) != 1:
-                found = f"{len(debates)} debate IDs begin with {debate}."
-                sentence = f"{found} To list them: flowdebate runs archive{place.option}"
-                raise misuse("DEBATE", debate, sentence)
+                problem = f"{len(debates)} debate IDs begin with {debate}."
+                advice = f"To list them: flowdebate runs archive{place.option}"
+                raise misuse("DEBATE", debate, f"{problem} {advice}")
         if action in ("outcome", "correct"):
             asyncio.run(opened_archive.correct(debates[0].id, right=right, wrong=wrong, answer=answer))
             debates = [entry for entry in asyncio.run(opened_archive.debates()) if entry.id == debates[0].id]

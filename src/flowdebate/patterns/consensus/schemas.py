@@ -56,7 +56,7 @@ class Proposal(Contribution):
 
 
 class CriticAnswer(WireModel):
-    """What a critic answers."""
+    """Answer of a critic."""
 
     reasoning: str = ""
     """Reasoning about the most important points in the proposal."""
@@ -92,7 +92,7 @@ class Critique(CriticAnswer):
 
 
 class RevisionAnswer(WireModel):
-    """What an agent answers to its critics."""
+    """Answer of an agent to its critics."""
 
     proposal: str
     """The current proposal, in full."""
@@ -103,7 +103,7 @@ class RevisionAnswer(WireModel):
 
 
 class VoteAnswer(WireModel):
-    """What a voter answers."""
+    """Answer of a voter."""
 
     reasoning: str = ""
     choice: str
@@ -112,7 +112,7 @@ class VoteAnswer(WireModel):
 
 
 class JudgeAnswer(WireModel):
-    """Whether the discussion was sufficient."""
+    """Decision on whether the discussion was sufficient."""
 
     reasoning: str = ""
     conclusive: bool

@@ -420,7 +420,7 @@ class Decided(NamedTuple):
     scores: Floats
     """Each side's mean share of the points, or its share of the votes, as an array with shape [items, sides]."""
     leaders: NDArray[bool_]
-    """Whether each side leads, alone or tied, as a boolean array with shape [items, sides]."""
+    """Boolean array of the sides that lead, alone or tied, with shape [items, sides]."""
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
