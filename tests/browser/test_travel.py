@@ -71,7 +71,7 @@ def test_problems_are_shown_beside_the_answer(stage: Stage, visit: Callable[[str
     field = page.get_by_role("textbox", name="Judge")
     field.fill(field.input_value().replace("null", '"nobody"'))
     page.get_by_role("button", name="Fork from step 3").click()
-    page.get_by_text("winner must be").wait_for()
+    page.get_by_text('Winner must be "We should ship" or "We should not ship", or null (got nobody)').wait_for()
     assert field.get_attribute("aria-invalid") == "true"
     assert page.url.endswith("?step=3")
     page.get_by_role("button", name="Undo").click()
