@@ -299,11 +299,11 @@ class SourceEntry(RosterEntry):
     left_out: Text | None = None
     """Reason why a file was not read."""
     unread: Text | None = None
-    """Names of the parts of a document that could not be read."""
+    """Content skipped when a document was read, such as "2 pictures"."""
     excluded: bool = False
     """True if the source was excluded by one of the user's glob patterns."""
     commits: Text | None = None
-    """The two commits compared by a diff."""
+    """Commits compared by a diff; the second may be the working tree."""
 
     @classmethod
     def of(cls, source: Source) -> Self | str:

@@ -434,7 +434,7 @@ def with_sides(plan: Plan, sides: Sequence[Debater]) -> Plan:
 
 
 def pattern_of_file(path: str) -> PatternInfo:
-    """Return the name of the pattern in the plan file at `path`; raise ConfigurationError if the file names none."""
+    """Return the pattern named in the plan file at `path`; raise ConfigurationError if the file names none."""
     name = read_plan_file(path).get("pattern")
     if not isinstance(name, str) or name not in load_patterns():
         raise ConfigurationError(path, "pattern", name, choices=load_patterns())

@@ -94,7 +94,7 @@ class Shares:
     values: tuple[float, ...]
     """Each side's share, in the same order as the sides in `Ballots`."""
     model: str | None = None
-    """The model that gave the answer, if there was more than one judge."""
+    """Model that gave the answer; None if only one model judged."""
 
     @property
     def winner(self) -> int | None:

@@ -26,9 +26,7 @@ class Opened:
     """The start of an utterance."""
 
     id: str
-    """Id of the utterance, unique within the run: the block's path, `~`, and a count of the block's earlier
-    utterances.
-    """
+    """Id of the utterance, unique within the run: the block's path, `~`, and the 1-based number of the utterance."""
     block: str
     path: str
     """Path of the speaking block."""
@@ -70,7 +68,7 @@ class _Turn:
     """Text of the turn as recorded in the transcript."""
     was_asked: bool = False
     answered: bool = False
-    """True once the turn has received an answer with visible text."""
+    """True once a call in the turn has been answered."""
     text: str = ""
     """The turn's latest text that has not been withdrawn."""
 
@@ -100,7 +98,7 @@ class Speech:
         """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the updates on speech in `event`; its text starts at offset `start`, or where the last text ended."""
+        """Return the updates in `event`; text starts at offset `start` of its call, or where earlier text ended."""
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)

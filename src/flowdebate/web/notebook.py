@@ -235,8 +235,7 @@ def excerpt(
 ) -> list[Section]:
     """Shorten long texts in sections, and omit contributions from the middle if the total is too long.
 
-    Everything else is kept, as are the first and last contributions. A remark states how many contributions were
-    omitted.
+    The first and last contributions and all results are kept. A remark states how many contributions were omitted.
     """
     cut = [_cut_section(section, longest) for section in sections]
     spoken = [place for place, section in enumerate(cut) if isinstance(section, (Entry, Group))]
@@ -357,7 +356,7 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """Omit a table's excess rows, or shorten the text of any other long section."""
+    """Omit a section's excess rows or items, and shorten long texts."""
     match section:
         case Heading():
             return section

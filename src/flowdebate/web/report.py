@@ -205,7 +205,7 @@ class _Piece:
 
     text: str
     place: str
-    """Nearest heading or id before the text."""
+    """Nearest id before the text."""
 
 
 def _pieces(html: str) -> Sequence[_Piece]:

@@ -28,7 +28,7 @@ _UNKNOWN = "\N{EN DASH}"
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SPACES = re.compile(r"\s+")
 _LONG = 220
-"""Number of characters from which a result is shown in smaller type."""
+"""Maximum number of characters in a result shown in normal type; longer results are shown in smaller type."""
 
 
 def render(template: str, **data: object) -> str:

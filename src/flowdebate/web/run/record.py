@@ -33,10 +33,10 @@ _LAST_TIME = 1e12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call answered by a model or a person."""
+    """A call to a model or a person."""
 
     number: int
-    """1-based index of the call in recorded order."""
+    """1-based index of the call in recorded order; 0 for a failed call."""
     place: str
     who: str
     """Name of the speaker or role."""
@@ -55,7 +55,7 @@ class Call:
     origin: str = "asked"
     """Origin of the answer: "asked" or, in forks only, "reused" or "edited"."""
     refused: tuple[RefusedAnswer, ...] = ()
-    """Failed requests, each with the text that the model answered."""
+    """Failed requests, each with the text of the model's answer, if any."""
     text: str = ""
 
     @property
@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Totals over all calls; a total is None if there were no model calls or if the value of any call is unknown."""
+    """Totals over all calls; a total is None if there were no model calls or if one of them lacks the value."""
 
     requests: int = 0
     """Number of requests to models, including failed ones."""
@@ -213,7 +213,7 @@ def _sum_of(counts: Sequence[int | None]) -> int | None:
 def call_of(
     number: int, event: ModelCalled | HumanAsked, turns: Mapping[str, str], parties: Mapping[str, Party]
 ) -> Call:
-    """Build the call for an event as `trace_of` would, but without the call's text and failed requests."""
+    """Build the call for an event as `trace_of` would, but without the call's text and failures."""
     speaker = turn_at(event.path, turns)
     who, party = speaker or _role(event), parties.get(speaker or "")
     if not isinstance(event, ModelCalled):

@@ -72,7 +72,7 @@ def _turns(part: Round) -> Iterator[Turn]:
 
 
 def _until(rounds: Iterable[Round], call: Call) -> Iterator[Round]:
-    """Yield the rounds up to `call`; turns whose call is unknown are treated like the turns before them."""
+    """Yield the rounds before `call`; turns whose call is unknown are treated like the turns before them."""
     for sheet_round in rounds:
         later = [turn for turn in _turns(sheet_round) if turn.call is not None and turn.call.number >= call.number]
         if not later:
