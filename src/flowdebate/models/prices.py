@@ -28,7 +28,7 @@ def prices_source() -> str | None:
     """Describe the source of known prices: currency, price list, version and date; return None if there is none.
 
     The price list is undated, so the date given is the start date of its newest price or, if the list was downloaded
-    while the program was running, the time of the download.
+    while the program was running, the date of the download.
     """
     if not are_prices_known():
         return None

@@ -241,7 +241,7 @@ class _ArchiveWriter:
         return True
 
     async def rate(self, debate: str, output: ConsensusOutput, names: Sequence[str]) -> bool:
-        """Update the agents' ratings; return False if there is no winner or the archive cannot be written."""
+        """Update the agents' ratings; return False if there is no winner or the archive fails."""
         if output.winner is None:
             return False
         try:

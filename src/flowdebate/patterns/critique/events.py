@@ -34,7 +34,7 @@ class ClaimsMade(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ClaimsRuled(BaseEvent):
-    """The judge has ruled on the claims, and the quotes have been verified."""
+    """The judge has ruled on the claims, and its quotes have been looked up."""
 
     kind: ClassVar[str] = "claims_ruled"
     block: str

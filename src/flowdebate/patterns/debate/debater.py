@@ -407,7 +407,7 @@ class DebaterPrompt:
         return assignment is not None and assignment.kind is not None
 
     def may_quote(self, ctx: Context) -> bool:
-        """Check whether the prompts may quote earlier turns; the default prompts for small models never do."""
+        """Check whether turns may quote earlier turns; with the default prompts for small models, they may not."""
         return self.template(ctx) is not CONCISE_DEBATER
 
     def entries(self, ctx: Context) -> Sequence[DebateContributionEntry]:

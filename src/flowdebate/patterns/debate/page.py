@@ -75,7 +75,7 @@ _JUDGING = (
     "answer_form", "schedule", "panel", "decided_by", "min_log_odds", "quotes", "on_flip", "labels", "crossed_labels",
     "criteria", "curtail",
 )  # fmt: skip
-"""Names of the judging options in a plan; these are also the fields of `JudgeOptions`."""
+"""Names of the judging options in a plan; `JudgeOptions` has fields with the same names."""
 
 
 def weights_of(
@@ -374,7 +374,7 @@ class DebatePage(PatternPage):
         return yes_no_sides(subject)
 
     def settled(self, plan: Plan) -> PlanValues:
-        """Return the sides proposed by the model, so that they are not proposed again when the run is resumed."""
+        """Return the derived or proposed sides, so that a resumed run does not have the model propose them again."""
         if plan.options.debaters:
             return {}
         return {"debaters": [{"name": speaker.name, "stance": speaker.stance} for speaker in plan.speakers]}
