@@ -122,7 +122,7 @@ class FigureRow:
     n: int
     """Number of observations behind the figure."""
     of: str
-    """Name of the unit counted by `n`."""
+    """Text that says what `n` counts, such as "54 ballots" or "30 of 54"."""
     even: float | None = None
     """Expected value for a fair judge; None if undefined."""
 

@@ -148,7 +148,7 @@ class StudyReport(InNotebooks, WireModel):
     """Differences from the registration, one sentence each."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """Accuracy of the first design's judge at each confidence level; empty if there are no ballots."""
+    """Accuracy of the first design's judge, in bins by its confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
     """Changes from a single call's answer to that of each design's debate, and from the judge's first to its last
     ballot.

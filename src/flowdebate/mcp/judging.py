@@ -102,7 +102,7 @@ def add_compare_tool(server: MCPServer[Any], service_of: ServiceOf) -> None:
 
 
 async def _begun(service: "Service", texts: ComparedTexts, seed: int | None) -> RunState:
-    """Return the run for these texts: the existing one, resumed if it was stopped, or a new one."""
+    """Return the run for these texts: the existing one, resumed if it has stopped early, or a new one."""
     value = texts.model_dump(mode="json", by_alias=True, exclude_none=True)
     # The id is derived from the texts because hosts abort and retry long calls; a retry must find the verdict without
     # paying for it again.

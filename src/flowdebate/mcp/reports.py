@@ -115,7 +115,7 @@ _NEXT = {
 
 
 def make_report(details: RunDetails, *, seen: int = 0, note: str = "") -> RunReport:
-    """Build a run's report, including the note on the run but omitting the first `seen` sections."""
+    """Build a run's report, including the note on the run but omitting the first `seen` parts."""
     document = details.document
     parts = [] if document is None else split_contributions(document)
     speakers = [] if document is None else document.speakers

@@ -433,7 +433,7 @@ def add_run_tools(
     models: Collection[str],
     folders: Sequence[Path],
 ) -> None:
-    """Register the tools for running the application's own `patterns` and, if `plans` is True, the built-in patterns.
+    """Register the tools for runs of the application's own `patterns` and, if `plans` is True, of the built-in ones.
 
     Hosts may choose among `models`, and sources must be below `folders`.
     """

@@ -25,7 +25,7 @@ class AnswerCourse(WireModel):
 
 
 def count_changes(courses: Iterable[AnswerCourse]) -> tuple[int, int, int]:
-    """Count how many voices answered several times, changed their answer, or adopted another voice's answer.
+    """Count the voices that answered several times, those that changed their answer, and those that adopted another's.
 
     An adopted answer is another voice's first answer. Answers are compared by their words.
 

@@ -123,7 +123,7 @@ def _is_edge(char: str) -> bool:
 
 
 def flips(history: Sequence[Position], *, similarity: Similarity | None = None) -> list[Flip]:
-    """List the changes of mind in `history` by round, comparing each position with the previous one.
+    """List the changes of mind in `history` by round, comparing each position with the agent's last one on that claim.
 
     - retraction: an answer becomes None, blank, or a withdrawal ("I withdraw that").
     - contradiction: exactly one of the answers is negated, or the answers differ.
