@@ -464,7 +464,10 @@ def _check_depth(value: object) -> None:
 
 
 def _check_body(body: str, *, field: str = "row.body") -> None:
-    """Check that a step's body is JSON: it is stored unchanged, and invalid JSON would make the resumed run fail."""
+    """Check that the body of a step or document is JSON, because it is stored unchanged.
+
+    An invalid body of a step would make the resumed run fail.
+    """
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -172,7 +172,7 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples until one breaks a promise, and shrink it; then check the promises about all runs."""
+    """Check generated examples, and shrink the first that breaks a promise; if none does, check overall promises."""
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples

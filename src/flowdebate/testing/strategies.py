@@ -188,7 +188,7 @@ def transcripts(
 ) -> DebateTranscriptState:
     """Draw debate transcripts with ascending rounds, whose speakers come from `roster` (None draws a roster).
 
-    A round has at most `max_turns` turns, and may be empty.
+    Each speaker keeps one stance. A round has at most `max_turns` turns, and may be empty.
     """
     sides = check_roster(draw(debaters()) if roster is None else roster, location="transcripts()")
     text = arguments() if texts is None else texts

@@ -36,8 +36,8 @@ STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
     """Complete `options` with the options implied by their depth.
 
-    For depth "auto", these include the speakers of all steps. Raises ConfigurationError if the pattern cannot end
-    early.
+    For depth "auto", these include the speakers of all steps; a pattern that cannot end early, or a conflicting option,
+    raises ConfigurationError.
     """
     if options.depth is None:
         return options

@@ -248,7 +248,7 @@ class Document(InNotebooks, WireModel):
         return [*steps, *([] if changed is None else [changed]), *cut, *(self.remarks or ()), *material_notes(self.raw)]
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
-        """Return the checked quotes in the contribution at `index` in `raw.entries`, with their positions."""
+        """Return the checked quotes in the contribution at `index` in `raw.entries`, with their offsets and sources."""
         # empty if there are no sources, because quotes are then not looked up
         looked_up = (self.raw.quotes or ())[index : index + 1]
         return tuple(

@@ -57,7 +57,7 @@ _STORED = "the stored run"
 PlanValues: TypeAlias = Mapping[str, JsonValue]
 """Options from a plan file, before validation."""
 PlanFile: TypeAlias = str | Mapping[str, Any] | None
-"""Path of a plan file, or the content of a plan file stored with a run."""
+"""Plan file, given as its path or its content; None for no file."""
 
 
 Depth: TypeAlias = Literal["quick", "balanced", "thorough", "auto"]
@@ -67,7 +67,7 @@ the previous one; "auto" moves on to the next depth only if the deciding members
 
 
 def misuse(field: str, got: object, sentence: str) -> ConfigurationError:
-    """Create the error for missing or incompatible front-end options; `message` is the complete error message."""
+    """Create the error for missing or incompatible front-end options; `sentence` is the complete error message."""
     return ConfigurationError(COMMAND, field, got, message=sentence)
 
 

@@ -371,7 +371,7 @@ class SqliteStore(Store):
         self._open_steps.add_run(run_id, *rows.list_open_steps(connection, run_id))
 
     def _check_version(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreError if another version of the library has changed the schema, as every job would then fail."""
+        """Raise StoreError if another version has changed the file: runs in progress can end, but none may start."""
         check_version(connection.execute("PRAGMA user_version").fetchone()[0], self.name)
 
     # Rows
