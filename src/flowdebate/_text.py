@@ -21,7 +21,9 @@ _MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
 field's path.
 """
 _DEEPEST_VALUE = 100
-"""Maximum nesting depth for rendering a value with its `repr`; deeper levels are omitted."""
+"""Maximum nesting depth for rendering a value with its full `repr`; deeper values are rendered without their inner
+levels.
+"""
 
 
 def short_repr(value: object) -> str:

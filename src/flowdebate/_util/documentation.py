@@ -37,7 +37,7 @@ class Titles(NamedTuple):
 
 
 def cite(place: str, *, address: str = ADDRESS) -> str:
-    """Refer to a location in the documentation, such as "models#effort", by its titles.
+    """Refer to a location in the documentation, such as "models#effort", by its address or, without one, by its titles.
 
     >>> cite("models#one-model-everywhere")
     '“One model everywhere” on the page “Models” of the documentation'

@@ -72,7 +72,7 @@ class Material:
     numbered: bool = False
     """True to show line numbers in prompts so that answers can refer to them."""
     divided: bool = False
-    """True to divide long sources into `Part` objects, one per prompt, instead of searching them for passages."""
+    """True to divide long sources among several prompts, one part each, instead of searching them for passages."""
     share: tuple[int, int] = (0, 1)
     """0-based index of this speaker, and the number of speakers who share the passages from long sources."""
     shared: Material | None = None

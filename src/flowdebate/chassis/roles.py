@@ -256,7 +256,8 @@ class Wording(NamedTuple, Generic[TemplateT]):
 class RolePrompt(Generic[TemplateT]):
     """Template and length of a role's prompts, chosen according to the model when a prompt is rendered.
 
-    A `template` in the options replaces the profile's template, and a `profile` replaces the model's profile.
+    The `template` argument replaces the profile's template, and a `profile` in the options replaces the model's
+    profile.
     """
 
     def __init__(
@@ -488,7 +489,7 @@ def speaker_tag(name: str, role: str | None, mark: str = "") -> str:
 def fill_for_all(
     template: str, members: tuple[tuple[str, str | None], ...], max_rounds: int, length: str, **subject: str
 ) -> str:
-    """Fill in the part of a system message shared by all turns; `subject` holds additional placeholder values."""
+    """Fill in the part of a system message shared by all turns; `subject` is keyed by placeholder, such as `topic`."""
     texts = {name: quoted(text) for name, text in subject.items()}
     roster = listed(*(speaker_tag(name, role) for name, role in members))
     return filled(template, roster=roster, max_rounds=max_rounds, length=length, **texts)

@@ -473,9 +473,9 @@ class Role:
 
     @property
     def closes(self) -> bool:
-        """True if the role acts last in the pattern.
+        """True if the role acts only after the last contribution.
 
-        A failure then does not affect the contributions, and the role can be called again.
+        Its failure then does not affect the contributions, and the role is called again when the run is resumed.
         """
         return self.instead in ("no_verdict", "no_output")
 

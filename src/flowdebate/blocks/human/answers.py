@@ -154,7 +154,7 @@ _TRIES, _PAUSE = 20, 0.05
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
-    """List a run's open requests, keyed by path; empty if the run is not suspended. Raises RunNotFound."""
+    """List a run's open requests, sorted by path; empty if the run is not suspended. Raises RunNotFound."""
     opened = _store(store)
     return open_requests_in(await opened.steps(run_id), run_id, store=opened.name)
 

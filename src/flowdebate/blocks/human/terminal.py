@@ -29,7 +29,7 @@ async def ask_in_terminal(request: HumanRequest) -> object:
 
     A plain-text answer ends at an empty line or at the end of the input; if the answer has fields, each takes one line.
     If an answer is invalid, the reason is shown and the human is asked again. Ctrl-C cancels the run. Raises
-    OutputError if the input ends before anything has been typed.
+    OutputError if the input ends before any text or before the last field.
     """
     try:
         typed = sys.stdin.fileno()

@@ -150,7 +150,7 @@ def _split_words(text: str) -> set[str]:
 def _draw_aliases(
     people: Sequence[str], machines: Sequence[str], avoid: frozenset[str], random: Random
 ) -> Mapping[Meant, str]:
-    """Draw a noun and a number for each name, model family and maker, skipping the nouns in `avoid`."""
+    """Draw a noun and a number for each name, model family and maker, skipping the words and numbers in `avoid`."""
     # start at 10: in many arguments, a single digit refers to a turn, a round or a side
     count, low = len(people) + len(machines) + 2, 10
     free: Sequence[int] = ()
