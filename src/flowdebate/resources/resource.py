@@ -18,7 +18,7 @@ class ResourceScope(Protocol):
 
     @property
     def saved_states(self) -> dict[str, Any]:
-        """Resource states saved in the session by earlier runs, keyed by resource; add new states to this mapping."""
+        """Resource states saved in the session by earlier runs, by resource key; write changes to this mapping."""
 
     def now(self) -> float:
         """Return the current time on the run's clock, in seconds since the epoch."""

@@ -133,7 +133,7 @@ class CallStarted(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ModelCalled(BlockEvent):
-    """A completed model call: either it was answered, or all of its attempts failed."""
+    """A model call has ended, answered or failed, after all attempts."""
 
     kind: ClassVar[str] = "model_called"
     block: str

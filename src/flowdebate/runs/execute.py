@@ -253,7 +253,7 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait for an event loop iteration in which no other run starts, because preparing a first prompt takes time."""
+    """Wait for an event loop iteration in which no other run starts: preparing a first prompt takes milliseconds."""
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:

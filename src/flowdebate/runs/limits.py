@@ -356,7 +356,7 @@ class Account:
         return Used(1, usage_known.total_tokens or 0, self._pricing.price_of(model, usage_known) or 0.0)
 
     async def used(self) -> Used:
-        """Return the total usage so far, across all processes."""
+        """Return the account's current usage, across all processes."""
         return (await self._read())[0]
 
     async def check(self) -> None:

@@ -45,7 +45,7 @@ class DeliveredRun(WireModel):
     seconds: float
     """Time in seconds that the run waited after it was queued or after its delay ended."""
     resumed: bool = False
-    """True if a worker had already executed part of the run."""
+    """True if a worker has executed the run before."""
 
 
 class QueueVersion(WireModel):

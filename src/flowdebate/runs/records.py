@@ -26,7 +26,7 @@ class Records:
 
     saved: InitVar[dict[str, Any]]
     now: Callable[[], float]
-    """Current time on the run's clock, in seconds since the epoch."""
+    """Function that returns the current time on the run's clock, in seconds since the epoch."""
     events: list[object] = field(default_factory=list)
     """Events recorded so far, as in `result.events`."""
     listeners: list[Callable[[object], None]] = field(default_factory=list)

@@ -190,7 +190,7 @@ class RunResult(RunView[RawT_co], Generic[OutT_co, RawT_co]):
 
 
 class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
-    """A run in progress: iterate over it for events, await it for the result, cancel it, or inspect it.
+    """A run in progress: iterate over it for events, await it for the result, cancel it, or inspect it at any time.
 
     If the run fails, `await handle` raises its error, while iteration simply ends. Several readers may iterate at once,
     each receiving all events.

@@ -239,11 +239,11 @@ class Run:
         RUN_LOGGER.info("run %s of %s: %s, %s in %.1f s", self.run_id, block, ended, calls, self.seconds, extra=extra)
 
     def observed(self) -> AbstractContextManager[object]:
-        """Return a context manager that wraps the run's execution and yields the run's observer."""
+        """Return a context manager that wraps the run's execution and sets the run's observer during it."""
         return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
-        """Set the run's status after a provider failure that does not end the run."""
+        """Set the run's `outcome` after a provider failure that does not end the run."""
         if self.outcome != "no_verdict":  # keep the worst outcome: a turn skipped later does not improve it
             self.outcome = outcome
 

@@ -249,7 +249,7 @@ their own limit.
 
 
 class _Connection(H11Protocol):
-    """Connection that counts toward the limit only during a request, and is closed if its client is too slow.
+    """Connection that counts only while a request on it is being answered, and is closed if its client is too slow.
 
     Uvicorn would wait forever for the rest of a request and count the connection meanwhile, so a few thousand silent
     connections, which need no token, would lock everyone else out.

@@ -14,7 +14,7 @@ from .schemas import ChosenBy
 class HandoffMade(BaseEvent):
     """A turn of a handoff has ended, and the next speaker has been chosen.
 
-    If `problem` is set, the event is a warning: the speaker did not make a valid choice.
+    If `problem` is set, the event is a warning: the speaker did not answer as required.
     """
 
     kind: ClassVar[str] = "handoff_made"

@@ -246,7 +246,7 @@ def render_retry(
     problem: str,
     template: SpeakerTemplate = SPEAKER,
 ) -> str:
-    """Render the transcript with the speaker's latest words, the problem with the chosen name, and the valid names.
+    """Render the transcript with the speaker's latest words, the problem with its choice, and the valid names.
 
     The result begins like the message for the turn itself.
     """

@@ -301,7 +301,7 @@ class ReviewRawOutput(PatternOutput):
     coverage: list[FileCoverage] = Field(default_factory=new_list)
     """Coverage of each file, in the order of the sources."""
     uncompared_pairs: int = 0
-    """Number of possibly identical pairs of findings at the same location that were not shown to the merger."""
+    """Number of pairs of possibly identical findings at the same location that were not shown to the merger."""
     empty: dict[str, int] = Field(default_factory=new_dict)
     """Number of findings dropped because of an empty title or claim, keyed by reviewer."""
     transcript: list[ReviewReport] = Field(default_factory=new_list)

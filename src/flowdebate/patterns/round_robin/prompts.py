@@ -139,7 +139,7 @@ class RoundRobinDebaterTemplate(Template):
     )
     """Task for a debater once another debater has spoken; `{other}` stands for the latest speaker."""
     alone: str = part("Nobody else has spoken yet. Add something new that your answer still lacks.", uses(*_TURN))
-    """Task for a debater if nobody else has spoken."""
+    """Task for a debater that has already spoken, if nobody else has."""
 
 
 DEBATER = RoundRobinDebaterTemplate()

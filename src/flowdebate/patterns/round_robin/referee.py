@@ -230,7 +230,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """Create the block that adds the report of `referee` to the state, or None if the report is `MISSING`.
+    """Create the block that adds the report of `referee` to the state; if it is `MISSING`, the block returns None.
 
     The block accepts the report as a model or a dict with either key style; an invalid report raises OutputError.
     """
