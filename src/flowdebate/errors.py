@@ -119,8 +119,7 @@ class ConfigurationError(FlowDebateError, ValueError):
     """The block or run cannot be built, because its options are invalid; raised before anything runs.
 
     `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, from which
-    the message suggests one; without a `problem`, the whole message is derived from them. `message` replaces the entire
-    sentence.
+    the message suggests one; without a `problem`, they also describe it. `message` replaces the entire sentence.
 
     >>> print(ConfigurationError("debate 'rent'", "max_rounds", 0, "must be at least 1"))
     debate 'rent': `max_rounds` must be at least 1 (got 0)
@@ -738,7 +737,7 @@ class RunConflict(StoreError):
 
 
 class RunChanged(StoreError):
-    """The run was started with different options; `differences` contains the differing lines of each part."""
+    """The run was started with different options; `differences` contains the differing lines, keyed by part."""
 
     def __init__(self, store: str, run_id: str, differences: Mapping[str, Sequence[str]]) -> None:
         self.run_id = run_id

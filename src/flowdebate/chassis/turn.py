@@ -70,7 +70,7 @@ class FailurePolicy:
     debates, deliberations and handoffs fail. A debate that continues without a judge's answer ends without a verdict.
     """
     quorum: Quorum | None = None
-    """Minimum number of voices that must be heard in each round if turns may be skipped. None means the pattern's
+    """Minimum number of voices that must be heard in a round in which turns are skipped. None means the pattern's
     default: 2, or 1 in a consensus debate.
     """
     turn_timeout: float | None = None

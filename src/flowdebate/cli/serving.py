@@ -1,4 +1,4 @@
-"""`flowdebate serve`, `mcp` and `queue`: servers for programs, browsers and workers, and the server token."""
+"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the server token."""
 
 from __future__ import annotations
 

@@ -149,8 +149,8 @@ def benefit_report(
     - "too_few": none of the above.
 
     `report.finding` is "helped" if the debate helped against every baseline, "harmed" or "none_worth_it" if that is the
-    finding against any baseline, and otherwise "too_few". The vote among first drafts is compared only if there were at
-    least three drafts. Raise ConfigurationError if no item can be compared.
+    finding against any baseline, and otherwise "too_few". The vote among first drafts is compared only if at least
+    three of them voted. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)
     labeled = [item for item in items if item.truth is not None]

@@ -181,8 +181,7 @@ def lay_out_benefit(
 ) -> Summary:
     """Format a benefit report: each method's accuracy, the paired comparisons, and a conclusion in prose.
 
-    Cases excluded from the counts are listed last: debates without a verdict, omitted questions, and `failed` baseline
-    answers.
+    Further counts come last: debates without a verdict, omitted questions, and `failed` baseline answers.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(

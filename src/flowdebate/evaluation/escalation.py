@@ -52,7 +52,7 @@ class EscalationReport(WireModel):
     """Comparison of an escalation with an unconditional alternative, on the same questions."""
 
     n: int
-    """Number of questions; any with a failed run count as wrong."""
+    """Number of questions; a failed run counts as wrong."""
     failed: int
     """Number of questions with at least one failed run."""
     confidence: float

@@ -52,7 +52,7 @@ FIGURES = (
     "slot_log_odds",
 )
 MAX_ARRANGEMENTS = 1_000
-"""Maximum number of arrangements to count; the tests only need to know whether there are two."""
+"""Number of arrangements at which counting stops; the tests only need to know whether there are two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -305,7 +305,7 @@ def _count_win(places: dict[Names, PlaceWins], names: Names, place: int, arrange
 
 
 def _compare_views(terms: dict[str, list[float]], views: Mapping[_JudgeView, Sequence[str | None]]) -> None:
-    """Add the terms for figures comparing one model's verdicts on different views of the same sides."""
+    """Add the terms for figures that compare one model's verdicts on the same set of sides."""
     for choices in views.values():
         if len(choices) > 1:
             terms.setdefault("repetition_stability", []).append(max(Counter(choices).values()) / len(choices))

@@ -106,7 +106,7 @@ async def _rows(
 async def _batch_row(
     store: Store, filters: dict[str, Any], first: StoredRun, after: tuple[float, str] | None
 ) -> list[StoredRun]:
-    """Return the runs of one batch as a single row, or nothing if an earlier page already lists the batch.
+    """Return the runs of one batch, to be listed as a single row; empty if an earlier page already lists the batch.
 
     `first` is the batch's newest run that comes after the position `after`.
     """

@@ -146,7 +146,7 @@ class _Lines(View):
         write_json(escape_json(json.dumps(data, ensure_ascii=False)))  # one line; `as_json` would indent it
 
     def end(self, stored: StoredRun) -> None:
-        """Write the run's status after the last step."""
+        """Write the run's status after the last event or step."""
         from flowdebate.service.runs import state_of
 
         self.write({"kind": "status", "status": state_of(stored), "error": (stored.outcome or {}).get("error")})
