@@ -23,7 +23,10 @@ FIGURES = {
         "evidence.md",
         "| GPT-4 | 419 | 84.5% | 92.8% | 87.1% [",
     ),
-    "ChatGPT's score falls from 40.0% to 34.8%": ("evidence.md", "| ChatGPT | 419 | 40.0% | 65.9% | 34.8% ["),
+    "ChatGPT is right on 40.0%, but on only 34.8% where both orders agree": (
+        "evidence.md",
+        "| ChatGPT | 419 | 40.0% | 65.9% | 34.8% [",
+    ),
     "of 260 questions, debates got 53.1% right, votes 55.0%": (
         "evidence.md",
         "53.1% of the pairs, and self-consistency at equal tokens on 55.0%",
