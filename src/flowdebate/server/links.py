@@ -164,7 +164,7 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _find_request_path(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the path of the pending request at `place`, or of the only one; raise NotAwaited if there is none."""
+    """Return the path of the pending request at `place`, or of the only one; raise NotAwaited otherwise."""
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]

@@ -236,7 +236,7 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """Return the run with this id, or the `last` one; raise ConfigurationError unless exactly one of them is given."""
+    """Return the run with this id or id prefix, or the `last` one; raise ConfigurationError for both or neither."""
     if last == (name is not None):
         which = (
             "A run ID cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."

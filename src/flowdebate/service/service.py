@@ -552,7 +552,7 @@ class Service(Readership):
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return the usage of each budget limit, by all runs together and by the current day's runs of `owner`.
+        """Return the usage of each budget limit, by all runs together and by `owner` on the current day.
 
         The result is empty if there are no limits.
         """
@@ -885,8 +885,8 @@ class Service(Readership):
     async def close(self, patience: float = 30.0) -> None:
         """Stop starting runs, give in-flight calls `patience` seconds to finish, and interrupt the remaining runs.
 
-        Readers' streams end. With `recover`, the interrupted runs are stored as "queued", to be resumed by the next
-        process.
+        Readers' streams end. With `recover`, interrupted and waiting runs are stored as "queued", to be resumed by the
+        next process.
         """
         for run_id in self._active.close_queue():
             if not self._recovers:

@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether each line of extracted text runs across both columns of the page."""
+    """Return whether the extracted text of a page runs across two columns, as written by some programs."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):

@@ -1,4 +1,4 @@
-"""Source reading: text files, documents, folders, stdin and diffs. Files with secrets are skipped."""
+"""Source reading: text files, documents, folders, stdin and diffs. Key files and other secret files are never read."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ _MAX_LISTED = 200
 def read_sources(entries: Sequence[str], *, folder: Path = Path()) -> list[Source]:
     """Read files and folders at paths relative to `folder`. "-" is stdin, and "NAME=FILE" sets a name.
 
-    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; each is returned as a source
-    without text whose `left_out` states the reason.
+    Secrets, links, ignored files (`.gitignore`) and binary files in a folder are not read; up to 200 per folder are
+    returned as sources without text whose `left_out` states the reason.
 
     Raises BadFile, stating the path and the reason, if a file cannot be used, or if the total exceeds 2 MB of text or
     10 MB of images.

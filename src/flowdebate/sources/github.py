@@ -113,7 +113,7 @@ class _Entry(_Answer):
 
 
 class _Rejected(BadFile):
-    """Raised if GitHub rejects a valid request (422), such as a note on a line outside the diff."""
+    """Raised if GitHub rejects a well-formed request (422), such as a note on a line outside the diff."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ def _tokens(texts: list[str]) -> list[list[str]]:
 
 
 def cut(source: Source) -> Iterator[Passage]:
-    """Cut a source's text into passages, each ending at the end of a page, a paragraph, a line or a sentence."""
+    """Cut a source's text into passages, at page ends and, if possible, at ends of paragraphs, lines or sentences."""
     begins = [0, *(page.start for page in source.pages if page.start)]
     for begin, stop in zip(begins, [*begins[1:], len(source.text)], strict=True):
         start = begin

@@ -141,7 +141,7 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task; a message sent `alone` must also include the chat or refer to it."""
+    """Return whether a message is a task on a chat that it includes or mentions (if `alone`, in the request itself)."""
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
     # Code and the chat are ignored, because they are not part of the task's own text.
