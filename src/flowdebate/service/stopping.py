@@ -31,7 +31,7 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the shutdown as uvicorn does, and force the process to exit if it has not begun within five seconds."""
+        """Start the shutdown as uvicorn does, and force an exit if it has not started within five seconds."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 
