@@ -62,10 +62,10 @@ from flowdebate.models.thinking import AnswerStream, remember_thinking, without_
 class Retry:
     """Retry policy: number of attempts and backoff.
 
-    Waits double from `first_wait` up to `longest_wait`, and jitter shortens each wait by up to half. An endpoint's
-    `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer that violates the
-    schema is requested again immediately, with the reason stated in the request. A call is not retried if the wait
-    would exceed its deadline.
+    The wait doubles with each retry, from `first_wait` up to `longest_wait`, and jitter shortens it by up to half. An
+    endpoint's `retry-after` is respected; if it exceeds `longest_wait`, the call is not retried. An answer that
+    violates the schema is requested again immediately, with the reason stated in the request. A call is not retried if
+    the wait would exceed its deadline.
 
     >>> Retry(attempts=5, first_wait=1).longest_wait
     60.0
@@ -78,7 +78,7 @@ class Retry:
     longest_wait: float = 60.0
     """Maximum time in seconds before a retry."""
     on: Callable[[ModelError], bool] | None = None
-    """Predicate that selects the errors to retry; None retries errors whose `transient` is true."""
+    """Predicate that selects the errors to retry; None to retry all errors whose `transient` is true."""
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
     """Function used to wait; tests can replace it."""
 
@@ -104,7 +104,7 @@ class Retry:
 async def call_with_retries(
     once: Callable[[ModelRequest], Awaitable[ModelResponse]], request: ModelRequest, retry: Retry
 ) -> ModelResponse:
-    """Call `once(request)`, retrying according to `retry`; raise the last error unchanged."""
+    """Call `once(request)`, retrying according to `retry`; if no attempt succeeds, raise the last error unchanged."""
     request = replace(request, retried=True)
     seen: Counter[type[ModelError]] = Counter()
     number = 1
@@ -182,7 +182,8 @@ _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 _ONCE = (EmptyResponse, OutputTruncated)
 # Minimum token limit assumed when an answer is truncated and the request sets no limit; the retry doubles it.
 _ROOM = 4_096
-# Maximum length, in characters, of the rejected answer quoted in a retry; a longer one could exceed the context.
+# Maximum length, in characters, of the rejected answer quoted in a retry; a longer quote could exceed the context
+# window.
 _MAX_QUOTE_LENGTH = 20_000
 
 
@@ -225,7 +226,7 @@ async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest:
 
 
 class _Deadline:
-    """Deadline of a call on the event loop's clock; time spent in queues extends it, but never beyond `latest`."""
+    """A call's deadline on the event loop's clock; time spent in queues extends it, but never beyond `latest`."""
 
     __slots__ = ("_ends", "_latest", "_loop", "_queues", "_since", "timer")
 
@@ -249,7 +250,8 @@ class _Deadline:
             self._ends += now - self._since
         self._queues, self._since = self._queues + change, now
         if self.timer is not None:
-            with suppress(RuntimeError):  # raised if the timer has expired, or if the call or the event loop has ended
+            # raised if the timer has expired, the call has ended, or the event loop has been closed
+            with suppress(RuntimeError):
                 self.timer.reschedule(self.end)
 
 
@@ -279,7 +281,7 @@ _CLEANING_UP = 1.0
 
 
 class _Insistence:
-    """Second cancellation of a call, sent if the call ignored the first one at its deadline."""
+    """Second attempt to cancel a call that ignored its cancellation at the deadline."""
 
     __slots__ = ("_task", "_timer", "over")
 
@@ -469,7 +471,7 @@ def _check_answer(response: ModelResponse, request: ModelRequest) -> ModelRespon
 
 
 def _is_cut(request: ModelRequest, usage: Usage) -> bool:
-    """Return whether the server must have truncated the prompt, because it counted far fewer tokens than were sent."""
+    """Return whether the server counted so few tokens that it must have truncated the prompt."""
     if not isinstance(usage.prompt_tokens, int):  # a custom model may report values of other types
         return False
     # some servers leave cached tokens out of the prompt count
@@ -484,7 +486,7 @@ _LONG_PROMPT = 1_500  # prompts with fewer tokens are not checked, because estim
 @lru_cache(maxsize=1_000)
 def _warn_of_cut(server: str | None, model: str | None) -> None:
     """Warn about a truncated prompt, once per model and address."""
-    del server  # needed only as a cache key, for one warning per model and address
+    del server  # needed only as part of the cache key, to warn once per model and address
     warnings.warn(
         f"model {model!r} counted far fewer tokens than it was sent: the server probably truncated the prompt. Raise "
         "its context length (num_ctx in Ollama)",

@@ -180,7 +180,10 @@ class Breaker:
             return Step(before, state, self._era)
 
     def settle(self, ticket: int, *, succeeded: bool | None) -> Step:
-        """Report the result of the call with `ticket`; pass `succeeded=None` if the result should not count."""
+        """Report the result of the call that received `ticket`.
+
+        Pass `succeeded=None` if the result should not count.
+        """
         with self._lock:
             before = self._state
             if ticket == self._era:
@@ -245,7 +248,7 @@ class Breakers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = partial(Breaker, failures=failures, cooldown=cooldown, successes=successes, clock=clock)
-        self._make()  # validates the options
+        self._make()  # called to validate the options
         self._known: dict[str, Breaker] = {}
         self._lock = threading.Lock()
 
@@ -258,7 +261,7 @@ class Breakers:
             return breaker
 
     def available(self, names: Iterable[str]) -> list[str]:
-        """Return those of the `names` whose breakers currently admit calls, in order."""
+        """Return all `names` whose breakers currently admit calls, in order."""
         with self._lock:
             breakers = {name: self._known.get(name) for name in names}
         return [name for name, breaker in breakers.items() if breaker is None or breaker.available]

@@ -41,7 +41,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_retryable(error: ModelError) -> bool:
-    """Return whether to run the program again; programs retry failures of their vendors' servers on their own."""
+    """Return whether to run the program again; if a vendor's server fails, the program retries on its own."""
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 
@@ -65,10 +65,10 @@ _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTH|COO
 
 
 class CliModel:
-    """Model backed by an agent's command-line program: a known one, or any `command` turning a prompt into an answer.
+    """Model backed by an agent's command-line program: a known one, or any `command` that answers a prompt.
 
-    - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; the program runs read-only,
-      asks no questions and keeps no session. None if `command` is set.
+    - `program`: "claude", "codex", "gemini" or "opencode", which must be installed; the program runs read-only, asks no
+      questions and keeps no session. None if `command` is set.
     - `command`: the program and its options; it receives the prompt on stdin, and its output is the answer.
     - `model`: the program's own name for a model; None for the program's default.
     - `workdir`: a folder the program may read; None for a new, empty folder per answer.
@@ -135,7 +135,10 @@ class CliModel:
         return f"CliModel({self._name!r})"
 
     async def check_ready(self) -> None:
-        """Warn once about features that cannot be turned off; raise AuthenticationFailed if nobody is signed in."""
+        """Warn once about features that cannot be turned off.
+
+        Raises AuthenticationFailed if the user is not signed in.
+        """
         program, environment = self._program, self._environment()
         _warn_once(program.describe_limits(self._kind))
         has_key = any(name.startswith(program.key_prefixes) and _SECRET.search(name) for name in environment)
@@ -152,7 +155,7 @@ class CliModel:
                     raise self._no_sign_in("")
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Make a single attempt at an answer, in a new process."""
+        """Run the program once, in a new process, to answer the request."""
         check_real_calls_allowed(self._name)
         if request.choices:  # programs report no log-probabilities
             return ModelResponse(finish="stop")
@@ -161,7 +164,7 @@ class CliModel:
                 request.block, "tools", None, f"are not supported by {self._name}, which has its own tools"
             )
         command, prompt = self._command(request), await _prompt(request)
-        # a slash at the beginning of the prompt would start one of the program's commands
+        # a prompt that begins with a slash would be taken for one of the program's commands
         if prompt.startswith("/") and self._program.keeps:
             prompt = f"\n{prompt}"
         with request.attempts.sending(self._name, request) as attempt:

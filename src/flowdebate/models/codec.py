@@ -60,7 +60,9 @@ def _is_same(one: object, other: object) -> bool:
 _LONG = 16_384
 """Minimum length, in characters, for a string to be hashed separately."""
 _BEGINNINGS = 8
-"""Number of prefixes to keep; debaters, moderator and judges each see their own version of the growing transcript."""
+"""Number of prefixes to keep. The debaters, the moderator and the judges each see their own version of the growing
+transcript.
+"""
 
 
 class TextHasher:
@@ -180,7 +182,10 @@ class Answer(Recorded):
     data: JsonValue = None
 
     def response(self, output: OutputSchema | None) -> ModelResponse:
-        """Build the response, with data validated by `output`; raise SchemaViolation if the data does not fit."""
+        """Build the response, with data validated by `output`.
+
+        Raises SchemaViolation if the data does not match the schema.
+        """
         schema = None if self.tool_calls else output
         return ModelResponse(
             text=self.text,

@@ -257,7 +257,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode has access to a provider: by a sign-in, its configuration, or its own free models."""
+    """Return whether opencode has access to a provider through a sign-in, its configuration, or its own free models."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (
@@ -291,7 +291,10 @@ def opencode_providers() -> dict[str, Json]:
 
 
 def _parse(path: Path, parse: Callable[[str], dict[str, Json]]) -> dict[str, Json]:
-    """Parse one of the user's files; return {} if it is missing or broken, and let the program itself report it."""
+    """Parse one of the user's files.
+
+    Returns {} if the file is missing or broken, since the program itself reports such problems.
+    """
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

@@ -142,12 +142,12 @@ class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
     - `requests`: after a pause, up to `burst` of them (None means all) may be sent at once, then one every
-      `per / requests` seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: with a
-      small `burst`, a provider's limit is respected in each window.
-    - `tokens`: a request's tokens, both prompt and answer, are charged when it ends. The next request waits while
-      more than `tokens` are charged; charges drain evenly, at `tokens` per `per` seconds. Requests in flight are not
-      charged yet, so several may exceed the limit together, and later requests wait longer. If the endpoint reports
-      no token counts, four characters count as one token.
+      `per / requests` seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: if
+      `burst` is small, a provider's limit is respected in each window.
+    - `tokens`: a request's tokens, both prompt and answer, are charged when it ends. The next request waits while more
+      than `tokens` are charged; charges drain evenly, at `tokens` per `per` seconds. Requests in flight are not charged
+      yet, so several may exceed the limit together, and later requests wait longer. If the endpoint reports no token
+      counts, four characters count as one token.
 
     Requests are served in order and may be cancelled while they wait; the waiting time is recorded in the attempt's
     `waited` attribute. A request whose wait would exceed the call's deadline immediately raises RateLimited, with
@@ -188,7 +188,7 @@ _NOTHING = 1e-6  # the shortest wait, in seconds; anything shorter is a rounding
 
 
 class _Gate:
-    """Buckets of one event loop, and the queue of requests waiting for room in them."""
+    """One event loop's buckets, and the queue of requests waiting for room in them."""
 
     def __init__(self, *, requests: Bucket | None, tokens: Bucket | None) -> None:
         self.requests = requests
@@ -235,9 +235,9 @@ class SharedRateLimit(_Metered):
       cancelled or its process dies while it waits, its slot goes unused.
     - `tokens`: charged when a request ends, as with `RateLimit`, so that later requests wait.
 
-    If the endpoint asks one process to wait, with a `retry-after`, all processes wait, for at most an hour. The waiting
-    time is recorded in the attempt's `waited` attribute. A request whose wait would exceed the call's deadline reserves
-    no slot and immediately raises RateLimited, with `retry_after`. `key` identifies the count; None means the model's
+    If the endpoint sends one process a `retry-after`, all processes wait for that time, up to an hour. The waiting time
+    is recorded in the attempt's `waited` attribute. A request whose wait would exceed the call's deadline reserves no
+    slot and immediately raises RateLimited, with `retry_after`. `key` identifies the count; None means the model's
     name. While the database is unreachable, requests wait for up to `patience` seconds; after that they raise
     StoreError without being sent.
 
@@ -336,7 +336,7 @@ def _check_in_time(seconds: float, request: ModelRequest) -> None:
 
 
 def _seconds_to_deadline(request: ModelRequest) -> float:
-    """Return the time in seconds until the call's deadline, or a very large number if it has none."""
+    """Return the time in seconds until the call's deadline, or a very large number if there is no deadline."""
     if request.deadline is None:
         return 1e9
     return max(0.0, request.deadline - asyncio.get_running_loop().time())

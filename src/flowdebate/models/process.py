@@ -1,4 +1,4 @@
-"""Running a program with the prompt on stdin and limited output, without leaving any processes behind."""
+"""Support for running a program with the prompt on stdin and limited output, leaving no processes behind."""
 
 from __future__ import annotations
 

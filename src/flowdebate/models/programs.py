@@ -36,7 +36,9 @@ class Reply:
     error: str = ""
     """Cause of a failure, as worded by the program; empty for an answer."""
     status: int | None = None
-    """HTTP status of the vendor's rejection, if any; None if the program does not report it."""
+    """HTTP status with which the vendor rejected the request; None if there is none or the program does not
+    report it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,9 @@ class Program:
     clouds: tuple[Cloud, ...] = ()
     """Clouds through which the program may access its models."""
     key_prefixes: tuple[str, ...] = ()
-    """Prefixes of the names of environment variables with API keys, which make signing in unnecessary."""
+    """Name prefixes of environment variables that contain API keys; if such a variable is set, signing in is
+    unnecessary.
+    """
     login: str = ""
     """Instructions for signing in."""
     status: Sequence[str] = ()
@@ -99,7 +103,7 @@ class Program:
     keeps: tuple[str, ...] = ()
     """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()
-    """Folders with the settings of the machine's administrator, which the user cannot override."""
+    """Folders containing settings made by the machine's administrator; the user cannot override them."""
 
     def describe_limits(self, name: str) -> str:
         """Describe the features of the program `name` that cannot be turned off on this machine.

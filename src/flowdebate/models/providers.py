@@ -41,7 +41,7 @@ def _local_server(port: int, *, effort: str = "reasoning_effort") -> Provider:
     return Provider(f"http://127.0.0.1:{port}/v1", None, None, tools_with_schema=False, effort=effort)
 
 
-# In the order in which keys are looked up.
+# Providers, in the order in which their keys are looked up.
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
     {
         "openai": Provider(None, "OPENAI_API_KEY", "gpt-5.6-luna"),

@@ -1,4 +1,4 @@
-"""Parsing of structured answers, with repair of broken JSON and of values in an unexpected form.
+"""Parsing of structured answers, including repairs to broken JSON and to values in an unexpected form.
 
 An answer accepted by its schema is never changed. Any other answer is repaired by fixed rules based on its text and the
 schema, and validated again. No rule relies on similarity: unless an answer is unambiguously equivalent to a valid one,
@@ -120,7 +120,7 @@ def parse_json(text: str) -> Parsed | None:
 def find_object(text: str) -> str | None:
     """Find the only valid JSON object in `text`, exactly as written; return None unless there is exactly one.
 
-    Parts of a broken object do not count, nor does an object with a repeated field.
+    Parts of a broken object do not count; an object with a repeated field does not count either.
 
     >>> find_object('Sure: {"winner": null} - that is all.')
     '{"winner": null}'
@@ -724,7 +724,7 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the one of `names` that `key` matches, except for case and punctuation, or expresses as in `find_choice`.
+    """Find the name in `names` that `key` matches, ignoring case and punctuation, or expresses (`find_choice`).
 
     Returns None unless exactly one name matches.
     """

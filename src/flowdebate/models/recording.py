@@ -1,8 +1,8 @@
 """`RecordingModel` and `ReplayModel`: record model calls to a cassette, and replay them without making any calls.
 
 A cassette has a header and one line of JSON per call: the request, its hash, its position among equal requests, and
-either the error or the answer (in the same form as in a journal; see `codec.call_row`). With `exchanges`, the line also
-contains the call's HTTP requests and responses. Because people edit cassettes, everything in them is validated: an
+either the error or the answer (in the same form as in a journal; see `codec.call_row`). If `exchanges` is set, the line
+also contains the call's HTTP requests and responses. Because people edit cassettes, everything in them is validated: an
 invalid line raises BadFile with the line number and the field.
 """
 
@@ -175,7 +175,7 @@ class Notice(Recorded):
         return self
 
     def event(self) -> object:
-        """Rebuild the event; raise ValueError if `kind` is unknown or the facts do not fit it."""
+        """Rebuild the event; raise ValueError if `kind` is unknown or the facts do not match it."""
         if self.kind not in _EVENTS:
             problem = f"has an unknown `kind` of event: {self.kind}"
             raise ValueError(problem)
@@ -233,7 +233,7 @@ class Call(Recorded):
 
 
 def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
-    """Build the response; if the answer contains no data, its text is parsed later, as for any model."""
+    """Build the response; if the answer contains no data, its text is parsed later, as it is for any model."""
     return answer.response(None if answer.data is None else output)
 
 
@@ -285,8 +285,8 @@ class RecordingModel(Wrapper):
     not part of requests, and are redacted in errors. Raises BadFile if `path` already exists (unless `overwrite` is
     set) or cannot be written.
 
-    With `exchanges`, the file is meant to be shared: it also contains the bodies of all HTTP requests and responses, as
-    the server wrote them but without headers. Host addresses, keys and home directories are redacted.
+    If `exchanges` is set, the file is meant to be shared: it also contains the bodies of all HTTP requests and
+    responses, as the server wrote them but without headers. Host addresses, keys and home directories are redacted.
     `flowdebate.testing.serve_recording` then answers as the recorded server did.
     """
 
@@ -372,7 +372,7 @@ class RecordingModel(Wrapper):
 
 
 def _is_out_of_time(request: ModelRequest, started: float) -> bool:
-    """Return whether a call was cancelled at its own deadline rather than that of an enclosing policy."""
+    """Return whether a call was cancelled at its own deadline rather than an enclosing policy's."""
     deadline, timeout = request.deadline, request.settings.timeout
     if deadline is None or timeout is None or asyncio.get_running_loop().time() < deadline:
         return False
@@ -392,7 +392,7 @@ def _new_call(
 ) -> Call:
     """Build the line for a call from its first fields, `opening`; raise ValueError if the line could not be read back.
 
-    With `exchanges`, the line never contains `host`.
+    If `exchanges` is set, the line never contains `host`.
     """
     line: dict[str, Any] = {**opening, "notices": []}
     # without times, so that recording the same answers produces the same file
@@ -486,13 +486,13 @@ class ReplayModel:
 
     Calls are matched by their request: concurrent calls may come in any order, and equal calls are replayed in the
     recorded order. A call missing from the cassette raises CassetteMismatch, showing how it differs from the nearest
-    call. Each recorded call is replayed once. With `strict=False`, the last of several equal calls is replayed
+    call. Each recorded call is replayed once. If `strict` is False, the last of several equal calls is replayed
     repeatedly, so one cassette serves any number of runs.
 
     A debate with the recorded seed produces the same output and the same events, except for times and the run id. An
     answer's text is streamed as a single chunk.
 
-    The file is read once and never written. Raises BadFile if it is not such a cassette.
+    The file is read once and never written. Raises BadFile if the file is not a valid cassette.
     """
 
     tells_attempts = True

@@ -196,7 +196,10 @@ def environment_choice() -> tuple[str, str] | None:
 
 
 def _list_available() -> Iterator[tuple[str, str]]:
-    """Yield the available models in order of preference and why each is available; contact servers only if needed."""
+    """Yield the available models in order of preference, each with the reason why it is available.
+
+    Servers are contacted only if needed.
+    """
     from flowdebate.models.openai.endpoint import address_of
 
     configured = model_of_environment()
@@ -263,7 +266,7 @@ def check_vendor(vendor: str, *, location: str, field: str) -> None:
 def list_available_models(*, without: Collection[str] = ()) -> list[str]:
     """Return the available models, one per vendor, starting with the default model for runs.
 
-    The local model is included only if there is no other. Models from vendors in `without` are omitted.
+    The local model is included only if there is no other model. Models from vendors in `without` are omitted.
     """
     models: dict[str, str] = {}
     excluded = set(map(maker_of, without))
@@ -473,7 +476,7 @@ def _recommend_sdk() -> None:
 
 
 _ALLOWED = 'must be "local", "intent/chat", "intent/synthesize", "cli/program" or "provider/model"'
-# Makers whose models cannot run locally; for their models, no local server has to be queried.
+# Makers whose models cannot run locally, so no local server has to be queried for them.
 _MAKERS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"(ft:)?(gpt-\d|chatgpt-).*|o\d+(-.+)?|codex-.+", re.IGNORECASE),
     "anthropic": re.compile(r"claude-.+", re.IGNORECASE),
@@ -547,7 +550,7 @@ def full_name(spec: str, location: str = "model", field: str = "model") -> str:
 
 
 def _find_by_name(name: str, models: Sequence[str]) -> list[str]:
-    """Find the server's model called `name`; if there is none, return all models that differ only in the tag."""
+    """Find the server's model called `name`; if there is none, return all models whose names differ only in the tag."""
     exact = [model for model in models if model in (name, f"{name}:latest")]
     return exact[:1] or [model for model in models if model.partition(":")[0] == name]
 
@@ -603,7 +606,7 @@ def _hint(spec: str) -> str:
 
 
 def _form_at(host: str, name: str) -> str:
-    """Return the full name under which the provider `host` offers the model `name` of another maker."""
+    """Return the full name under which the provider `host` offers another maker's model `name`."""
     default = PROVIDERS[host].default or ""
     return f"{host}/{default if default.rpartition('/')[2] == name else name}"
 

@@ -215,7 +215,7 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
 
 @dataclass(slots=True)
 class _Blocks:
-    """Parser state for a text, whose tags are processed from beginning to end."""
+    """Parser state for an answer's text, whose tags are processed from beginning to end."""
 
     text: str
     pieces: list[str] = field(default_factory=list)
@@ -259,7 +259,7 @@ class _Blocks:
     def is_thought_to_the_end(self, opening: re.Match[str]) -> bool:
         """Return whether an unclosed tag opens a thought.
 
-        A tag that is merely mentioned is never the first thing in a text.
+        A tag that is merely mentioned never comes first in an answer.
         """
         is_first = not any(map(str.strip, self.pieces)) and not self.text[self.start : opening.start()].strip()
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
@@ -459,7 +459,10 @@ class AnswerStream:
             self._finish()
 
     def _emit_all(self, text: str) -> None:
-        """Send the rest of `text` to the listener, first withdrawing what was sent if `text` begins differently."""
+        """Send the rest of `text` to the listener.
+
+        If `text` begins differently from the text already sent, that text is withdrawn first.
+        """
         heard = "".join(self._emitted)
         if heard.startswith(text) and not heard[len(text) :].strip():
             return

@@ -31,7 +31,7 @@ from flowdebate.prompts import Profile
 class Wrapper:
     """Base class for a model that wraps `inner`: override `request` to act before, after, or instead of `ask`.
 
-    A wrapper has the name and the connections of its inner model. `inner` may be a model name, but not an intent.
+    A wrapper uses its inner model's name and connections. `inner` may be a model name, but not an intent.
 
     >>> class Polite(Wrapper):
     ...     async def request(self, request):
@@ -136,7 +136,7 @@ class PerRequestWrapper(Wrapper):
 
 
 class Thinking(PerRequestWrapper):
-    """Set how much `inner` thinks, unless the request specifies it.
+    """Set how much `inner` thinks, unless the request already sets this.
 
     Raises ConfigurationError if the model has no such setting.
 

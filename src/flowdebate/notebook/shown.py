@@ -31,7 +31,7 @@ Pages grow with the debate, and drawing them blocks the debate's event loop.
 
 
 class _RunCancelledError(asyncio.CancelledError):
-    """Raised if a cell is interrupted while awaiting a run; its output then shows the run so far, and no traceback."""
+    """Raised if a cell is interrupted while awaiting a run; the cell then shows the run so far, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{self}"]

@@ -55,7 +55,7 @@ def _serve(config: Config) -> Any:  # noqa: ANN401 - xllamacpp has no types
     params.model.path = config["model"]
     params.n_ctx = config["context"]
     params.n_parallel = 1  # a single slot, because several slots would not share the context or the cached prefix
-    params.n_batch = 512  # number of prompt tokens processed between two checks for cancellation
+    params.n_batch = 512  # number of prompt tokens processed between cancellation checks
     params.n_gpu_layers = 0
     params.fit_params = False  # fitting would load the vocabulary again just to choose values already set here
     params.cpuparams.n_threads = config["threads"]

@@ -171,7 +171,7 @@ class LocalServer:
         _output(process).close()
         if not line:
             code = process.wait(_PATIENCE)
-            raise ModelUnavailable(f"the local model's engine ended with code {code} while it was starting")
+            raise ModelUnavailable(f"the local model's engine exited with code {code} while it was starting")
         report = json.loads(line)
         if "address" not in report:
             raise ModelUnavailable(f"the local model could not be loaded: {one_line(report['error'])}")

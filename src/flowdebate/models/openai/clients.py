@@ -225,7 +225,7 @@ def _check_proxies() -> None:
 def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
     """Load the trusted certificates specified by environment variables; this is slow.
 
-    Raises ConfigurationError, naming the variable, if they cannot be read.
+    Raises ConfigurationError, naming the variable, if the certificates cannot be read.
     """
     import httpcore2
 
@@ -235,7 +235,7 @@ def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
         raise ConfigurationError("environment", "SSL_CERT_DIR", folder, "must be a readable folder of certificates")
     try:
         return httpcore2.default_ssl_context()
-    except OSError as error:  # the file contains no certificates, and the library's error does not name it
+    except OSError as error:  # the file contains no certificates, and the library's error does not name the file
         problem = f"must be a certificate file in PEM format ({error_text(error)})"
         raise ConfigurationError("environment", "SSL_CERT_FILE", file, problem) from None
 
@@ -291,7 +291,7 @@ class PooledModel:
 
     @property
     def base_url(self) -> str:
-        """Address currently used for calls, without user, password or query."""
+        """Address currently used for calls, without the user name, the password and the query."""
         return address_of(self._address)
 
     @property

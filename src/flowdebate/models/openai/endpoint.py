@@ -70,7 +70,7 @@ class Exchange:
 
     @property
     def body(self) -> str:
-        """Body of the response as text."""
+        """Response body as text."""
         return self.received.decode(errors="replace")
 
 

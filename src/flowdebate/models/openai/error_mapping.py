@@ -1,8 +1,8 @@
 """Error mapping: converts exceptions from openai, aiohttp and httpx2 to flowdebate errors.
 
-The most specific class is tried first. Any other exception was raised while an answer was being parsed (openai lets
-TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
-MalformedResponse; no third-party exception leaves this package.
+The most specific class is tried first. An exception of any other class was raised while an answer was being parsed
+(openai lets TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
+MalformedResponse; no third-party exception escapes from this package.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def status_error(
     secrets: Sequence[str] = (),
     base_url: str = "",
 ) -> ModelError:
-    """Map an HTTP `status` and its decoded `body` to an error; `x-should-retry` decides if the error is transient.
+    """Map an HTTP `status` and its decoded `body` to an error; `x-should-retry` decides whether the error is transient.
 
     `code_text` is a code that the endpoint sent in place of a status.
     """
@@ -242,7 +242,10 @@ def _error_of_status(
 
 
 def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
-    """Map a rejection whose wording blames the key, the prompt, the address or the model; return None for the rest."""
+    """Map a rejection that blames the key, the prompt, the address or the model.
+
+    Returns None for any other rejection.
+    """
     words, final, callers = reason.words, text.rstrip("."), status < 500 or inside  # noqa: PLR2004
     filtered = callers and status not in _TRANSIENT and _CONTENT.search(words)
     no_path = (inside or status in (404, 405)) and _NO_PATH.search(reason.message.lower())

@@ -80,7 +80,8 @@ class OpenAIModel(PooledModel):
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
       servers without one.
     - `images`: whether the model can read images; None means yes, unless the model's name marks it as text-only.
-    - `logprobs`: False for servers without log-probabilities; `JudgeOptions(answer_form="letter")` needs them.
+    - `logprobs`: False for servers that do not return log-probabilities, which `JudgeOptions(answer_form="letter")`
+      needs.
     - `retry`: the retry policy; None to disable retries.
     - `transport`: "aiohttp" to use aiohttp directly, which starts up one second faster; or "openai" to use the SDK on
       top of aiohttp, as is always done behind proxies.
@@ -89,9 +90,8 @@ class OpenAIModel(PooledModel):
       size of response bodies.
     - `strict`: True to raise an error if the server rejects a temperature, a limit, an effort or tools. Otherwise
       whatever it rejects is omitted, and the answer has a flag such as `without_temperature`.
-    - `strict_model`: True to reject an answer from a model with another name (MalformedResponse); otherwise such an
-      answer has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and
-      "gpt-4o-2024-08-06".
+    - `strict_model`: True to raise MalformedResponse if a model with a different name answers; otherwise, the answer
+      has the flag `other_model`. Names count as equal if one contains the other: "gpt-4o" and "gpt-4o-2024-08-06".
     - `label`: the model's name in errors and events; None for `name`.
 
     Connections stay open inside `open_connections()`, which a run enters for its models; `async with model:` keeps them
@@ -270,7 +270,7 @@ class Dialect:
     strict: bool = False
     """True to raise an error if the server rejects one of the user's settings."""
     strict_model: bool = False
-    """True to reject an answer from a model with another name."""
+    """True to reject an answer from a model with a different name."""
     amend: Callable[[Parameters], Parameters] | None = None
     """Hook for changing the parameters of each request."""
     reread: Callable[[ModelResponse, ModelRequest], ModelResponse] | None = None
@@ -283,7 +283,7 @@ class Chat:
 
     dialect: Dialect
     client: AsyncOpenAI | Any
-    """An openai client, or an object with the part of its interface used here."""
+    """An openai client, or an object that implements the part of its interface used here."""
     endpoint: Endpoint
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
@@ -469,7 +469,7 @@ class Chat:
     async def _streamed(
         self, parameters: Parameters, request: ModelRequest, on_text: Callable[[str], None], attempt: Attempt
     ) -> ModelResponse:
-        """Request a streamed answer, also accepting one that the server sends all at once."""
+        """Request a streamed answer, but also accept an answer that the server sends all at once."""
         heard = False
         ends: list[bool] = []
 

@@ -270,13 +270,13 @@ def learned_of(base_url: str, model: str) -> Learned:
 class Negotiation:
     """Successive forms of a request, tried until the server accepts one.
 
-    - `write`: returns the parameters of the request in a mode, with all its parts.
+    - `write`: builds the parameters of the complete request for a given mode.
     - `modes`: the modes for a structured answer, in order; empty for plain text.
     - `parts`: the parts that may be removed.
-    - `model`: the model's name, ignored when matching the wording of rejections.
+    - `model`: the model's name, which is ignored when matching the wording of rejections.
 
-    A step that does not change the reason for the rejection is undone before the next one. If no single step helps, the
-    last form tried omits all optional parts.
+    A step that does not change the reason for the rejection is undone before the next step is tried. If no single step
+    helps, the last form tried omits all optional parts.
     """
 
     def __init__(

@@ -380,7 +380,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Parts:
-    """Streamed answer as received so far."""
+    """The part of a streamed answer received so far."""
 
     chunks: int = 0
     text: list[str] = field(default_factory=list)
@@ -525,7 +525,7 @@ def _text_in(part: object) -> str:
     return next((text for name in names if (text := _text_in(part.get(name)))), "")
 
 
-# Message fields that contain none of the model's text or are handled separately.
+# Message fields that contain no text from the model or are handled separately.
 _OF_TEXT = frozenset({"role", "content", "refusal", "function_call"})
 _OTHER_FIELDS = frozenset({"role", "content", "refusal", "type", "id", "name", "index", "status", "tool_calls"})
 

@@ -1,4 +1,4 @@
-"""Clients based on the SDKs of openai and other vendors, with safe connections, bounded responses and no retries."""
+"""Clients built on SDKs from OpenAI and other vendors, with safe connections, bounded responses and no retries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from flowdebate.models.openai.transport import (
 def options_of(endpoint: Endpoint, *, names: bool, context: ssl.SSLContext) -> dict[str, Any]:
     """Build the options for an SDK client connecting to `endpoint` over aiohttp.
 
-    With `names`, event names in streams are kept: anthropic needs them, but openai turns some into errors.
+    If `names` is true, event names in streams are kept: anthropic needs them, but openai turns some into errors.
     """
     try:
         httpx2.URL(endpoint.base_url)

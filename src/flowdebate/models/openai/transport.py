@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Maximum number of concurrent calls per endpoint and loop; further calls wait for a connection. aiohttp handles this
 # many open connections, whereas httpx2's pool searches them one by one and slows down with each.
 CONNECTIONS = 5_000
-# Time in seconds to establish a connection; after that, the call's deadline applies.
+# Time in seconds allowed to establish a connection; after that, the call's deadline applies.
 CONNECT_SECONDS = 30.0
 # Maximum size of a response body in bytes, to keep an endless body from exhausting memory.
 MAX_BODY_SIZE = 16_000_000
@@ -48,7 +48,7 @@ async def event_lines(parts: AsyncIterator[bytes], *, names: bool = False) -> As
 
     The openai library copies the whole event whenever another line or part of a line arrives, so a server could keep a
     process busy with an endless event. Lines without data are dropped, because openai creates empty events from
-    comments, ids and the like. Comments sent as data are dropped as well. With `names`, event names are kept.
+    comments, ids and the like. Comments sent as data are dropped as well. If `names` is true, event names are kept.
     """
     rest: list[bytes] = []
     lines = 0
@@ -102,7 +102,7 @@ async def bound_parts(
     """Limit `parts` to `limit` decompressed bytes.
 
     Raises ResponseTooLarge above the limit, and MalformedResponse for unknown encodings. A byte order mark at the
-    beginning is dropped; with `events`, the stream is split into whole lines (`event_lines`).
+    beginning is dropped. If `events` is true, the stream is split into whole lines (`event_lines`).
     """
     bounded = _bounded(parts if encoding is None else _unpacked(parts, encoding), limit)
     if recorded := exchanges.get():

@@ -91,7 +91,7 @@ def create_block(
 ) -> Generator[Any]:
     """Create the block `name` for an agent, or for a judge if `agent` is None.
 
-    With `shuffle`, proposals are shown in a random order determined by the run's seed.
+    If `shuffle` is true, proposals are shown in a random order determined by the run's seed.
     """
     intent = "intent/synthesize" if agent is None else "intent/chat"
     prompt = RolePrompt(AGENTS, options, template=template, length=length, intent=intent, location=name)
@@ -210,7 +210,7 @@ class Phase(Generic[QuestionT, AnswerT]):
         self.loop = loop
 
     def answer(self) -> dict[str, Any]:
-        """Return the `create_block` options for the answer format of the default blocks.
+        """Return the `create_block` options that set the default blocks' answer format.
 
         The format is either whole sentences or a schema.
         """
