@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "short_repr")
 
 _MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
-"""Maximum lengths, in characters, of parts of an error message: an external value, a list of problems, and a key in a
-field's path.
+"""Length limits in error messages, in characters: for an external value, a list of problems, and a key in a field's
+path.
 """
 _DEEPEST_VALUE = 100
 """Maximum nesting depth for rendering a value with its full `repr`; deeper values are rendered without their inner
@@ -84,7 +84,7 @@ def number_problem(
     maximum: float | None = None,
     below: float | None = None,
 ) -> str:
-    """Return the problem with `value` if it is not a number within the limits; otherwise, return "".
+    """Describe the problem with `value`, or return "" if it is a number within the limits.
 
     >>> number_problem(0, minimum=1), number_problem("x", whole=True, minimum=1), number_problem(2, minimum=0)
     ('must be at least 1', 'must be a whole number of at least 1', '')
@@ -117,7 +117,7 @@ def number_problem(
 
 
 def text_problem(value: object) -> str:
-    r"""Return the problem with `value` if it is not text with visible characters; otherwise, return "".
+    r"""Describe the problem with `value`, or return "" if it is text with visible characters.
 
     >>> text_problem(" \n"), text_problem(None), text_problem(3), text_problem("a")
     ('must not be blank', 'is required', 'must be text', '')
@@ -128,7 +128,7 @@ def text_problem(value: object) -> str:
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and objects are nested more than `levels` deep, without using recursion.
+    """Return whether `value` nests lists and objects more than `levels` deep, without using recursion.
 
     Recursing up to the recursion limit would not be safe, because finalizers fail if they run close to that limit.
 
@@ -154,7 +154,7 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type and message of `error`, for messages and events, even if its `__str__` raises.
+    """Format `error` for messages and events, as its type and message, even if its `__str__` raises.
 
     >>> error_text(ValueError("no such side"))
     'ValueError: no such side'
@@ -189,7 +189,7 @@ def pickles(value: object) -> bool:
 
 
 def listed(problems: Iterable[tuple[str, str]]) -> str:
-    """Join `problems` into one printable line, truncated because a model's answer may have any number of problems."""
+    """Join `problems` into one printable line, truncated in case a model's answer has a great many of them."""
     text = "; ".join(f"`{field}` {problem}" if field else problem for field, problem in problems)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -280,10 +280,10 @@ def rephrase_problem(problem: str) -> str:
 
 _MAX_SERVER_TEXT_LENGTH = 500  # maximum length in characters of server text quoted in an error message
 _LOOKED_AT = 20_000  # search only this many characters for keys, because error pages can be megabytes long
-# minimum length of a key to redact; shorter values are placeholders, and may be parts of ordinary words
+# minimum length of a key to redact; shorter values are placeholders, or could occur in ordinary words
 _MIN_SECRET_LENGTH = 6
 _REDACTED = "[redacted]"
-# API keys, even those whose middle the server has masked.
+# API keys, including those with the middle masked by the server.
 _KEYS = (
     r"\bBearer\s+[^\s'\"]+"
     r"|\b(?:sk|pk|rk|gsk|xai|csk|fw|tgp|hf|AIza)[-_][A-Za-z0-9*._-]{6,}"
@@ -514,7 +514,7 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Return the index in `text` of each character of `fold(text)`, or None for ASCII text, where they coincide."""
+    """Map each character of `fold(text)` to its index in `text`; return None for ASCII text, where they are the same."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 

@@ -3,9 +3,9 @@
 The list contains the special tokens of well-known tokenizers, and the tokens that chat templates put around messages
 and tools. It contains literal tokens rather than patterns, so that other text, such as `List<String>`, `<|` or
 `[OPTIONS]`, is not mistaken for a token. Tokens that occur in ordinary text are omitted: `<s>`, `</s>`, `<mask>`,
-`<image>` and `<PRE>` are HTML or SVG elements, `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages, and
-`<unk>`, `<pad>` and `[CLS]` do not end a message. Sources: the model families' published tokenizer files and chat
-templates, and the tables in llama.cpp (`llama-chat.cpp`, `llama-vocab.cpp`).
+`<image>` and `<PRE>` are HTML or SVG elements, and `<filename>`, `[ARGS]` and `[PREFIX]` occur in usage messages.
+`<unk>`, `<pad>` and `[CLS]` are omitted because they do not end a message. Sources: the model families' published
+tokenizer files and chat templates, and the tables in llama.cpp (`llama-chat.cpp`, `llama-vocab.cpp`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _bars(names: str) -> tuple[str, ...]:
 
 
 def _full_width(names: str) -> tuple[str, ...]:
-    """Build DeepSeek and Hunyuan tokens, with fullwidth bars, and with U+2581 in place of hyphens."""
+    """Build DeepSeek and Hunyuan tokens, using fullwidth bars and replacing hyphens with U+2581."""
     return tuple(f"<\uff5c{name.replace('-', chr(0x2581))}\uff5c>" for name in names.split())
 
 

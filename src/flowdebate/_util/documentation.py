@@ -27,7 +27,7 @@ class Titles(NamedTuple):
     """Section title; empty if the location is a whole page."""
 
     def __str__(self) -> str:
-        """Describe the location by the titles of the page and the section.
+        """Describe the location by its page and section titles.
 
         >>> str(Titles("Models", "")), str(Titles("Models", "Effort"))
         ('the page “Models” of the documentation', '“Effort” on the page “Models” of the documentation')
@@ -37,7 +37,7 @@ class Titles(NamedTuple):
 
 
 def cite(place: str, *, address: str = ADDRESS) -> str:
-    """Refer to a location in the documentation, such as "models#effort", by its address or, without one, by its titles.
+    """Refer to a location in the documentation, such as "models#effort", by address or, if there is none, by titles.
 
     >>> cite("models#one-model-everywhere")
     '“One model everywhere” on the page “Models” of the documentation'

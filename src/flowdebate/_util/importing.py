@@ -57,7 +57,7 @@ class InNotebooks:
     __slots__ = ()
 
     def _repr_html_(self) -> str | None:
-        """Render the page as HTML; if there is none or rendering fails, return None so that the repr is shown."""
+        """Render the page as HTML; if there is no page or rendering fails, return None so that the repr is shown."""
         html: str | None = resolve_name("flowdebate.web.notebook:html_of")(self)
         return html
 

@@ -153,7 +153,7 @@ def choices_of(error: ErrorDetails) -> list[str]:
 
 
 def problem_of(error: ErrorDetails, needed: tuple[str, ...] = ()) -> str:
-    """Describe a validation error; `needed` contains the required keys of a table."""
+    """Describe a validation error; `needed` lists the required keys of a table."""
     keys = f" with {' and '.join(needed)}" if needed else ""
     match error["type"]:
         case "rejected":

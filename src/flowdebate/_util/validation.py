@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_WEIGHT = 1_000_000  # maximum weight of a vote; sums of larger weights could overflow
-# What to use instead of option names from other libraries, and instead of options that belong to a group.
+# Suggestions for option names known from other libraries, and for options that belong to a group.
 _MEANT = {
     "agents": "debaters",
     "api_key": "model",

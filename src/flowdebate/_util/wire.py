@@ -18,9 +18,9 @@ from flowdebate.errors import ReadOnly
 def one_of(values: Sequence[str]) -> Any:  # noqa: ANN401 - a type
     """Return a literal type for `values` that preserves their order in schemas.
 
-    `typing` considers literals equal regardless of order, so if `Literal["a", "b"] | None` was created first,
-    `Literal["b", "a"] | None` evaluates to it. Schemas sent to models would then depend on what the process had run
-    before. The returned type prevents this.
+    `typing` considers literals equal regardless of order. If `Literal["a", "b"] | None` was created first,
+    `Literal["b", "a"] | None` evaluates to that earlier type. Schemas sent to models would then depend on what the
+    process had run before. The returned type prevents this.
     """
     choices = tuple(values)
     return Annotated[Literal[choices], choices]
@@ -35,7 +35,7 @@ class WireModel(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        defer_build=True,  # validators are built on first use, to keep the import fast
+        defer_build=True,  # validators are built on first use, so that importing stays fast
     )
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -75,7 +75,7 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Return a new list; as a `default_factory`, it spares pydantic milliseconds of inspecting `list`."""
+    """Return a new list; as a `default_factory`, it saves pydantic the milliseconds it takes to inspect `list`."""
     return []
 
 
@@ -98,9 +98,7 @@ class BaseEvent:
     repeats_speech: ClassVar[bool] = False
     """True if the event merely repeats text already known to consumers of the run, so chats can omit it."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Names of two fields: the event's own field, and the raw output's field containing the same value or a list of
-    such values.
-    """
+    """Two field names: a field of the event, and the raw output's field for the same value or a list of such values."""
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)

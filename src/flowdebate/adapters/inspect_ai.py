@@ -256,16 +256,16 @@ def debate_scorer(
     """Create a scorer that has the debate `pattern` judge each answer.
 
     - `pattern`: a debate in which one side argues that the answer is correct.
-    - `correct`: that side's stance. The score is CORRECT if this stance wins, and INCORRECT if another one does.
+    - `correct`: that side's stance. The score is CORRECT if this stance wins, and INCORRECT if another stance wins.
     - `question`: function that returns the question for a state and a target; None for a question containing the task,
       the target and the answer.
     - `options`: options for `Block.run()`, the same for each sample. The default model is the one bound to Inspect's
       role "grader" or, if there is none, the evaluated model.
 
-    A verdict without a winner is scored NOANSWER (reason "undecided"). So is an empty answer, which is not debated
-    ("no_response"). Both count as 0. A debate without a verdict is unscored ("grader_failed"). The explanation is the
-    verdict; `metadata["flowdebate"]` contains the run's id, status and usage, and the judge's scores. Errors in the run
-    are raised, so that Inspect counts the sample as failed.
+    A verdict without a winner is scored NOANSWER (reason "undecided"). An empty answer is not debated and is also
+    scored NOANSWER ("no_response"). Both count as 0. A debate without a verdict is unscored ("grader_failed"). The
+    explanation is the verdict; `metadata["flowdebate"]` contains the run's id, status and usage, and the judge's
+    scores. Errors in the run are raised, so that Inspect counts the sample as failed.
     """
     location = "debate_scorer()"
     _check(location, pattern, options)

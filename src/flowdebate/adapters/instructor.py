@@ -75,7 +75,7 @@ class InstructorModel(AdaptedModel):
             client.client.max_retries = 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Send the request, and repeat it with the validation error added as long as the answer is invalid."""
+        """Send the request; as long as the answer is invalid, send it again with the validation error added."""
         refuse_tools(self.name, request)
         address = getattr(self._client.client, "base_url", None)
         check_real_calls_allowed(self.name, base_url=None if address is None else str(address))
@@ -181,7 +181,7 @@ class _Asking:
             self._attempt.usage = self.usage
 
     def end(self) -> None:
-        """Mark the last request as ended, and prevent a thread that is still running from sending more requests."""
+        """Mark the last request as finished, and prevent a thread that is still running from sending more requests."""
         self._over = True
         self._close(None)
 

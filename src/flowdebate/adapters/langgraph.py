@@ -176,9 +176,9 @@ def debate_node(
     """Create a node that runs `pattern` on the state's `question` and stores the output in the state under `into`.
 
     The output is JSON data: a string or an object. Each of the run's events is passed to the stream writer as JSON data
-    (`stream_mode="custom"`). `options` are passed to `Block.run()`. With a `store`, the run is durable: its id is
-    composed of the thread's and the node's ids, and it is resumed along with the graph. If the run is waiting for a
-    human, the node interrupts the graph with the request and uses the value of `Command(resume=…)` as the answer.
+    (`stream_mode="custom"`). `options` are passed to `Block.run()`. With a `store`, the run is durable: its id combines
+    the thread's id and the node's, and it is resumed along with the graph. If the run is waiting for a human, the node
+    interrupts the graph with the request and uses the value of `Command(resume=…)` as the answer.
     """
     location = "langgraph.debate_node"
     check_library(location, "langgraph", library="LangGraph", extra="langgraph")

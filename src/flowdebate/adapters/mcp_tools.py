@@ -30,7 +30,7 @@ async def mcp_tools(client: Client, *, only: Collection[str] | None = None, pref
 
     `only` lists the names of the tools to offer (None means all); `prefix` is added to their names, so that tools from
     several servers can be told apart. The client must stay open while runs use the tools. Each call is a step in the
-    run: a resumed run does not repeat a recorded call. Arguments are validated against the tool's schema before the
+    run, so a resumed run does not repeat a recorded call. Arguments are validated against the tool's schema before the
     call. If the server rejects a call, the model receives the server's error as the result; a lost connection raises an
     exception. Results are truncated to 50,000 characters, and non-text parts are replaced by the names of their types.
 

@@ -129,7 +129,7 @@ def _output_type(schema: OutputSchema) -> AgentOutputSchemaBase:
             return schema.json_schema
 
         def is_strict_json_schema(self) -> bool:
-            return False  # not strict, because strict schemas cannot have optional fields, as ours may
+            return False  # not strict, because strict schemas cannot have optional fields, and some of ours do
 
         def validate_json(self, json_str: str) -> str:
             return json_str

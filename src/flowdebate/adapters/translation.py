@@ -148,7 +148,7 @@ def usage_of(prompt: object, completion: object, cached: object = None) -> Usage
 
 
 def refuse_tools(name: str, request: ModelRequest) -> None:
-    """Raise ConfigurationError if the request has tools: an agent uses only its own."""
+    """Raise ConfigurationError if the request has tools, because an agent uses only its own tools."""
     if request.tools:
         problem = "are not supported by an agent from another framework"
         raise ConfigurationError(f"model {name!r}", "tools", None, problem, hint="Give the tools to the agent itself")

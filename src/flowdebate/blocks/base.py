@@ -159,7 +159,7 @@ _NONE: Mapping[str, Resource] = MappingProxyType({})  # immutable, because all b
 
 
 class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
-    """Step of a debate; it contains only configuration, so a single block can serve a thousand runs at the same time.
+    """A step of a debate; it holds only configuration, so a single block can serve a thousand runs at the same time.
 
     Applications create blocks with `handler`, `generator`, `router` and `sequencer`, or pass plain functions; they do
     not need to subclass anything.
@@ -327,8 +327,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
 
         Recorded answers are replayed without new calls, so a complete run makes no calls. `model`, `limits` and
         `session` default to their values when the run was first started; model objects must be passed again, and limits
-        may differ. A call that was started but has no recorded result is retried, or raises RunUncertain with
-        `on_uncertain="raise"`. Raises RunChanged if the block or the models differ from the stored ones, unless
+        may differ. A call that was started but has no recorded result is retried, or raises RunUncertain if
+        `on_uncertain` is "raise". Raises RunChanged if the block or the models differ from the stored ones, unless
         `allow_changes` is set; JournalMismatch if a recorded answer belongs to another request; RunNotFound;
         RunConflict while another process is executing the run; DeadLetter if the run has repeatedly crashed its
         process, unless `retry_dead_letter` is set.
@@ -350,10 +350,10 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         """Run a stored run again as a new run, calling models only where the new run differs from the stored one.
 
         A call with the same request and model as in the stored run reuses the recorded answer at no cost. `edits`
-        replaces answers, keyed by the paths of their steps; `at` requests new answers from that step on. This block may
-        differ from the stored run's original block, except in its name: with another judge, only the judge is called.
-        `model`, `seed`, `session` and `limits` default to the stored run's values; the stored run never changes and may
-        still be in progress.
+        replaces answers, keyed by the paths of their steps; `at` is the path of a step; from that step on, new answers
+        are requested. This block may differ from the stored run's original block, except in its name: if only the judge
+        has changed, only the judge is called. `model`, `seed`, `session` and `limits` default to the stored run's
+        values; the stored run never changes and may still be in progress.
 
         The fork is a durable run in the same store, under `fork_id`; it can be resumed like any other. Up to the first
         difference, tools and `ctx.step` return the results recorded in the stored run; after it, they are executed
@@ -399,7 +399,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         At most `max_concurrency` runs are in progress at once, and questions are read as slots become free, so the
         iterable may be endless; `question(row)` extracts the question from a row. `limits` apply to each run; each
         run's seed is derived from `seed` and the run's index. A failed run yields an item with its error, or ends the
-        batch with `on_error="raise"`. With a `store`, the run IDs have the form "{batch_id}-{index}". If `batch` is
+        batch if `on_error` is "raise". With a `store`, the run IDs have the form "{batch_id}-{index}". If `batch` is
         called again with the same `batch_id`, the results of complete runs are returned without calling a model, and
         the other runs are resumed; RunChanged is raised if a stored run has a different question, pattern, model or
         seed. `progress(summary)` is called after each run; once `until(summary)` returns true, no further questions are

@@ -1,4 +1,4 @@
-"""Concurrent calls with results in the order of the calls; a failure cancels the remaining calls."""
+"""Concurrent calls whose results are returned in call order; a failure cancels the remaining calls."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def in_order(  # noqa: C901 - one branch per way in which a call may end
     The first failure cancels the other calls and is raised unchanged. If several calls fail at the same time, the
     exception from the first of them is raised, with a note for each of the others. Cancelling the caller cancels all
     calls and waits for them. A call that cancels itself has no result, so it cancels the caller too. If calls are
-    suspended for humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is raised. If
-    `finish` is set, a failure does not cancel the other calls either.
+    suspended to wait for humans (`Suspended`), the others finish; then a single `Suspended` with all the requests is
+    raised. If `finish` is set, a failure does not cancel the other calls either.
     """
     if limit == 1 or len(calls) <= 1:
         return [await call() for call in calls]

@@ -312,7 +312,7 @@ class Tool:
     async def answer(self, arguments: str, ctx: Context) -> str:
         """Return the text for the model: the tool's result, or the problems with its arguments.
 
-        The arguments are written by a model: if they do not fit the schema, the tool is not called, and the model
+        The arguments are written by a model. If they do not match the schema, the tool is not called, and the model
         receives a description of the problems. Exceptions raised by the tool itself propagate to the application.
         """
         try:
@@ -470,7 +470,7 @@ class _BlockArguments(BaseModel):
 
 
 def _spec(name: str, description: str, arguments: type[BaseModel], location: str) -> ToolSpec:
-    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # providers accept only such names
+    if not re.fullmatch("[A-Za-z0-9_-]{1,64}", name):  # providers accept only names of this form
         raise ConfigurationError(
             location, "tools", name, "must have names of at most 64 letters, digits, underscores and hyphens"
         )

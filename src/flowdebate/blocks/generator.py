@@ -181,7 +181,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     async def request(self, messages: Sequence[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
-        """Send `messages` to the block's model as the step of the run at `path`."""
+        """Send `messages` to the block's model, recorded as the run's step at `path`."""
         request = ModelRequest(
             messages=messages,
             block=self.name,
@@ -408,9 +408,9 @@ def generator(  # noqa: PLR0913 - every slot of a prompt, each with a default
     the other tools, and a call to it is the answer: the block's output is this tool's result, or `SchemaViolation` is
     raised for invalid arguments. Calls before it in the same response are executed; calls after it are not. `model` is
     a `Model`, `"provider/model"`, `"local"`, or an intent resolved by the run; None means `"intent/chat"`.
-    `transform(output, response, ctx)` computes the block's output from the model's. With `choices` ("A", "B") the model
-    answers with one of them, and `response.logprobs` contains the log-probability of each, or is None if the model
-    returns none.
+    `transform(output, response, ctx)` computes the block's output from the model's. If `choices` are given (such as "A"
+    and "B"), the model answers with one of them, and `response.logprobs` contains the log-probability of each, or is
+    None if the model returns none.
 
     Raises the model's errors: see `flowdebate.errors.ModelError`.
     """

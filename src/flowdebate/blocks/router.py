@@ -36,7 +36,7 @@ class Router(Block[Any, Any]):
         """Return the key of the chosen route; None means `otherwise`."""
         if isinstance(choice, str) and choice in self.routes:
             return choice
-        # compare by identity, because an application's value may equal anything
+        # compare by identity, because an application's value may define equality in any way
         keys = [key for key, route in self.routes.items() if route is choice]
         if keys:
             return keys[0]
@@ -61,9 +61,9 @@ def router(
 ) -> Router:
     """Create a block that runs one of `routes`, chosen for each input by `choose(input, ctx)`.
 
-    With a mapping of `routes`, `choose` returns a key; with a sequence of blocks, it returns one of the blocks. If
-    `choose` returns anything else, `otherwise` is run; if there is no `otherwise`, an `OutputError` listing the routes
-    is raised.
+    If `routes` is a mapping, `choose` returns one of its keys; if it is a sequence of blocks, `choose` returns one of
+    the blocks. If `choose` returns anything else, `otherwise` is run; if there is no `otherwise`, an `OutputError`
+    listing the routes is raised.
 
     >>> sign = router(name="sign", choose=lambda n: "neg" if n < 0 else "pos", routes={"neg": abs, "pos": float})
     >>> sign.run_sync(-3).output

@@ -397,7 +397,7 @@ class Sequencer(Block[InT, OutT, RawT]):
 
 
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
-    """Append a tap of `block` to `pipeline`, run concurrently with the steps from `since` to the one after the tap.
+    """Append a tap to `pipeline`, running `block` concurrently with the steps from `since` to the one after the tap.
 
     Use it only in patterns without a rescue. The outline, all paths and the order of events are the same as with a
     `tap`.
@@ -427,12 +427,12 @@ def sequencer(
 
     `state()` is called each time the sequencer runs, and creates the value that its blocks share as
     `ctx.sequencer.state`; without `state`, its blocks see the enclosing sequencer's state. The resources declared by
-    its blocks are collected; `resources` declares more. Resources in `owns` are opened anew for each run of the
-    sequencer and hidden from enclosing blocks. Resources in `isolates` are opened anew as well, but changes to them are
-    passed on to the enclosing blocks. `accepts` converts the input for the first step. `model` is the default for inner
-    blocks that have no model of their own: one model, or one per intent. With `protected`, as in all patterns, inner
-    blocks can read the state (a dict or a frozen pydantic model) and newly opened resources, but changes are possible
-    only in steps that write through `ctx.scope.handle` and `ctx.scope`.
+    its blocks are collected; `resources` declares additional ones. Resources in `owns` are opened anew for each run of
+    the sequencer and hidden from enclosing blocks. Resources in `isolates` are opened anew as well, but changes to them
+    are passed on to the enclosing blocks. `accepts` converts the input for the first step. `model` is the default for
+    inner blocks that have no model of their own: one model, or one per intent. If `protected` is set, as it is in all
+    patterns, inner blocks can read the state (a dict or a frozen pydantic model) and newly opened resources, but
+    changes are possible only in steps that write through `ctx.scope.handle` and `ctx.scope`.
 
     >>> sequencer(name="sum").map(lambda n: n + 1).then(str).run_sync(1).output
     '2'

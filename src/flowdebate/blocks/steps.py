@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Then(Step):
-    """Step that replaces the value with a block's output, provided that any condition `when` holds."""
+    """Step that replaces the value with a block's output, but only if the condition `when`, if any, holds."""
 
     block: Block[Any, Any]
     when: Invocation | None = None

@@ -78,7 +78,7 @@ AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
 class Agreement:
     """Method for deciding whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
-    Answers with identical wording count as agreeing, with no model call needed. A judge compares any other pair in both
+    Answers with identical wording count as agreeing, without a model call. A judge compares any other pair in both
     orders; the answers agree only if both rulings say so.
     """
 

@@ -136,7 +136,7 @@ class StepResult:
     """Result of the latest step."""
 
     result: object = None
-    """Output of the block for this step."""
+    """Output of the step's block."""
     output: object = None
     """The step's output; for a pattern, its raw output."""
 
@@ -156,9 +156,9 @@ def escalate(
     """Create a block that passes a question to `steps`, one after another, until one of them settles it.
 
     A step is a pattern, or any block or function that takes the question as its input. `until` is the rule for all
-    steps, or a dict of rules by step name. A step without a rule never ends the escalation; the last step always does.
-    A step whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the previous
-    step's answer is used. `model` is the default model for all inner blocks.
+    steps, or a dict of rules keyed by step name. A step without a rule never ends the escalation; the last step always
+    does. A step whose provider fails is skipped unless `failures` says otherwise; if the last step is skipped, the
+    previous step's answer is used. `model` is the default model for all inner blocks.
 
     >>> from flowdebate import handler
     >>> steps = [handler(lambda question: "42", name=name) for name in ("first", "second", "third")]
@@ -350,7 +350,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Return the reason for ending the escalation with this step; None if it should continue or the judge fails."""
+        """Return the reason for ending the escalation here; None if the escalation should continue or the judge fails."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
@@ -376,7 +376,7 @@ class _Step(Block[Any, Any]):
 
 
 def _cost(ctx: Context, begin: int) -> dict[str, Any]:
-    """Return the number of calls and tokens used by the step enclosing `ctx`, starting at event index `begin`."""
+    """Count the calls and tokens used by the step enclosing `ctx`, starting at event index `begin`."""
     usage, place = Usage.zero(), f"{ctx.path}/"
     for event in ctx.run.records.events[begin:]:
         if isinstance(event, ModelCalled) and (event.path == ctx.path or event.path.startswith(place)):

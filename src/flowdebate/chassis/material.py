@@ -45,9 +45,7 @@ _MAX_NAMED = 50
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Heading above the passages shown in a turn."""
 _LAST_WORDS = 3_000
-"""Number of characters at the end of the transcript to use in the search for passages; they contain the latest
-arguments.
-"""
+"""Number of characters from the end of the transcript, where the latest arguments are, used to search for passages."""
 
 
 class ShownPassages(WireModel):
@@ -64,7 +62,7 @@ class Material:
     """Material that a pattern's speakers can quote from."""
 
     sources: tuple[Source, ...]
-    """All sources, including the omitted files of a folder."""
+    """All sources, including files omitted from a folder."""
     tokens: int | None = None
     """Maximum length of the sources in a prompt, in tokens; None for a quarter of the model's context size."""
     in_plan: bool = False
@@ -316,7 +314,7 @@ def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text
 
 
 def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]:
-    """Create the block `{name}-summary`, which adds to the previous summary the rounds that have left the window."""
+    """Create the block `{name}-summary`, which adds the rounds that have left the window to the previous summary."""
 
     def turn(until: int, ctx: Context) -> str:
         before = pattern_state(ctx).older

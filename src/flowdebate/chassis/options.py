@@ -71,10 +71,10 @@ class PromptOptions:
 def check_prompts(
     prompts: PromptOptions | None, template: type[Template], *, accepted: Sequence[str], location: str
 ) -> PromptOptions:
-    """Validate and return the prompt options of a pattern whose speakers' template is a `template`.
+    """Validate and return a pattern's prompt options; the speakers' template must be an instance of `template`.
 
-    Raises ConfigurationError if the template is of another class, or if `history` or `hide_names` is set but not listed
-    in `accepted`.
+    Raises ConfigurationError if the template is an instance of another class, or if `history` or `hide_names` is set
+    but not listed in `accepted`.
     """
     if prompts is None:
         return PromptOptions()

@@ -68,7 +68,7 @@ class PatternOutput(WireModel):
     subject_field: ClassVar[str] = "question"
     """Name of the field containing the question, topic, proposition or task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """Stop reasons of the pattern that may also apply after the last round; they then take precedence over the maximum
+    """The pattern's stop reasons that may also apply after the last round and then take precedence over the maximum
     number of rounds.
     """
     transcript_field: ClassVar[str] = "transcript"
@@ -243,10 +243,10 @@ def build_output(loop: Loop[OptionsT]) -> Handler[object, PatternOutput]:
 
 
 def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> OutputT:
-    """Publish `output` as the raw output (`result.raw`) of the pattern at `path`, or of the enclosing pattern if None.
+    """Publish `output` as the raw output of the pattern at `path` or, if `path` is None, of the enclosing pattern.
 
-    All raw outputs are published with this function. If an output changes later because the synthesizer failed or
-    baselines were added, it is rebuilt and published again.
+    All raw outputs (`result.raw`) are published with this function. If an output changes later because the synthesizer
+    failed or baselines were added, it is rebuilt and published again.
     """
     ctx.run.set_raw_output(ctx.sequencer.path if path is None else path, output)
     return output
@@ -271,7 +271,7 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
     A custom synthesizer's output is validated against the pattern's schema; the default one requests that schema from
     its model. If the synthesizer's provider fails and the policy tolerates this, the output is None, and the raw output
-    is published again with the failure. Without a verdict, the synthesizer is not called and the output is None.
+    is published again with the failure. If there is no verdict, the synthesizer is not called and the output is None.
     """
     if not loop.has(role):
         return pipeline

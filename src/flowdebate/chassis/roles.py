@@ -88,8 +88,8 @@ class BlockOptions(TypedDict, total=False):
     the model.
     """
     sources: SourcesLike | Material | None
-    """Sources that speakers can quote: texts keyed by name, or files and folders. They are not included in the prompts
-    of other roles.
+    """Sources that speakers can quote: strings keyed by name, or files and folders. They are not included in the
+    prompts of other roles.
     """
 
 

@@ -438,7 +438,8 @@ def make_default(
         maker = value.maker
     merged = merge_options(options, role_options(value))
     template = merged.get("template")
-    # otherwise, a template for another role would pass, and its missing parts would cause an error only during the run
+    # otherwise, a template for another role would pass this check, and its missing parts would cause an error only
+    # during the run
     if not isinstance(template, (maker.template, NoneType)):
         raise ConfigurationError(location, f"template of {field}", template, f"must be a {maker.template.__name__}")
     return maker.create(**merged)

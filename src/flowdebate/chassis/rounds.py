@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Simultaneous speakers: maps each speaker's name to the task for the turn, if the pattern assigns one."""
+"""Simultaneous speakers, as a mapping from each name to the turn's task, if the pattern assigns one."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
@@ -80,7 +80,7 @@ class RoundCondition:
     quorum: int = 1
     voice_of: Callable[[Any], str] | None = None
     earlier_rounds: int = 0
-    """Number of rounds in the run being continued; the loop never stops after one of them."""
+    """Number of rounds in the run being continued; the loop never stops after any of these rounds."""
 
     async def __call__(self, _: object, ctx: Context) -> bool:
         end_turns(ctx, self.quorum, self.voice_of)

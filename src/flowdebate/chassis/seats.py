@@ -40,7 +40,7 @@ class Seats:
     """A pattern's `model` option, split into assignments to names and roles."""
 
     members: Mapping[str, ModelSpec] = field(default_factory=dict)
-    """Models of members with a model of their own, keyed by member name."""
+    """Models of the members that have a model of their own, keyed by member name."""
     roles: Mapping[str, ModelSpec] = field(default_factory=dict)
     """Models keyed by role."""
     rest: ModelChoice = None
@@ -69,8 +69,9 @@ def seat_models(
 ) -> Seats:
     """Split `choice` into models for a roster's members, keyed by name, and models for the other `roles`.
 
-    `speaker` is the members' role; `check` raises if a value is not a model, and `find` returns the models distributed
-    by "each". Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if "each" finds no model.
+    `speaker` is the members' role; `check` raises an error if a value is not a model, and `find` returns the models
+    distributed by "each". Raises ConfigurationError for an unknown or ambiguous key, and ModelUnavailable if "each"
+    finds no model.
     """
     if choice == EACH:
         choice = {DEFAULT: EACH}
@@ -140,7 +141,7 @@ def with_first(choice: ModelChoice, listed: Sequence[ModelSpec]) -> ModelChoice:
 def check_makers(
     models: Mapping[str, str], *, location: str, not_vendor: Sequence[str], min_vendors: int | None, seats: str
 ) -> None:
-    """Check that `models`, a mapping of names to models, come from permitted vendors.
+    """Check that all `models` come from permitted vendors; `models` maps names to models.
 
     `seats` is the noun that error messages use for the users of the models, such as "reviewers". Raises
     ConfigurationError if a model's vendor is excluded or if there are fewer than `min_vendors` vendors.

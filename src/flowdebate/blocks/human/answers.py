@@ -149,12 +149,12 @@ def _names(part: object) -> Iterator[str]:
 
 # Answers to suspended runs
 
-# number of attempts to acquire a run while others are answering, and seconds between two attempts
+# number of attempts to acquire a run while others are answering, and the pause between attempts in seconds
 _TRIES, _PAUSE = 20, 0.05
 
 
 async def open_requests(store: StoreChoice, run_id: str, /) -> list[HumanRequest]:
-    """List a run's open requests, sorted by path; empty if the run is not suspended. Raises RunNotFound."""
+    """List a run's open requests, sorted by path; the list is empty if the run is not suspended. Raises RunNotFound."""
     opened = _store(store)
     return open_requests_in(await opened.steps(run_id), run_id, store=opened.name)
 
@@ -166,7 +166,7 @@ def open_requests_in(steps: Iterable[StepRow], run_id: str, /, *, store: str) ->
 
 
 def _sources_in(rows: Iterable[StepRow], place: str) -> tuple[Source, ...]:
-    """Return the sources recorded for the pattern enclosing `place`; if the run has a plan, they have no text."""
+    """Return the sources recorded for the pattern enclosing `place`, without their text if the run has a plan."""
     sources: dict[str, list[Source]] = {"": []}
     for row in rows:
         if row.key.endswith(DECISION) and row.body is not None:

@@ -1,4 +1,4 @@
-"""Human block, for a person who takes any role in a pattern, answering immediately or while the run is suspended."""
+"""Human block: lets a person take any role in a pattern, answering immediately or while the run is suspended."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Human(Block[Any, Any]):
     def with_answer_schema(
         self, schema: object, who: str | None, sources: Callable[[Context], tuple[Source, ...]] | None
     ) -> Self:
-        """Return a copy of this human for a role with the answer schema `schema`; None means that any text is accepted.
+        """Return a copy of this human for a role whose answer schema is `schema`; None means that any text is accepted.
 
         An explicit output schema takes precedence. `who` describes the role to the human; None leaves the description
         as it is. `sources` lists the sources that the human may quote.
@@ -213,10 +213,10 @@ def human(
 ) -> Human:
     """Create a block that asks a human and can take any role in any pattern.
 
-    The output is text, or fits `output_schema` if there is one. The human sees `prompt`, the question, `context`, the
-    transcript so far, and the expected form of the answer. `prompt` and `context` are text, or functions of
-    `(input, ctx)` or `(input)`. In a role that requires more than text, such as judge, the human fills in that role's
-    fields, unless there is an `output_schema`.
+    The output is text, or conforms to `output_schema` if there is one. The human sees `prompt`, the question,
+    `context`, the transcript so far, and the expected form of the answer. `prompt` and `context` are text, or functions
+    of `(input, ctx)` or `(input)`. In a role that requires more than text, such as judge, the human fills in that
+    role's fields, unless there is an `output_schema`.
 
     `ask(request)`, sync or async, returns the answer immediately: `ask=ask_in_terminal` lets the human type it. A
     durable run records the answer and never requests it again. Without `ask`, the run is suspended: calls in flight

@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 
 
 def render_task(value: object) -> str | None:
-    """Return the text added to a request by the input, such as a text to judge; None if there is none."""
+    """Return the text that the input adds to a request, such as the text to be judged; None if there is none."""
     task = getattr(value, "task_for_human", None)
     return task() if callable(task) else None
 

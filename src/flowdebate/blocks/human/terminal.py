@@ -27,8 +27,8 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr) and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
-    A plain-text answer ends at an empty line or at the end of the input; if the answer has fields, each takes one line.
-    If an answer is invalid, the reason is shown and the human is asked again. Ctrl-C cancels the run. Raises
+    A plain-text answer ends at an empty line or at the end of the input; if the answer has fields, each field takes one
+    line. If an answer is invalid, the reason is shown and the human is asked again. Ctrl-C cancels the run. Raises
     OutputError if the input ends before any text or before the last field.
     """
     try:

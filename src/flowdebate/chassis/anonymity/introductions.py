@@ -1,4 +1,4 @@
-"""Detection of arguments that reveal the model family or maker of their author: "I am Claude, made by Anthropic".
+"""Detection of arguments that reveal their author's model family or maker: "I am Claude, made by Anthropic".
 
 The text is first folded (see `fold`) to lowercase without accents. Once an author has introduced itself, all model
 families and makers in the rest of the introduction are taken to be the author's, because a maker's name next to an
