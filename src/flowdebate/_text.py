@@ -514,7 +514,7 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Map each character of `fold(text)` to its index in `text`; return None for ASCII text, where they are the same."""
+    """Return the index in `text` of each character of `fold(text)`, or None for ASCII text, since the indices match."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 

@@ -350,7 +350,7 @@ class _Step(Block[Any, Any]):
         return result
 
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
-        """Return the reason for ending the escalation here; None if the escalation should continue or the judge fails."""
+        """Return the reason for ending the escalation here, or None if it should continue or the judge fails."""
         try:
             reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
         except Exception as error:
