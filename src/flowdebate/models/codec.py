@@ -122,7 +122,7 @@ def _encoded(text: str) -> bytes:
 
 
 def digest_of(request: ModelRequest, texts: TextHasher | None = None) -> str:
-    """Hash everything the model receives: two requests by a block are the same if their hashes are equal.
+    """Hash everything the model receives; two requests from a block are the same if their hashes are equal.
 
     `texts` is the hasher used for the run's earlier requests.
     """

@@ -106,7 +106,7 @@ class Program:
     """Folders containing settings made by the machine's administrator; the user cannot override them."""
 
     def describe_limits(self, name: str) -> str:
-        """Describe the features of the program `name` that cannot be turned off on this machine.
+        """Describe which features of the program `name` cannot be turned off on this machine.
 
         >>> print(Program(command=["my-agent"], read=lambda output: Reply(text=output)).describe_limits("cli/my-agent"))
         cli/my-agent is run unchanged, with your user's permissions: its tools, servers, memory and sessions stay on

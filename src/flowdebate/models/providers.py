@@ -22,7 +22,7 @@ class Provider:
     base_url: str | None
     """Endpoint URL; None to use OPENAI_BASE_URL or, if that is unset, OpenAI itself."""
     key_env: str | None
-    """Environment variable for the API key; None for servers without keys."""
+    """Environment variable for the API key; None for servers that need no key."""
     default: str | None
     """Default model, chosen to be current and inexpensive; None to use the server's first model."""
     _: KW_ONLY

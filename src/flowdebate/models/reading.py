@@ -560,7 +560,10 @@ class _Fitting:
         return self._fit_fields(value, schema)
 
     def _fit_only(self, value: object, name: str, schema: _Schema) -> object:
-        """Wrap a value in an object under `name`, the only required key; if that does not fit, return the value."""
+        """Wrap a value in an object under `name`, the only required key.
+
+        If the value does not fit under that key, it is returned unchanged.
+        """
         inner, _ = self._resolve(schema["properties"][name])
         if inner.get("type") != "array" and "enum" not in inner:
             return value

@@ -87,7 +87,7 @@ class Header(Recorded):
     version: Literal[1] = 1
     model: str
     profile: Profile = Field(default="full", exclude_if=lambda profile: profile == "full")
-    """Profile of the recorded model's default prompts, kept so that a replay builds the same requests."""
+    """Profile that selects the recorded model's default prompts, kept so that a replay builds the same requests."""
 
 
 CLASSES: dict[str, type[ModelError]] = {
@@ -489,8 +489,8 @@ class ReplayModel:
     call. Each recorded call is replayed once. If `strict` is False, the last of several equal calls is replayed
     repeatedly, so one cassette serves any number of runs.
 
-    A debate with the recorded seed produces the same output and the same events, except for times and the run id. An
-    answer's text is streamed as a single chunk.
+    A debate run with the recorded seed produces the same output and the same events, except for times and the run id.
+    An answer's text is streamed as a single chunk.
 
     The file is read once and never written. Raises BadFile if the file is not a valid cassette.
     """
@@ -503,7 +503,7 @@ class ReplayModel:
         header, self._calls = _read_cassette(self.path)
         self.name: str = header.model
         self.profile = header.profile
-        """Profile of the recorded model's default prompts; a replay needs it to build the same requests."""
+        """Profile that selects the recorded model's default prompts; a replay needs it to build the same requests."""
         self._strict = strict
         self._left: defaultdict[str, deque[int]] = defaultdict(deque)
         for index in sorted(range(len(self._calls)), key=lambda index: self._calls[index].occurrence):

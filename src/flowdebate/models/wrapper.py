@@ -126,12 +126,12 @@ class PerRequestWrapper(Wrapper):
 
     @property
     def retry(self) -> Retry | None:
-        """Retry policy of `inner`; the caller applies it around this wrapper."""
+        """The inner model's retry policy; the caller applies it around this wrapper."""
         return getattr(self.inner, "retry", None)
 
     @property
     def timeout(self) -> float | None:
-        """Deadline of `inner` for all attempts at a call; the caller applies it around this wrapper."""
+        """The inner model's deadline for all attempts at a call; the caller applies it around this wrapper."""
         return getattr(self.inner, "timeout", None)
 
 

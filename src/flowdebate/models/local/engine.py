@@ -24,7 +24,7 @@ class Config(TypedDict):
     """Maximum number of tokens in the prompt and the answer combined."""
     threads: int
     library: str
-    """Installation folder of xllamacpp."""
+    """Folder in which xllamacpp is installed."""
 
 
 def main() -> None:

@@ -58,7 +58,9 @@ class LocalModel(PooledModel):
     base_url = "http://127.0.0.1"
     """Address of the engine, which listens only on the loopback interface."""
     profile: Profile = "concise"
-    """Profile of the default prompts: concise, because models small enough for a laptop follow short prompts best."""
+    """Profile that selects the default prompts: concise, because models small enough for a laptop follow short prompts
+    best.
+    """
     context_tokens = CONTEXT
     """Maximum number of tokens in a prompt and its answer combined."""
 

@@ -79,7 +79,8 @@ async def keep_connections() -> AsyncIterator[None]:
     """Keep connections to providers open between runs in this event loop, until the block ends.
 
     A run closes its connections when it ends, unless another run in the loop is using them or it runs inside this
-    block. Servers, batches and MCP wrap all their runs this way; `async with model:` does the same for one model.
+    block. The HTTP server, the MCP server and batches wrap all their runs this way; `async with model:` does the same
+    for one model.
 
     >>> async def debates(pattern, questions):
     ...     async with keep_connections():
@@ -96,7 +97,10 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop (several if its endpoint has changed) and how many users they have."""
+    """A model's clients in one event loop, and the number of their users.
+
+    There are several clients if the model's endpoint has changed.
+    """
 
     users: int = 0
     clients: dict[Endpoint, _Shared] = field(default_factory=dict)

@@ -89,7 +89,7 @@ def is_refusal(status: int, body: str) -> bool:
 _REFUSED = 400
 
 exchanges: ContextVar[list[Exchange] | None] = ContextVar("flowdebate_exchanges", default=None)
-"""Exchanges of the current call; None if they are not being recorded."""
+"""HTTP exchanges made by the current call; None if exchanges are not being recorded."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`OpenAIModel`, a model on any server with OpenAI's chat completions API, and `Chat`, a client for one such server."""
+"""`OpenAIModel`, a model on any OpenAI-compatible server, and `Chat`, a client for one such server."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class OpenAIModel(PooledModel):
     - `tools_with_schema`: False for servers that do not support tools and a response format in one request. The tools
       are then offered first, and once the model stops calling them, the structured answer is requested.
     - `effort`: the parameter for the amount of thinking, such as "reasoning_effort" or "reasoning.effort"; None for
-      servers without one.
+      servers that have no such parameter.
     - `images`: whether the model can read images; None means yes, unless the model's name marks it as text-only.
     - `logprobs`: False for servers that do not return log-probabilities, which `JudgeOptions(answer_form="letter")`
       needs.
