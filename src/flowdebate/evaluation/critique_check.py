@@ -1,4 +1,4 @@
-"""Test of whether a critic helps the judge, using labeled answers."""
+"""Check of whether a critic makes the judge more accurate, using labeled answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LOCATION = "critique_check()"
 _WRONG_ANSWER = "The answer to the question is wrong."
-"""Claim that the judge rules on when there is no critic."""
+"""The claim put to the judge if there is no critic."""
 _WORDS: Mapping[str, bool] = {
     **dict.fromkeys(("right", "correct", "true", "yes", "1"), True),
     **dict.fromkeys(("wrong", "incorrect", "false", "no", "0"), False),
@@ -42,7 +42,7 @@ class CheckedAnswer(WireModel):
 
     question: str
     is_right: bool
-    """The answer's label; True if it is correct."""
+    """The answer's label: True if the answer is correct."""
     rejected: bool
     """True if the critique rejected the answer, meaning the judge upheld at least one of the critic's claims."""
     judged_wrong: bool
@@ -50,14 +50,14 @@ class CheckedAnswer(WireModel):
     does not require a quote.
     """
     claims: int
-    """Number of the critic's claims about the answer."""
+    """Number of claims the critic made about the answer."""
 
 
 class MethodRates(WireModel):
     """Accuracy of a method in telling correct answers from wrong ones."""
 
     accuracy: Figure
-    """Share of answers whose decision matches the label."""
+    """Share of answers for which the decision matches the label."""
     found: Figure | None
     """Share of wrong answers recognized as wrong; None if there are no wrong answers."""
     false_alarms: Figure | None
@@ -70,11 +70,11 @@ class CritiqueCheck(InNotebooks):
 
     critique: MethodRates
     alone: MethodRates
-    """Accuracy of the judge without a critic."""
+    """The judge's accuracy without a critic."""
     comparison: Paired
-    """Accuracy of the critique minus that of the judge alone, on the same answers."""
+    """The critique's accuracy minus that of the judge alone, on the same answers."""
     found: Paired | None
-    """Accuracy of the critique minus that of the judge alone, on wrong answers only."""
+    """The critique's accuracy minus that of the judge alone, on wrong answers only."""
     answers: Sequence[CheckedAnswer]
     left_out: int
     """Number of answers without a decision, because a call failed or a limit was reached."""
@@ -127,7 +127,7 @@ class CritiqueCheck(InNotebooks):
 
     @property
     def summary(self) -> str:
-        """Multi-line text with all figures."""
+        """All figures, as multi-line text."""
         gain = self.comparison
         interval = f"{self.confidence:.0%} interval {gain.low:+.1%} to {gain.high:+.1%}, p = {gain.p:.2g}"
         wrong = sum(not answer.is_right for answer in self.answers)
@@ -164,9 +164,10 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     min_gain: float = 0.05,
     **options: Unpack[EvaluationBatch],
 ) -> CritiqueCheck:
-    """Test, on labeled answers, whether a critic finds more faults than the judge does alone.
+    """Test whether a critic finds more faults than the judge does alone, using labeled answers.
 
     Each answer is criticized but not revised, and is also judged without a critique, with up to 3 model calls in total.
+
 
     - `critics`, `judge`, `model`: as for `critique()`.
     - `sources`: sources for all rows; a row's "sources" replace them.
@@ -176,7 +177,8 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
     - `cluster`: key or function for a group of dependent rows; None groups rows by question.
     - `confidence`, `min_gain`: confidence level of the interval, and the smallest gain in accuracy worth the
       calls.
-    - `options`: options of `Block.batch`. With `store` and `batch_id`, an interrupted check continues where it stopped.
+    - `options`: options of `Block.batch`. If you pass `store` and `batch_id`, an interrupted check continues where it
+      stopped.
 
     Needs scipy. Raise ConfigurationError for a row without a question, an answer or a label, or if no answer has a
     decision.
@@ -311,7 +313,7 @@ def _create_check(
 
 
 def _read_label(value: object, index: int) -> bool:
-    """Parse the label of an answer (a bool, a word, or a list of faults), returning whether the answer is correct."""
+    """Parse an answer's label (a bool, a word, or a list of faults), and return whether the answer is correct."""
     if isinstance(value, (list, tuple)):
         return not value
     word = str(value).strip().casefold()

@@ -1,4 +1,4 @@
-"""Reports on evaluations and batches as data, with the same layout in terminals, notebooks and web pages."""
+"""Evaluation and batch reports as data, laid out the same way in terminals, notebooks and web pages."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def lay_out_benefit(
 ) -> Summary:
     """Format a benefit report: each method's accuracy, the paired comparisons, and a conclusion in prose.
 
-    Further counts come last: debates without a verdict, omitted questions, and `failed` baseline answers.
+    The last rows count debates without a verdict, omitted questions, and `failed` baseline answers.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(
@@ -395,7 +395,7 @@ def _lay_out_tournament(tournament: Tournament) -> Summary:
     )
 
 
-_SHOWN_REPAIRS = 3  # maximum number of repairs per model in a table
+_SHOWN_REPAIRS = 3  # maximum number of repairs shown per model
 
 
 def lay_out_leaderboard(board: Leaderboard) -> Summary:

@@ -33,7 +33,9 @@ class Dynamics(InNotebooks, WireModel):
     changed: Figure | None
     """Share of voices whose first and last answers differ; None if no voice answered twice."""
     adopted: Figure | None
-    """Among voices that first disagreed with another voice, the share that switched to that voice's first answer."""
+    """Among voices that initially disagreed with another voice, the share that switched to that voice's
+    first answer.
+    """
     first_right: Figure | None
     """Share of voices whose first answer is correct; like all fields below, None if no correct answer is known."""
     last_right: Figure | None
@@ -105,7 +107,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield whether first answers, last answers, the outcome, and any answers are correct, if the truth is known."""
+    """If the truth is known, yield which answers are correct: the first, the last, the outcome, and any."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

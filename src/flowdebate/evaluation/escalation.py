@@ -1,4 +1,4 @@
-"""Comparison between an escalation and always running its most thorough step, on questions with known answers."""
+"""Comparison of escalating with always running the most thorough step, on questions with known answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results over all questions, for the escalation or for the unconditional alternative."""
+    """Results across all questions, for the escalation or for the unconditional alternative."""
 
     accuracy: Figure
     """Share of correct answers, with a Wilson interval."""
@@ -62,9 +62,7 @@ class EscalationReport(WireModel):
     """The escalation's accuracy minus the alternative's, with a Newcombe interval for paired proportions."""
     better: int
     worse: int
-    """Numbers of questions answered correctly by the escalation only (`better`) or by the alternative only
-    (`worse`).
-    """
+    """Number of questions answered correctly only by the escalation (`better`) or only by the alternative (`worse`)."""
     p: float
     """P-value of the exact two-sided sign-flip test over clusters."""
     calls_ratio: Figure
@@ -76,7 +74,7 @@ class EscalationReport(WireModel):
 
     @property
     def summary(self) -> str:
-        """The comparison summarized in two sentences."""
+        """Two-sentence summary of the comparison."""
         cost, word = (self.calls_ratio, "calls") if self.tokens_ratio is None else (self.tokens_ratio, "tokens")
         shares = ", ".join(f"{step.name} {step.decided.value:.0%}" for step in self.steps)
         failed = f" {counted(self.failed, 'question')} failed in one of the two." if self.failed else ""
@@ -126,8 +124,8 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     - `truth`, `question`: a row key, or a function of the row, for the correct answer and the question.
     - `answer`: function that reads the answer from a raw output; None for the winner of a debate, or the output's
       `answer`.
-    - `right`: function that takes an answer and the truth, and returns whether the answer is correct; None compares
-      the words of both, ignoring case.
+    - `right`: function that takes an answer and the truth, and returns whether the answer is correct; None compares the
+      words of the two, ignoring case.
     - `cluster`: a row key, or a function of the row, for a group of dependent rows; None if rows are independent.
 
     `options` are passed to `Block.batch`. Both blocks run with the same seeds. A failed run counts as wrong. Needs

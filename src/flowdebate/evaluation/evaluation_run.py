@@ -91,8 +91,8 @@ async def evaluate(  # noqa: PLR0913 - the options of an evaluation
     - `cluster`: a row key, or a function of the row, for the row's group, such as its topic. Rows in the same cluster
       are not independent; if None, rows with the same question and truth form a cluster.
     - `repeats`: number of debates per row; the row still counts as one question.
-    - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are passed to `Block.batch`: with `store`
-      and `batch_id`, an interrupted evaluation continues where it stopped.
+    - `missing`, `confidence`, `min_gain`: as for `benefit_report`. `options` are passed to `Block.batch`. If you pass
+      `store` and `batch_id`, an interrupted evaluation continues where it stopped.
 
     Needs scipy. At the end of the first debate, raise ConfigurationError if the debate has no baselines or the truth is
     not one of its positions. Debates without a verdict (because of a failure or a limit) count as wrong, unless

@@ -52,7 +52,7 @@ FIGURES = (
     "slot_log_odds",
 )
 MAX_ARRANGEMENTS = 1_000
-"""Number of arrangements at which counting stops; the tests only need to know whether there are two."""
+"""Number of arrangements at which counting stops; the tests only need to know whether there are at least two."""
 _LOG_ODDS = "slot_log_odds"
 _JudgeView: TypeAlias = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
@@ -147,11 +147,11 @@ class CountedItems:
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
-        """The distinct counts of items without log-odds, each paired with the number of items sharing it."""
+        """Distinct counts for items without log-odds, each paired with the number of items that share it."""
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return the sum and the number of terms of one figure for each item, skipping items without terms."""
+        """For each item that has terms, return the sum and the number of terms of one figure."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -190,11 +190,9 @@ class CountedJudges:
     models: dict[str, CountedItems] = field(default_factory=dict)
     """Counts keyed by model; the key "" collects ballots by unknown models."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Sums over each side's share of the points, less an even share; the keys are pairs of models."""
+    """Sums over each side's share of the points, minus an even share; keyed by pair of models."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Sums over 1 minus the correct side's share, for items whose correct side is known; the keys are pairs
-    of models.
-    """
+    """Sums over 1 minus the correct side's share, for items whose correct side is known; keyed by pair of models."""
     is_known: bool = False
     """True if the correct side is known for at least one item."""
     items: int = 0
@@ -256,7 +254,8 @@ def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) ->
             views = alike.setdefault(design, {})
             views.setdefault((tuple(ballot.order), labels), []).append(choice)
     for letters in by_letter.values():
-        # Lead of the first slot over the last one. In unbalanced orders, the sides themselves might explain it.
+        # The first slot's lead over the last one. If the orders are unbalanced, the sides themselves might account for
+        # it.
         if Counter(ballot.order[0] for ballot in letters) == Counter(ballot.order[-1] for ballot in letters):
             odds = [(ballot.log_odds or {}, ballot.order) for ballot in letters]
             terms.setdefault("slot_log_odds", []).extend(
@@ -373,8 +372,8 @@ def full_audit(
     item (with one ballot per item, this is the exact binomial test). More places are compared by a permutation test
     that rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by Holm's
     method for the number of tests in the audit. Confidence intervals are Clopper-Pearson intervals if each item is a
-    single yes or no; otherwise they are BCa intervals from `resamples` bootstrap samples of items. With 0 resamples
-    there are no intervals, and there are p-values only for two places.
+    single yes or no; otherwise they are BCa intervals from `resamples` bootstrap samples of items. If `resamples` is 0,
+    there are no intervals, and only comparisons of two places have p-values.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)
@@ -520,7 +519,7 @@ def _families(
 
 
 def _last_word(counted: CountedItems, resampling: Resampling | None) -> LastWord | None:
-    """Count the last speaker's wins over items with any number of sides."""
+    """Count how often the last speaker won, over items with any number of sides."""
     items = [(turns.wins, times) for item, times in counted.counts for turns in item.turns.values()]
     if not items:
         return None
@@ -606,7 +605,10 @@ def _repeated(values: Iterable[tuple[_Repeated, int]]) -> list[_Repeated]:
 def _interval(
     values: Sequence[float], numbers: Sequence[int], resampling: Resampling | None, *, minimum: float | None = 0.0
 ) -> tuple[float | None, float | None]:
-    """Compute the 95% confidence interval for a ratio of two sums over items, or (None, None) without resampling."""
+    """Compute the 95% confidence interval for a ratio of two sums over items.
+
+    Return (None, None) if there is no resampling.
+    """
     if resampling is None or not resampling.resamples:
         return None, None
     return resampling.interval(values, numbers, minimum=minimum)
@@ -676,7 +678,7 @@ def _shares(ballots: Iterable[JudgeBallot]) -> dict[str, dict[str, float]]:
 
 
 def _correlation(sums: _Sums, *, centered: bool) -> float | None:
-    """Compute Pearson's correlation, or None if a variable is constant; if `centered`, both means are known to be 0."""
+    """Return Pearson's correlation, or None if a variable is constant; if `centered`, both means are known to be 0."""
     n, x, y, xx, yy, xy = sums
     mean_x, mean_y = (0.0, 0.0) if centered else (x / n, y / n)
     spread = math.sqrt(max(xx / n - mean_x**2, 0.0) * max(yy / n - mean_y**2, 0.0))

@@ -60,7 +60,9 @@ class ReliabilityBin(WireModel):
 
     low: float
     high: float
-    """Inclusive upper bound of the bin; `low` is the exclusive lower bound. The confidence is the largest share."""
+    """Inclusive upper bound of the bin; `low` is the exclusive lower bound. An item's confidence is its
+    largest share.
+    """
     n: int
     confidence: float
     accuracy: float
@@ -119,8 +121,8 @@ class JudgeQuality(InNotebooks, WireModel):
     calibrated judge.
     """
     ece_calibrated: Figure
-    """Calibration error that a perfectly calibrated judge with the same shares would have: its mean, and the bounds of
-    its central 95% range (or of the range set by `confidence`).
+    """Calibration error expected of a perfectly calibrated judge with the same shares: the mean, and the bounds of the
+    central 95% range (or of the range set by `confidence`).
     """
     ece_p: float
     """P-value: the probability that a perfectly calibrated judge's calibration error would be at least this large."""
@@ -155,9 +157,9 @@ def judge_quality(
 
     Accuracy has a Wilson interval; other figures have percentile intervals from 1,000 bootstrap samples of clusters,
     drawn with `seed`. For the calibration error, the range of confidence is divided into `bins` equal parts. The error
-    is compared with that of a perfectly calibrated judge with the same shares, over 1,000 simulated outcomes, with a
-    single draw per cluster. Raises ConfigurationError if there are no items, or if an item's truth is not one of its
-    sides.
+    is compared with that of a perfectly calibrated judge with the same shares, using 1,000 simulations in which all
+    items in a cluster share one draw. Raises ConfigurationError if there are no items, or if an item's truth is not one
+    of its sides.
 
     >>> sure = [JudgedItem(truth="yes", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(8)]
     >>> wrong = [JudgedItem(truth="no", shares={"yes": .9, "no": .1}, winner="yes") for _ in range(2)]
@@ -302,7 +304,7 @@ def _calibrated_errors(
 
 
 def reliability(items: Sequence[JudgedItem], *, bins: int, confidence: float) -> list[ReliabilityBin]:
-    """Compute the judge's confidence and accuracy in each non-empty bin, out of `bins` bins of equal width."""
+    """Compute the judge's confidence and accuracy in each non-empty bin; there are `bins` bins of equal width."""
     parts: dict[int, list[tuple[float, float]]] = {}
     for item in items:
         number, *bounds = _placed(item, bins)

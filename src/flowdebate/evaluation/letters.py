@@ -1,4 +1,4 @@
-"""Calibration of a letter judge from its verdicts: its length bias, and the lead required for a winner."""
+"""Calibration of a letter judge from its verdicts: its length bias, and the lead a side needs to win."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def fit_letters(judged: Iterable[tuple[Judging, str | None]]) -> LetterFit:
     ratio of the sides' lengths contributes to the lead. `min_log_odds` is the length-corrected lead that another pair
     of equally good sides exceeds with a probability of at most 5%: the ceil(.95 (n + 1))-th smallest of n. Raises
     ConfigurationError if there are fewer than 10 pairs with a better side or fewer than 20 pairs of equally good sides,
-    if the ratio of lengths is the same in all pairs with a better side, or if the ballots are of another kind.
+    if the ratio of lengths is the same in all pairs with a better side, or if a verdict has no letter ballots on two
+    sides.
     """
     points: list[tuple[float, float]] = []
     equal: list[tuple[float, float]] = []

@@ -128,7 +128,7 @@ class _Part:
 
     title: str
     key: str
-    """Name used to list the part if it is omitted."""
+    """Name under which the part is listed if it is omitted."""
     is_in: Callable[[dict[str, Any]], bool]
     """Predicate that detects the part in a request body."""
     advice: str = ""
@@ -263,7 +263,7 @@ class ModelCheck:
 
     model: Model
     record: str | None = None
-    """Path of the file for recording all calls with their HTTP exchanges; None to record nothing."""
+    """Path of the file in which to record all calls and their HTTP exchanges; None to record nothing."""
     status: Status = "running"
     error: str | None = None
     """Reason why the check ended early; None if it completed."""
@@ -310,7 +310,7 @@ class ModelCheck:
         if first.error is not None and streamed.error is not None:
             self._fail(first.error)
             return
-        # Tests only a few optional parts at once, because an unclear refusal may cause all of them to be removed.
+        # Request only a few optional parts at a time, because an unclear refusal may cause all of them to be removed.
         yield "a debate so far, with a temperature"
         await self._ask("history", _HISTORY, settings=replace(_SETTINGS, temperature=0.2))
         if getattr(self.model, "takes_effort", False):
@@ -693,7 +693,7 @@ _MAX_MESSAGE_LENGTH = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Rate the model's answer when asked which author wrote the argument about noise."""
+    """Rate the model's answer to the question of who wrote the argument about noise."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"

@@ -19,7 +19,7 @@ class Paired:
 
     better: int
     worse: int
-    """Numbers of questions on which the first method scored higher (`better`) or lower (`worse`) than the second."""
+    """Number of questions on which the first method scored higher (`better`) or lower (`worse`) than the second."""
     difference: float
     low: float
     high: float
@@ -35,7 +35,9 @@ class Paired:
     answered: float
     """Sum of the differences over the questions answered by both methods."""
     leads: tuple[int, int]
-    """Numbers of clusters in which the first method was right more often, and less often, than the second."""
+    """Number of clusters in which the first method was right more often than the second, and in which it was right less
+    often.
+    """
 
 
 def compare_credits(

@@ -56,7 +56,7 @@ class GameTable(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of the systems, ordered by their first games."""
+        """Names of the systems, in order of first appearance."""
         return list(dict.fromkeys(name for matchup in self.matchups for name in (matchup.one, matchup.other)))
 
     @property
@@ -164,7 +164,7 @@ class Ranking(InNotebooks, WireModel):
 
     @property
     def findings(self) -> list[str]:
-        """The ranking's limitations, in sentences."""
+        """The ranking's limitations, as full sentences."""
         sentences = [sentence for sentence in (self.problem, self.without_interval) if sentence is not None]
         lacking = [system.name for system in self.systems if system.low is None]
         if lacking and self.without_interval is None:
@@ -253,7 +253,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group of systems all linked to each other by chains of results of `minimum` or better."""
+    """Find the largest group of systems that are all linked by chains of results of at least `minimum`."""
     import numpy as np
 
     names = table.names
@@ -320,7 +320,7 @@ def _rank(table: GameTable, groups: _Groups, *, order: bool, confidence: float, 
 
 
 def _fit(table: GameTable, names: Sequence[str], *, order: bool, tied: bool, prior: float | None) -> ChoiceFit | None:
-    """Fit a model with, in this order, columns for strengths, first-position advantage and tie parameter."""
+    """Fit a model with columns for strengths, first-position advantage and tie parameter, in that order."""
     import numpy as np
 
     index = {name: place for place, name in enumerate(names)}

@@ -67,7 +67,7 @@ class Votes(WireModel):
 
 
 def sides_of(run: StoredRun) -> list[str]:
-    """Return the stances in a finished debate, ordered by their first arguments; return [] for other runs."""
+    """Return the stances in a finished debate, in the order they were first argued; return [] for other runs."""
     raw = (run.outcome or {}).get("raw")
     entries = raw.get("transcript") if isinstance(raw, dict) and run.status in COMPLETE and "verdict" in raw else None
     stances = [entry.get("stance") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
@@ -133,7 +133,7 @@ async def cast_vote(
     # fails if the document exists, so only one of two simultaneous votes counts
     if await store.put(collection, key, body):
         return
-    # A document exists. It may be replaced if it is a vote on an earlier run with this ID, or its tombstone.
+    # A document exists. It may be replaced if it is a vote on an earlier run with this ID, or the tombstone of a vote.
     before = (await store.documents(collection)).get(key, GONE)
     if reader in await votes_in(store, run) or not await store.put(collection, key, body, expected=before):
         raise NotAwaited(store.name, run_id, "already has a vote from this reader")

@@ -47,7 +47,7 @@ class ArguedDebate(DebateInput):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Stances in the debate, ordered by their first arguments."""
+        """Stances in the debate, in the order they were first argued."""
         return tuple(dict.fromkeys(entry.stance for entry in self.transcript))
 
 
@@ -155,7 +155,7 @@ async def rejudge(  # noqa: PLR0913 - those of a batch
     batch_id: str | None = None,
     progress: Callable[[BatchSummary], object] | None = None,
 ) -> BatchResult[AuditItem]:
-    """Rejudge each of `debates` in a batch whose outputs include the ballots.
+    """Rejudge `debates` as a batch; each output includes the ballots.
 
     Each debate is a separate run, stored, limited and resumed as in `Block.batch`; `judge`, `repeat` and `options` are
     as in `create_rejudge`. `limits` apply to each run; `progress(…)` is called after each run. `judge` may be a list

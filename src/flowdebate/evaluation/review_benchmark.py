@@ -161,7 +161,7 @@ class ReviewCase(WireModel):
 
 
 Outcome: TypeAlias = tuple[ReviewCase, Sequence[ReportedFinding]]
-"""A change paired with the findings of its review."""
+"""A change paired with the findings from its review."""
 
 
 class ReviewRates(InNotebooks, WireModel):
@@ -188,7 +188,7 @@ class ReviewBenchmark(InNotebooks, WireModel):
     confirmed: ReviewRates
     """Rates with cross-examination, counting only confirmed findings."""
     recall_by_kind: dict[str, tuple[int, int, int]]
-    """Numbers of planted, raised and confirmed faults, keyed by kind."""
+    """Counts of planted, raised and confirmed faults, keyed by kind."""
 
 
 def read_review_cases(path: str | PathLike[str]) -> list[ReviewCase]:

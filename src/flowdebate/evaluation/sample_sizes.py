@@ -80,7 +80,7 @@ def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: floa
 
 
 def smallest_rate(n: int, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> float | None:
-    """Find the smallest win rate, in whole percent, detectable with `n` items at this `power`, or None.
+    """Find the smallest win rate, in whole percent, that `n` items detect with this `power`, or None if there is none.
 
     >>> smallest_rate(54), smallest_rate(5)
     (0.7, None)

@@ -275,10 +275,10 @@ class Resampling:
         """Compute the 95% confidence interval for the ratio of the sum of `values` to the sum of `numbers`.
 
         Each item has a value and a number. A share between `minimum` and 1 gets the Clopper-Pearson interval if every
-        item is 0 or 1 out of 1, or if all items have the same share. Any other share, and an unbounded ratio (`minimum`
-        None), gets a bias-corrected and accelerated (BCa) bootstrap interval over items. Above 5,000 items, the normal
-        approximation is used instead, because its error is then smaller than the difference between two bootstrap
-        intervals.
+        item is 0 or 1 out of 1, or if all items have the same share. Any other share, or an unbounded ratio (if
+        `minimum` is None), gets a bias-corrected and accelerated (BCa) bootstrap interval over items. Above 5,000
+        items, the normal approximation is used instead, because its error is then smaller than the difference between
+        two bootstrap intervals.
         """
         import numpy as np
 
@@ -301,8 +301,8 @@ class Resampling:
         """Compute the BCa interval (Efron 1987) for `value.sum() / n.sum()`.
 
         If the correction is undefined, for example because all samples lie on one side of the ratio, the result is the
-        percentile interval. Results match those of `scipy.stats.bootstrap`, but avoid the 25 MB of memory needed to
-        import it.
+        percentile interval. The results match those of `scipy.stats.bootstrap`, which is not used because importing it
+        takes 25 MB of memory.
         """
         import numpy as np
         from scipy.special import ndtr, ndtri  # type: ignore[import-untyped,unused-ignore]

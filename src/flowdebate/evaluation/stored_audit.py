@@ -236,7 +236,7 @@ class ItemCollector:
         item = item.model_copy(
             update={
                 "ballots": [*item.ballots, *(ballot for ballot, _ in judged)],
-                "spoken": None if at_once else item.spoken,  # with simultaneous turns, nobody has the last word
+                "spoken": None if at_once else item.spoken,  # if the turns are simultaneous, nobody has the last word
             }
         )
         values = (
@@ -259,7 +259,7 @@ class _CollectedItems(Collection[AuditItem]):
     """Collected items, read one at a time and without the judges' reasoning."""
 
     def __init__(self, collector: ItemCollector, file: sqlite3.Connection) -> None:
-        self._collector = collector  # keep a reference, because the collector closes the file when it is deleted
+        self._collector = collector  # keep a reference, because a collector closes its file when it is deleted
         self._file = file
 
     def __len__(self) -> int:

@@ -44,7 +44,7 @@ NOISE = "noise"
 positions.
 """
 CONTROL, ALONE = "control", "alone"
-"""Methods of the positive control: the judge with and without a text that decides the question.
+"""Methods of the positive control: the judge with and without text that decides the question.
 
 In neither case does the judge read a debate.
 """
@@ -59,7 +59,7 @@ information.
 _NOTHING = ("nan", "NaT", "<NA>")
 """Strings that stand for an empty cell in a data frame."""
 _HASH = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
-"""Pattern matching a hash; messages show only its first 12 digits."""
+"""Regular expression for a hash; messages show only the first 12 digits of a hash."""
 _ASKED = re.compile(r"-baselines \(([a-z_, ]+)\)")
 
 
@@ -108,10 +108,10 @@ class Study:
       those of other designs have names like "design:single".
     - `noise` adds a control: the first design's judge reads the arguments on *another* question under the positions of
       this one. `judge` configures the judge in all controls; by default, it uses the debate's orders and answer form.
-    - `control` adds a positive control: a key of a row, or a function of it, for a text that decides its question, such
-      as the debaters' private notes. Before the debates, the first design's judge decides all questions with the text
-      ("control") and without it ("alone"). Unless the text raises the judge's accuracy by at least `control_gain`, the
-      study stops there: such a judge could not show the effect of debates.
+    - `control` adds a positive control: a key of a row, or a function of it, for text that decides the row's question,
+      such as the debaters' private notes. Before the debates, the first design's judge decides all questions with the
+      text ("control") and without it ("alone"). Unless the text raises the judge's accuracy by at least `control_gain`,
+      the study stops there: such a judge could not show the effect of debates.
     - `primary` is the main comparison, ("design", "method"); by default, the first design with "self_consistency", or
       with its first baseline. It is tested on its own. `compare` lists the other comparisons, adjusted for their number
       by Holm's method; by default, the first design with each other method, and each other design with the primary
@@ -263,7 +263,7 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design that supplies a method's answers, or the method itself if its judge reads no debate."""
+        """Return the design that supplies a method's answers, or the method itself if its judge sees no debate."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 
@@ -383,7 +383,7 @@ class Study:
         texts = [text for text in values if isinstance(text, str) and text.strip()]
         if len(texts) < 2 or len(set(texts)) != len(values):  # noqa: PLR2004 - a choice takes two
             raise ConfigurationError(
-                self.location, f"choices of row {index}", choices_found, "must be at least two different texts"
+                self.location, f"choices of row {index}", choices_found, "must be at least two different strings"
             )
         return tuple(texts)
 

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers with a known amount; below it, the mean amount is not reported."""
+"""Minimum share of answers for which an amount must be known; below this share, the mean is not reported."""
 
 
 class StudyMethod(WireModel):
-    """One method's accuracy and cost over its questions."""
+    """One method's accuracy and cost across its questions."""
 
     method: str
     n: int
@@ -52,7 +52,7 @@ class StudyMethod(WireModel):
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Mean amount per answer, over the answers for which it is known; None if it is known for fewer than
+    """Mean per answer, over the answers for which the amount is known; None if it is known for fewer than
     nine in ten.
     """
 
@@ -69,7 +69,7 @@ class StudyComparison(WireModel):
     other_accuracy: float
     better: int
     worse: int
-    """Numbers of answers on which `one` scored higher (`better`) or lower (`worse`) than the other method."""
+    """Number of answers on which `one` scored higher (`better`) or lower (`worse`) than the other method."""
     difference: float
     low: float
     high: float
@@ -141,14 +141,14 @@ class StudyReport(InNotebooks, WireModel):
     comparisons: list[StudyComparison]
     """All comparisons, with the primary one first."""
     control: StudyControl | None = None
-    """Result of the positive control; None if the study has no control, or no answers for it yet."""
+    """Result of the positive control; None if the study has no control, or if the control has no answers yet."""
     registered: str | None
     """Hash of the registration; None if there is none."""
     differences: list[str]
     """Differences from the registration, one sentence each."""
     summary: str
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
-    """Accuracy of the first design's judge, in bins by its confidence; empty if there are no ballots."""
+    """Accuracy of the first design's judge, binned by the judge's confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
     """Changes from a single call's answer to that of each design's debate, and from the judge's first to its last
     ballot.
@@ -156,7 +156,8 @@ class StudyReport(InNotebooks, WireModel):
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the side read first, in two-sided debates, keyed by design or control.
 
-    It is the mean of the side's share of the ballots in each debate. Without position bias, it is one half.
+    This share is the mean, over debates, of that side's share of the ballots. If there is no position bias, it is one
+    half.
     """
 
     @property
@@ -232,7 +233,7 @@ def study_report(
 
     An undecided answer (a tied vote, or a debate without a winner) counts as a random draw among the open positions; if
     counting it as wrong would change a finding, the summary says so. A failed debate counts as wrong; its baselines did
-    not run and are assumed to be as accurate as on other questions. With missing="left out", neither a failed debate
+    not run and are assumed to be as accurate as on other questions. If `missing` is "left out", neither a failed debate
     nor its baselines count. `registration` is checked against the study and `model`. Answers to cases outside the
     study, such as those from a design that was removed, are ignored. Raise ConfigurationError if there are no answers,
     or if the correct position has changed since a question was answered.
@@ -315,7 +316,7 @@ def _first(summary: str) -> str:
 def _compare_all(
     study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], unfinished: Mapping[str, int]
 ) -> list[StudyComparison]:
-    """Compare every pair of methods with answers, starting with the primary pair."""
+    """Compare all pairs of methods that have answers, starting with the primary pair."""
     pairs = [MethodPair(*(study.primary or ("", ""))), *(MethodPair(*pair) for pair in study.compare or ())]
     possible = [pair for pair in pairs if {*credits_[pair.one]} & {*credits_[pair.other]}]
     secondary = len(pairs) - 1
@@ -420,7 +421,7 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Compute a comparison without its finding, and the largest gain that `tests` comparisons do not rule out."""
+    """Compute a comparison, except for its finding, and the largest gain that `tests` comparisons do not rule out."""
     one, other = credits_[compared.one], credits_[compared.other]
     # Questions that both methods answered come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)
@@ -538,7 +539,7 @@ def _conclude(
     """Add the finding to a comparison; while the study is incomplete, only the e-value can show a difference."""
     alpha, early = 1 - study.confidence, comparison.early
     finding: Finding = "none_worth_it" if minimum_gain < study.min_gain and not early else "too_few"
-    # With several e-values, alpha is divided by their number (Bonferroni).
+    # If there are several e-values, alpha is divided by their number (Bonferroni).
     if comparison.difference and (comparison.e_value >= tests / alpha if early else p < alpha):
         finding = "helped" if comparison.difference > 0 else "harmed"
     differing = (comparison.better + comparison.worse + 1) / (comparison.n + 2)

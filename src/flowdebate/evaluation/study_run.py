@@ -85,7 +85,7 @@ class StudyAnswer(WireModel):
     partner: str | None = None
     """Question whose arguments the judge read instead of this question's; set only for the noise control."""
     problem: str | None = None
-    """Kind of error if the attempt failed; if so, the question is asked again the next time the study runs."""
+    """Kind of error if the attempt failed. A failed question is asked again the next time the study runs."""
     transcript: str = ""
     """SHA-256 hash of the transcript."""
     seed: int
@@ -182,13 +182,13 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 ) -> Sequence[StudyAnswer]:
     """Ask all questions not yet answered in the file `answers`, and return all of the study's answers.
 
-    Each answer is written immediately, as numbers without any text; the file is the only record of the progress. With a
-    `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this call; no
-    further debate starts after `seconds`, or once `until(…)` returns true for the progress so far. The noise control
-    for a question runs after the debate on the next question, or on a later one if that debate failed. The study's
-    `control` runs first; if the study has no `judge`, a single debate runs before it to determine the judge's options.
-    If the control fails, nothing else is asked. Failed answers are retried by the next call. `limits` apply to each
-    debate; `progress(…)` is called after each answer. Errors that would affect every question are raised.
+    Each answer is written immediately, as numbers without any text; the file is the only record of the progress. If you
+    pass a `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this
+    call; no further debate starts after `seconds`, or once `until(…)` returns true for the progress so far. The noise
+    control for a question runs after the debate on the next question, or on a later one if that debate failed. The
+    study's `control` runs first; if the study has no `judge`, a single debate runs before it to determine the judge's
+    options. If the control fails, nothing else is asked. Failed answers are retried by the next call. `limits` apply to
+    each debate; `progress(…)` is called after each answer. Errors that would affect every question are raised.
     """
     check_count(f"{study.location}.run()", max_concurrency=max_concurrency)
     opened = open_store(store, location=f"{study.location}.run()")
@@ -261,7 +261,7 @@ class _Asking:
     async def all(
         self, cases: Sequence[Case], ask: Callable[[Case], Awaitable[Case]], *, seconds: float | None
     ) -> None:
-        """Ask the questions of all `cases`, as many at once as allowed."""
+        """Ask the questions in all `cases`, running as many at once as allowed."""
 
         async def jobs() -> AsyncGenerator[Case]:
             for case in cases:
@@ -386,7 +386,7 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like the one in the first design's debates; if there is none yet, debate one of `cases`."""
+        """Return a judge like the one in the first design's debates; if there are none yet, debate one of `cases`."""
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)
@@ -409,7 +409,7 @@ class _Asking:
         return await self._judged(case, name, ArguedDebate(question=question, transcript=entries), how)
 
     async def noise(self, case: Case) -> Case:
-        """Add the noise answer, based on the arguments about the next successfully debated question.
+        """Add the noise answer, based on the arguments from the next question whose debate succeeds.
 
         To keep the choice of question independent of timing, nothing is added until that debate is over. Debates whose
         arguments are no longer available are skipped.
@@ -423,7 +423,7 @@ class _Asking:
         return case
 
     async def _noise(self, case: Case, other: Case, raw: DebateRawOutput) -> StudyAnswer:
-        """Ask the judge to decide on the basis of the arguments on the `other` question."""
+        """Ask the judge to decide based on the arguments about the `other` question."""
         position_names = dict(zip(other.positions, case.positions, strict=True))
         entries = [entry.model_copy(update={"stance": position_names[entry.stance]}) for entry in raw.transcript]
         argued = ArguedDebate(question=str(case.question), transcript=entries)

@@ -43,7 +43,7 @@ class Tournament(InNotebooks, WireModel):
     ranking: Ranking
     """Ranking of the systems, without a first-seat advantage if the first seat won or lost every game."""
     failed: dict[int, str]
-    """Errors of the debates that ended without a verdict, keyed by debate index; the next call retries
+    """Errors from the debates that ended without a verdict, keyed by debate index; the next call retries
     these debates.
     """
 
@@ -81,8 +81,9 @@ async def tournament(  # noqa: PLR0913 - those of a batch
       the first position, and speaks first.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
     - `prior` is passed to `rank_games`; with a prior, systems that won or lost every game are ranked too.
-    - `options` are passed to `Block.batch`: with `store`, repeating the call after an interruption continues without
-      paying for anything twice. `batch_id` is the batch's name in the store; None derives it from names, rows and seed.
+    - `options` are passed to `Block.batch`: if you pass `store`, repeating the call after an interruption continues
+      without paying for anything twice. `batch_id` is the batch's name in the store; None derives it from names, rows
+      and seed.
 
     Before any call, raise ConfigurationError if there are fewer than two systems, or if a row does not have two
     positions.

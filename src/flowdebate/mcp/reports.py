@@ -266,7 +266,9 @@ _HOST_ENV = (
 _MAX_LENGTH = 2_000
 """Maximum length of a message in characters; messages stay in the context of the host's model."""
 _ARGUMENTS = re.compile(r"\b(debaters|agents|members|humans|max_turns)(?=[`\[])")
-"""Pattern matching plan options in error messages, to be replaced by the tool arguments `sides` and `max_rounds`."""
+"""Regular expression for plan options in error messages; they are replaced with the arguments `sides` and
+`max_rounds`.
+"""
 
 
 def sentence_of(error: BaseException) -> str | None:

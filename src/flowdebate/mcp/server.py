@@ -123,14 +123,14 @@ def http_app(
     """Create an ASGI application serving `server` at `path` over streamable HTTP.
 
     A request is answered with 421 if its Host is neither this machine nor one of `allow_hosts`, and with 403 if it
-    comes from a different Origin; with `guarded`, the enclosing application checks both. When mounting the application
-    in another one, enter its lifespan within that application's lifespan: `async with
+    comes from a different Origin; if `guarded` is set, the enclosing application checks both. When mounting the
+    application in another one, enter its lifespan within that application's lifespan: `async with
     app.router.lifespan_context(app)`. `{path}/server-card` is its MCP Server Card (SEP-2127).
     """
     hosts = [*LOOPBACK, *allow_hosts]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not guarded,
-        # The SDK compares the whole Host header; one with a port matches only the ":*" form.
+        # The SDK compares the whole Host header; a header with a port matches only the ":*" form.
         allowed_hosts=[allowed_host for host in hosts for allowed_host in (host, f"{host}:*")],
         allowed_origins=[
             f"{scheme}://{host}{port}" for scheme in ("http", "https") for host in hosts for port in ("", ":*")

@@ -34,7 +34,7 @@ from flowdebate.ui.plan import continuation_option
 from flowdebate.ui.statuses import State
 
 ServiceOf: TypeAlias = Callable[[Context[Any, Any]], Service]
-"""Function that returns the service for a tool call; with several users, each caller gets their own service."""
+"""Function that returns the service for a tool call; if there are several users, each caller gets their own service."""
 
 
 # Arguments

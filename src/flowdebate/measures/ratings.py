@@ -44,9 +44,7 @@ def elo_changes(
     {'ann': 10.667, 'bob': -5.333, 'cy': -5.333}
     """
     if any(isinstance(rating, bool) or not math.isfinite(rating) for rating in ratings.values()):
-        raise ConfigurationError(
-            "elo_changes()", "ratings", dict(ratings), "must be a mapping of names to finite numbers"
-        )
+        raise ConfigurationError("elo_changes()", "ratings", dict(ratings), "must map names to finite numbers")
     if winner is not None and winner not in ratings:
         raise ConfigurationError("elo_changes()", "winner", winner, choices=ratings)
     check_number("elo_changes()", above=0, k=k)
@@ -61,7 +59,7 @@ def elo_changes(
 
 
 def calibration(forecasts: Iterable[tuple[float, bool]]) -> float | None:
-    """Score how well confidences match outcomes, from 0 to 1.
+    """Score how well confidences match outcomes, on a scale from 0 to 1.
 
     `forecasts` are `(confidence, right)` pairs. Return None if there are none.
 

@@ -121,7 +121,8 @@ def copied_run(text: str, source: str) -> int:
     """
     numbers: dict[str, int] = {}
     runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
-    # integer ids of the runs of 1, 2, 4, … words, up to the greatest of these lengths at which the texts share a run
+    # integer ids of the runs of 1, 2, 4, … words, up to the longest of these lengths at which the texts still share a
+    # run
     powers: list[list[list[int]]] = []
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)
@@ -148,7 +149,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Assign an id to each run of `length` words in `runs`, extended by the run right after it in `following`."""
+    """Assign an id to each pair of a run of `length` words in `runs` and the run right after it in `following`."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -221,7 +222,7 @@ class Convergence(WireModel):
     similarity: float
     """Mean similarity over all pairs of proposals, from 0 to 1; 1 for a single proposal."""
     stability: float | None = None
-    """Mean similarity between the current and previous text of each agent; None if there are no previous texts."""
+    """Mean similarity between each agent's current and previous text; None if there are no previous texts."""
     status: ConvergenceStatus
     backend: str
     """Name of the similarity measure."""

@@ -56,7 +56,7 @@ class Tally(WireModel):
     """Result of a vote; `valid + spoiled + failed == eligible`."""
 
     rule: VotingRule
-    """Voting rule for determining the winner."""
+    """Voting rule applied to the ballots."""
     eligible: int
     """Number of eligible voters, including abstainers."""
     valid: int
@@ -80,8 +80,10 @@ class Tally(WireModel):
     quorum_met: bool
     """True if there were enough valid votes."""
     confidence: float
-    """Share of the vote won by the winner, from 0 to 1: the winner's votes, each multiplied by its confidence, divided
-    by the number of eligible voters (or by the total weight in a weighted vote); 0 if there is no winner.
+    """Share of the vote won by the winner, from 0 to 1; 0 if there is no winner.
+
+    The winner's votes are multiplied by their confidence, added up, and divided by the number of eligible voters (or by
+    the total weight in a weighted vote).
     """
     reached: bool
     """True if the winner meets the voting rule's requirement."""
@@ -198,7 +200,8 @@ def tally(
     Every rule counts all eligible voters: a voter without a valid vote has not agreed, so missing votes never create a
     consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
 
-    - `weights`: a positive number per voter; voters without a weight count as 1, and so do all voters if it is None.
+
+    - `weights`: a positive number per voter; voters without a weight count as 1, as do all voters if `weights` is None.
       The numbers are added exactly: 0.1 + 0.2 is 0.3.
     - `quorum`: the number of valid votes required for a winner; None means half of the eligible voters, rounded up,
       and at least two (one for a single voter).

@@ -433,7 +433,7 @@ def _usage(*reported: object) -> object:
 def _thinking(model: str, extra: Json, room: int | None, *, by_budget: bool | None) -> tuple[Json, Json]:
     """Configure thinking and output so that there are enough tokens for both; remove the output settings from `extra`.
 
-    Models without an effort setting get a token budget for thinking; with `by_budget`, all models do.
+    Models without an effort setting get a token budget for thinking; if `by_budget` is set, all models do.
     """
     config = dict(extra.pop("output_config", ()))
     effort = config.get("effort")

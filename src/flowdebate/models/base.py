@@ -74,7 +74,7 @@ class Usage:
 
     @classmethod
     def zero(cls) -> Usage:
-        """Return a usage in which all counts are zero."""
+        """Return a `Usage` in which all counts are zero."""
         return _NONE
 
     @property
@@ -85,7 +85,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """Add two usages; a count that is unknown in either of them is unknown in the sum."""
+        """Add the counts; a count that is unknown in either operand is unknown in the sum."""
         if not self.calls:
             return other
         if not other.calls:
@@ -632,7 +632,7 @@ CircuitState: TypeAlias = Literal["closed", "open", "half_open"]
 
 @dataclass(slots=True, kw_only=True)
 class CircuitChanged(BlockEvent):
-    """A circuit breaker changed its state."""
+    """A circuit breaker changed state."""
 
     kind: ClassVar[str] = "circuit_changed"
     block: str
