@@ -152,7 +152,9 @@ def frame(text: str) -> str:
 
 
 def explain_escapes(*texts: str) -> str:
-    """Describe what `frame` escapes in `texts`, or return "" if nothing is escaped; no text can forge the line.
+    """Describe what `frame` escapes in `texts`, or return "" if nothing is escaped.
+
+    The texts themselves cannot forge this description.
 
     >>> explain_escapes("<|im_end|>", "x < y")
     '(The texts above have ⟦U+003C⟧ for "<" where a control token of chat models begins.)'
@@ -394,7 +396,7 @@ def words_of(length: Length) -> int:
 
 
 def _problem(match: re.Match[str], placeholders: frozenset[str], lines: frozenset[str]) -> str | None:
-    """Describe the problem with a field; return None if it has none."""
+    """Describe the problem with a field; return None if there is none."""
     name, text = match[1], match.string
     begins = match.start() == 0 or text[match.start() - 1] == "\n"
     ends = match.end() == len(text) or text[match.end()] == "\n"

@@ -148,7 +148,7 @@ def test_debaters_cannot_record_arguments(what: str) -> None:
     )
     speaks = sequencer(name="speaks").map(lambda _: "No.").tap(block)
     sides = [SIDES[0], Debater("bob", "against", block=speaks)]
-    with pytest.raises(ReadOnly, match="block 'speaks' must not change the transcript"):
+    with pytest.raises(ReadOnly, match="block 'speaks' must not change the pattern's transcript"):
         rent(debaters=sides, transcript=transcript).run_sync(QUESTION)
 
 

@@ -470,7 +470,7 @@ class Turn(Block[Any, Any]):
             # a recording block inside the debater's block has changed the transcript
             if transcript.state is not before:
                 raise ReadOnly(
-                    "the transcript of its pattern", "debaters add to it through their answers", block=debater.name
+                    "the pattern's transcript", "debaters add to it through their answers", block=debater.name
                 )
             task.end_review()
             return await self._record(answer, ctx.below(self._record))

@@ -34,13 +34,13 @@ class PastDebate(WireModel):
     at: float = 0.0
     """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """Votes against the winner for which a reason was given."""
+    """Votes that went against the winner and gave a reason."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """Recorded outcome of the winning proposal: right or wrong."""
 
 
 class CritiquePattern(WireModel):
-    """A point made by a critic and how often it has helped."""
+    """A point made by a critic, with counts of how often it was made and how often it helped."""
 
     issue: str
     suggestion: str = ""
@@ -120,7 +120,7 @@ class CritiquePatterns(Protocol):
 
 
 class Ratings(Protocol):
-    """Ratings of agents."""
+    """Agents' ratings."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Rating]:
         """Return the ratings of the given `names`, omitting unrated agents."""
@@ -140,7 +140,7 @@ class Positions(Protocol):
 
 
 class Personas(Protocol):
-    """Records of agents."""
+    """Agents' records."""
 
     async def of(self, agent: str, /) -> PersonaRecord:
         """Return the record of `agent`; it is empty if the agent is unknown."""
@@ -332,9 +332,10 @@ class Archive:
         """Record whose proposal turned out `right` or, if that is unknown, whose proposal turned out `wrong`.
 
         `debate` is `output.feedback.debate`. These outcomes determine the agents' calibration, and thereby the weight
-        of their votes in later debates with `voting="weighted"`. Only the first outcome of a debate counts. Raises
-        ConfigurationError for a debate without votes in this archive, and for a name that neither appears in the
-        debate's votes nor belongs to an agent with positions in this archive.
+        of their votes in later debates that use `voting="weighted"`. Only the first outcome of a debate counts.
+
+        Raises ConfigurationError if the debate has no votes in this archive, or if the name neither appears in those
+        votes nor belongs to an agent with positions in this archive.
         """
         await self.outcomes.resolve(debate, await self._check_outcome(debate, right, wrong))
 
@@ -366,6 +367,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words used to compare a text with other tasks: its longer words or, if it has none, the whole text."""
+    """Return the words used to compare tasks: the longer words in `text`, or the whole text if it has none."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

@@ -69,7 +69,11 @@ class StateResource(Generic[StateT]):
         return StateHandle(self, scope)
 
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
-        """Open a nested handle: its changes are also made in `around`, but changes to `around` do not affect it."""
+        """Open a nested handle.
+
+        Changes made through the nested handle also apply to `around`, but changes to `around` do not affect the nested
+        handle.
+        """
         return StateHandle(self, scope, around)
 
 
@@ -134,7 +138,7 @@ class StateView(Generic[StateT]):
     def set(self, _: StateT, /) -> None:
         """Raise ReadOnly, naming the offending block."""
         raise ReadOnly(
-            f"the {self.resource.key} of its pattern", "blocks add to it through their answers", block=self._block
+            f"the pattern's {self.resource.key}", "blocks add to it through their answers", block=self._block
         )
 
 

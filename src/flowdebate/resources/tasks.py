@@ -211,7 +211,7 @@ class TaskCollection(Protectable):
         self._where = f"task collection {collection_id!r}"
         self._now = now
         self._tasks: dict[str, Task] = {}  # in creation order
-        # IDs in creation order, so that claims and a pattern's look-up of its open task do not have to scan finished
+        # IDs in creation order, so that claims and a pattern's lookup of its open task do not have to scan finished
         # tasks
         self._unfinished: dict[str, None] = {}
         self._counts: Counter[TaskStatus] = Counter()
@@ -268,9 +268,9 @@ class TaskCollection(Protectable):
     ) -> Task | None:
         """Claim a task for the worker `by` and return it; return None if no task can be claimed.
 
-        Without `task_id`, the earliest pending task is claimed among those that have all `labels` and are intended for
-        `assignee` or for anybody. With `task_id`, that task is claimed, or IllegalTransition is raised; its assignee is
-        checked only if `assignee` is passed.
+        If `task_id` is None, the earliest pending task is claimed among those that have all `labels` and are intended
+        for `assignee` or for anybody. Otherwise, the given task is claimed, or IllegalTransition is raised; the task's
+        assignee is checked only if `assignee` is passed.
         """
         labels_wanted = self._check_labels(labels)
         if task_id is None:
@@ -329,7 +329,10 @@ class TaskCollection(Protectable):
     def list(
         self, *, status: TaskStatus | None = None, assignee: str | None = None, labels: Iterable[str] = ()
     ) -> builtins.list[Task]:
-        """List the tasks that match the status, the assignee (None matches any) and all `labels`, in creation order."""
+        """List the tasks in creation order, filtered by status, assignee and `labels`.
+
+        A task must have all the given labels. If the status or the assignee is None, tasks are not filtered by it.
+        """
         self._check_status(status)
         labels_wanted = self._check_labels(labels)
         finished = status is None or status in TERMINAL_STATUSES

@@ -560,7 +560,7 @@ def _make_item(
 
 def _store_options(store: StoreChoice | StoreOptions, batch_id: str, location: str) -> StoreOptions | None:
     """Return the options for durable runs, including an open store and the batch's label; None if there is no store."""
-    # All runs share one store object, which thus owns all of them and can group their commits.
+    # All runs share one store object, so that this object owns all of them and can group their commits.
     if store is False or (store is None and STORE_VARIABLE not in os.environ):
         return None
     options = store if isinstance(store, StoreOptions) else StoreOptions(store=store)

@@ -237,8 +237,8 @@ class Context:
 
         In a durable run the result of `call` is recorded, and a resumed run returns it without calling `call` again.
         The result must be plain JSON data, or be of the type `returns`, validated by pydantic; otherwise NotRecordable
-        is raised. With `failures`, an exception is recorded too, and raised again on resume instead of repeating the
-        call. `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
+        is raised. If `failures` is set, an exception is recorded too; a resumed run raises it again without repeating
+        the call. `key` distinguishes concurrent steps of a block; steps under the same key are numbered.
         """
         name = f"{self.path}#step:{escape_path_segment(key)}" if key else f"{self.path}#step"
         if self._steps is None:  # created on first use: each path has a context, but few have steps

@@ -73,7 +73,11 @@ class HumanAsked(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextDelta(BlockEvent):
-    """A piece of text, emitted while the model is writing (an item; live only); `path` is the path of the call."""
+    """A piece of text that the model has just written (an item, live only).
+
+    It is emitted only if the block's visibility allows it, and is not part of `result.events`. `path` is the path of
+    the call.
+    """
 
     kind: ClassVar[str] = "text_delta"
     block: str
@@ -101,7 +105,7 @@ class ToolCalled(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class BlockAnswered(BlockEvent):
-    """Answer of a generator: text, or the validated value (an item)."""
+    """A generator answered, with text or a validated value (an item)."""
 
     kind: ClassVar[str] = "block_answered"
     block: str
@@ -118,10 +122,10 @@ class BlockAnswered(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class CallStarted(BlockEvent):
-    """A model call has started; a `ModelCalled` with the same path follows (live only).
+    """A model call has started (live only).
 
-    No event is emitted for an answer replayed from a store. New followers of a run receive this event for each call in
-    progress.
+    A `ModelCalled` event with the same path will follow. No event is emitted for an answer replayed from a store. New
+    followers of a run receive this event for each call in progress.
     """
 
     kind: ClassVar[str] = "call_started"
@@ -133,7 +137,7 @@ class CallStarted(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ModelCalled(BlockEvent):
-    """A model call has ended, answered or failed, after all attempts."""
+    """A model call has ended, successfully or not, after all attempts."""
 
     kind: ClassVar[str] = "model_called"
     block: str

@@ -1,8 +1,8 @@
 """Support for debaters that run on small models: prescribed openings, fact-based turns, and retries.
 
-A model with a few billion parameters forgets its side, copies earlier turns and ignores sources. Therefore, each turn
-in the concise profile begins with the debater's position, or with a supporting fact if there are sources, and the model
-continues from there. If it copies another turn or ends up supporting another side, it is called again.
+A model with a few billion parameters forgets its side, copies earlier turns and ignores sources. In the concise
+profile, each turn therefore begins with the debater's position, or with a supporting fact if there are sources, and the
+model continues from there. If the model copies another turn or ends up supporting another side, it is called again.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """Templates for the first words of turns; in attributes named `begins…`, each line is one alternative."""
+    """Templates for the first words of turns. In attributes named `begins…`, each line is an alternative."""
 
     begins: str = part("", uses("position"))
-    """First words for a debater's first turn, used with models that can continue a given text.
+    """First words for a debater's first turn, used with models that can continue text written for them.
 
-    A small model that begins with its position argues for it. Each turn uses the next line, so that successive turns do
+    A small model argues for whatever position it starts with. Each turn uses the next line, so that successive turns do
     not sound alike.
     """
     begins_reply: str = part("", uses("position"))
@@ -121,7 +121,8 @@ class SmallModelSupport:
     def is_needed(self, ctx: Context) -> bool:
         """Check whether the prompt templates call for small-model support; most do not.
 
-        The result is cached for the rest of the turn, and `render_turn` calls this method first.
+        The result is cached for the rest of the turn. `render_turn` calls this method before any other method needs the
+        result.
         """
         needed = ctx.scope.looked_up.get(self)
         if needed is None:
@@ -188,7 +189,7 @@ class SmallModelSupport:
         if ctx.scope.looked_up.get(self) is False:
             return self.prompt.wording.cut(text, response, ctx)
         begins = self.first_words(ctx)
-        if not text.startswith(begins):  # this is a second attempt, which begins with a later alternative
+        if not text.startswith(begins):  # this is a second attempt, which begins with a different variant
             begins = self.first_words(ctx, 1)
         return self.prompt.wording.cut(text, response, ctx, begins=begins if text.startswith(begins) else "")
 
@@ -235,7 +236,10 @@ class SmallModelSupport:
         return Objection("Copied", worst.message, self._render(ctx, own_entries), copied=earlier, excess=worst.excess)
 
     async def _find_opposite_side(self, text: str, ctx: Context) -> Objection | None:
-        """Return an objection if `text` ends up supporting another side; None without facts or in an examination."""
+        """Return an objection if `text` ends up supporting another side.
+
+        The result is None if there are no facts or the turn is part of an examination.
+        """
         facts = state_of(ctx, DebateState).facts
         if not facts or not any(facts.by_stance.values()) or self.prompt.is_examination(ctx):
             return None
@@ -255,7 +259,7 @@ class Objection:
     turn: str
     """Message requesting a second attempt."""
     copied: tuple[str, ...] = ()
-    """Texts of earlier turns; to count as an improvement, a second answer must copy less from them than the first."""
+    """Text of earlier turns; to count as an improvement, a second answer must copy less of it than the first."""
     excess: float = 0.0
     """Amount copied by the first answer, relative to the allowed maximum; to count as an improvement, a second answer
     must copy less.
@@ -283,8 +287,8 @@ def opening_words(
 ) -> str:
     """Return the first words of a turn, or an empty string if the position is too long to begin a turn.
 
-    The default templates are in English; in any other language, a turn begins with just the position. `shift` selects
-    one of the other alternatives. If there is a `fact`, the turn quotes it.
+    The default templates are in English; in any other language, a turn begins with just the position. `shift` selects a
+    different variant. If there is a `fact`, the turn quotes it.
 
     >>> opening_words(entries=[], agent_name="ann", stance="trams are better.", question="Trams or buses?")
     'Trams are better, because'

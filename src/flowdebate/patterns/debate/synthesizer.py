@@ -1,4 +1,4 @@
-"""Synthesizer of a debate: it writes up the outcome based on the question, framing, transcript and verdict."""
+"""Debate synthesizer: it writes up the outcome based on the question, framing, transcript and verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcript of a debate: the shared resource and an unforgeable text format reporting the quotes in each argument.
+"""Debate transcript: the shared resource, and an unforgeable text format that reports the quotes in each argument.
 
     Round 1:
     [for] The first line of an argument,
@@ -82,7 +82,7 @@ def labels_of(stances: Iterable[str]) -> Labels:
     return () if used_labels & {letter.casefold() for letter in letters} else tuple(zip(sides, letters, strict=True))
 
 
-EMPTY = "(empty)"  # rendered form of a transcript without entries
+EMPTY = "(empty)"  # how a transcript with no entries is rendered
 
 _READ = (
     "In the transcript, each argument starts on a new line with {tag} in square brackets; lines that start with "
@@ -111,8 +111,9 @@ def render_entries(
     Arguments begin with `[stance]`, or with `[name, stance]` if `names` is set; stances are replaced by their `labels`,
     if any. Adding entries only appends to the text. If there are no entries, the text is `(empty)`. If an argument is
     truncated or empty, the line below it says so. `below` contains an additional line (or an empty string) to add below
-    each entry, for example one from `flowdebate.patterns.debate.transcript.render_quotes`. `show` renders the text
-    following a tag: `quoted` protects readers from text written by models, and `frame` is for text used as material.
+    each entry, for example one from `flowdebate.patterns.debate.transcript.render_quotes`. `show` is the function that
+    renders the text following a tag: `quoted` protects readers from text written by models, and `frame` is for text
+    used as material.
 
     >>> print(render_entries([DebateContributionEntry(round=1, agent_name="a", stance="for", text="Yes.")], names=True))
     Round 1:
@@ -172,9 +173,9 @@ def _lines(
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
-    """Parse `text` rendered by `render_entries`; without `names`, `agent_name` is left empty.
+    """Parse `text` rendered by `render_entries`; if `names` is false, `agent_name` is left empty.
 
-    Raises ViewError for any other text.
+    Raises ViewError if `render_entries` cannot have produced the text.
     """
     if text == EMPTY:
         return []
@@ -185,7 +186,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
         if match := re.fullmatch("Round ([1-9][0-9]{0,99})(?:, ([^\\n:]+))?:", line):
             heading, phase = int(match[1]), match[2]
         elif heading is None:
-            raise ViewError(line, "a round's heading")
+            raise ViewError(line, "a round heading")
         elif line in FLAGGED and entries:
             entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
@@ -200,7 +201,7 @@ def _parse_entry(line: str, heading: int, phase: str | None, *, names: bool) -> 
     tagged = re.fullmatch(r"(?s)\[([^\[\]]*)\] (.*)", line)
     match = re.fullmatch(r"(?s)(Question|Answer), \[([^\[\]]*)\] to \[([^\[\]]*)\]: (.*)", line)
     if tagged is None and match is None:
-        raise ViewError(line, "a round's heading or a tagged argument")
+        raise ViewError(line, "a round heading or a tagged argument")
     tags = [tagged[1]] if tagged is not None else [match[2], match[3]] if match is not None else []
     tag_parts = [tag.partition(", ") if names else ("", ", ", tag) for tag in tags]
     if not all(comma for _, comma, _ in tag_parts):

@@ -1,4 +1,4 @@
-"""Speakers of a deliberation: a debater for each persona, and the moderator that closes each round.
+"""Speakers in a deliberation: a debater for each persona, and the moderator that closes each round.
 
 A debater's prompt begins with the part shared by all turns (the rules, the topic, the participants, the debater's
 persona, and then the growing transcript) and ends with the part that varies: the moderator's summary, the current
@@ -118,7 +118,7 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task for a persona when nobody but the persona has spoken."""
+    """Task for a persona if nobody else has spoken."""
 
 
 PERSONA = PersonaTemplate()
@@ -396,7 +396,7 @@ def _report_form() -> type[WireModel]:
 
 
 def stash_report(name: str, moderator: str, *, custom: bool) -> Handler[object, ModeratorReport | None]:
-    """Create the block that adds the report of `moderator` to the state, or None for `MISSING`.
+    """Create the block that adds the report of `moderator` to the state, or adds None if the report is `MISSING`.
 
     The block accepts the report as a model, a dict with keys in either style, or text for `parse_report`; it raises
     OutputError if the report is invalid. A missing report does not end the discussion.

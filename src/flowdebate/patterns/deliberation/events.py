@@ -1,4 +1,4 @@
-"""Event of a deliberation: the moderator's report."""
+"""Deliberation event: the moderator's report."""
 
 from __future__ import annotations
 

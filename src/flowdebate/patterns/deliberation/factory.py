@@ -71,8 +71,8 @@ def deliberation(  # noqa: PLR0913 - the pattern's options, each with its defaul
     output is a `DeliberationOutput`.
 
     - `debaters`: at least two `Persona`s, dicts (`name`, `role`, `system_prompt`) or models.
-    - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`. Without a moderator (False), the topic
-      is never settled.
+    - `moderator`: a block, a function of `(input, ctx)`, or `ModeratorOptions`. If there is no moderator (False), the
+      topic is never settled.
     - `model`: the default model for all roles.
     - `report`: the format of the default moderator's answers, "structured" (with a schema) or "text" (in three lines).
     - `failures`: what to do when a provider fails, and time limits for turns and rounds.

@@ -1,4 +1,4 @@
-"""Text format of a moderator's report, rendered strictly and parsed leniently.
+"""Text format for a moderator's report, rendered strictly and parsed leniently.
 
     SUMMARY: The state of the deliberation.
     STATUS: CONTINUE

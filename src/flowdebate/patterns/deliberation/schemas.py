@@ -61,7 +61,7 @@ class DeliberationEntry(Contribution):
 
     @property
     def speaker(self) -> str:
-        """Alias of `name`, since entries of all patterns have a `speaker`."""
+        """Alias for `name`, because the entries in every pattern have a `speaker`."""
         return self.name
 
 

@@ -136,7 +136,7 @@ def read_text(text: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
-    """Parse the answer from invalid JSON: prose, a truncated object, or an object with extra text."""
+    """Parse the answer from text that is not valid JSON: prose, a truncated object, or an object with extra text."""
     if not answer.lstrip().startswith(("{", "[")):
         return read_text(answer, names)
     try:
@@ -283,7 +283,7 @@ def spell_name(value: object) -> str | None:
 
 
 def handoff_schema(names: Sequence[str]) -> type[WireModel]:
-    """Build the schema for an answer, consisting of a text and the next speaker, one of `names`."""
+    """Build the schema for an answer, with fields for the response and for the next speaker (one of `names`)."""
     return create_model(
         "HandoffAnswer",
         __base__=WireModel,

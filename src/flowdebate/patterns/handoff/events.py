@@ -12,7 +12,7 @@ from .schemas import ChosenBy
 
 @dataclass(slots=True, kw_only=True)
 class HandoffMade(BaseEvent):
-    """A turn of a handoff has ended, and the next speaker has been chosen.
+    """A turn in a handoff has ended, and the next speaker has been chosen.
 
     If `problem` is set, the event is a warning: the speaker did not answer as required.
     """

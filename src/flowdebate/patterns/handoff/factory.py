@@ -489,8 +489,8 @@ def handoff(  # noqa: PLR0913 - the pattern's options, each with its default
 def _turn_of_speaker(loop: Loop[HandoffOptions]) -> Sequencer[Any, Any]:
     """Build the current speaker's turn.
 
-    The block speaks and then hands over; if it does not name a valid next speaker and `on_invalid` is "retry", it is
-    called again first.
+    The block speaks and then hands over. If it does not name a valid next speaker and `on_invalid` is "retry", it is
+    called again before the handover.
     """
     names, options = loop.names, loop.options
     turns = {

@@ -57,7 +57,7 @@ class HandoffAnswer(WireModel):
 
 
 class HandoffEntry(Contribution):
-    """One turn of a handoff."""
+    """One turn in a handoff."""
 
     round: Annotated[int, Field(ge=1)]
     agent_name: str

@@ -26,7 +26,7 @@ def record_contribution(
     collection_id: str,
     custom: bool = False,
 ) -> Handler[Any, HandoffDecision]:
-    """Create the block that adds a speaker's contribution to the transcript before the next speaker is decided."""
+    """Create the block that adds a speaker's contribution to the transcript before the next speaker is chosen."""
 
     @handler(name=f"{name}-record-{agent_name}", resources=audit_resources(transcript, collection_id))
     async def record(value: object, ctx: Context) -> HandoffDecision:
@@ -44,7 +44,7 @@ def record_contribution(
 
 
 def needs_second_call(value: object) -> bool:
-    """Check whether a turn's speaker needs to be called again, and can be."""
+    """Check whether a turn's speaker needs to be called again, and whether this is possible."""
     return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 
@@ -102,7 +102,7 @@ def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: 
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name
     if decision.next_agent_name is not None:
-        raise OutputError(block, "the text of the turn and the next speaker", [("response", NOTHING)])
+        raise OutputError(block, "the turn's text and the next speaker", [("response", NOTHING)])
     raise RosterError(
         block, decision.written_name or "", other_names, field="next_agent_name", problem=decision.problem
     )

@@ -34,9 +34,9 @@ _MAX_STRANGER_LENGTH = 80
 def read_transition(text: str, names: Iterable[str]) -> Transition:
     r"""Return the next speaker named in `text`, and the rest of the text.
 
-    A marker is "Transition to" followed by one of `names`, in any case, optionally in quotes, brackets or markdown,
-    either at the end of the text or on a separate line; only the last marker is removed. An unknown name is accepted
-    only on the last line, and only if nothing else is on that line.
+    A marker is "Transition to" followed by one of `names`, in upper or lower case, optionally in quotes, brackets or
+    markdown, either at the end of the text or on a separate line; only the last marker is removed. An unknown name is
+    accepted only on the last line, and only if nothing else is on that line.
 
     >>> read_transition("Machines err.\n\n**Transition to: opponent.**", ["Proponent", "Opponent"])
     Transition(text='Machines err.', name='Opponent')
@@ -65,7 +65,7 @@ def read_transition(text: str, names: Iterable[str]) -> Transition:
 
 
 def _find_name(written: str, roster: tuple[str, ...]) -> str | None:
-    """Return the roster's name for `written`, which may include an article or the rest of the sentence."""
+    """Return the roster name that matches `written`, which may include an article or the rest of the sentence."""
     if not 0 < len(written) <= _MAX_NAME_LENGTH:
         return None
     bare = written.strip(f"{AROUND} ")

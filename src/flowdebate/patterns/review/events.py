@@ -1,4 +1,4 @@
-"""Events of a review: the findings, their examination, and the decisions."""
+"""Review events: the findings, their examination, and the decisions."""
 
 from __future__ import annotations
 

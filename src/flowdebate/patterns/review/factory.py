@@ -96,7 +96,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     confirms or refutes the others' findings, and authors of refuted findings may answer. The output is a
     `ReviewRawOutput`.
 
-    - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). With a single reviewer, nothing is confirmed.
+    - `reviewers`: `Persona`s, dicts or models (default: Ada, Ben, Cleo). If there is only one, nothing is confirmed.
     - `sources`: strings or paths to review.
     - `gate`: a rule such as "no confirmed blocker"; the output says whether it holds.
     - `model`: the default model for all roles.

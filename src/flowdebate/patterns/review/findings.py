@@ -205,7 +205,7 @@ def _names_of(source: Source) -> frozenset[str]:
 
 _View: TypeAlias = Literal["lines", "signs", "after", "before"]
 _VIEWS: tuple[_View, ...] = ("lines", "signs", "after", "before")
-"""Views of a diff in which quotes are looked up: its lines without or with +/- signs, and the file after or before the
+"""Views of a diff in which quotes are looked up: its lines with or without +/- signs, and the file before or after the
 change.
 """
 _LEFT_OUT: dict[_View, str] = {"after": "-", "before": "+"}
@@ -224,7 +224,7 @@ def _ends(lines: Sequence[Line]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _index(sources: tuple[Source, ...]) -> Callable[[str, _View], tuple[str, list[int], list[Line]]]:
-    """Return a cached function that renders a view of a file; it serves all quotes in a run."""
+    """Return a cached function that renders a view of a file, for use with all quotes in a run."""
     files = _files(sources)
     return cache(lambda file, view: _join_lines(files[file], view))
 
@@ -266,7 +266,10 @@ def cover(sources: tuple[Source, ...], read: Mapping[str, Mapping[str, int]]) ->
 
 
 def read_lines(sources: tuple[Source, ...], parts: Sequence[Sequence[Passage] | None]) -> dict[str, int]:
-    """Count the lines under review included in prompts, by source; if any of the `parts` is None, count all lines."""
+    """Count the lines under review that appear in prompts, by source.
+
+    If any of the `parts` is None, all lines are counted.
+    """
     counts: dict[str, int] = {}
     for source in sources:
         passages = [passage for part in parts for passage in part or () if passage.source == source.name]
@@ -556,7 +559,7 @@ GATE = (
 
 
 def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ...]:
-    """Parse the rules of a gate; return no rules if the gate is None.
+    """Parse a gate's rules; return an empty tuple if the gate is None.
 
     Raises ConfigurationError if the gate is invalid or would always hold.
 
@@ -585,7 +588,7 @@ def parse_gate(gate: object, *, location: str, reviewers: int) -> tuple[Rule, ..
 def hold_gate(
     gate: str, rules: Iterable[Rule], findings: Sequence[Finding], *, voices: Mapping[str, str], missing: str | None
 ) -> GateResult:
-    """Check the findings against the rules of a gate.
+    """Check the findings against a gate's rules.
 
     If no rule is broken, but a reason is given in `missing`, the gate is undecided. A finding whose location is not in
     the material never breaks a rule; if it would have broken one, the gate is undecided as well. Findings confirmed by

@@ -210,7 +210,10 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_lines(document: Document) -> str:
-    """Render findings as JSON Lines: one line each, as in the raw output, then one for the gate and coverage."""
+    """Render the findings as JSON Lines.
+
+    Each finding takes one line, as in the raw output, and the last line contains the gate and coverage.
+    """
     raw: ReviewRawOutput = document.raw
     summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)
     rows = [

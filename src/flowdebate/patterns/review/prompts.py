@@ -128,7 +128,7 @@ def create_reviewer(
 
     The block reads the material and returns `Findings`, without seeing the other reviewers' findings.
     """
-    del transcript  # the transcript is not shown to reviewers, unlike to speakers in other patterns
+    del transcript  # unlike speakers in other patterns, reviewers do not see the transcript
 
     def find(texts: ReviewerTemplate, value: object, ctx: Context) -> str:
         task = filled(texts.find, question=quoted(question_of(value, ctx)), length=length_text(length or "short"))

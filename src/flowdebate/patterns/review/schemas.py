@@ -170,7 +170,7 @@ class Finding(WireModel):
     title: str
     claim: str
     severity: Severity
-    """Highest severity assigned by its reviewers."""
+    """Highest severity that any reviewer assigned to the finding."""
     place: Place
     suggestion: str | None = None
     raised: Annotated[list[Raised], Field(min_length=1)]
@@ -203,7 +203,7 @@ class Finding(WireModel):
 
 
 class GateResult(WireModel):
-    """One of a gate's rules and its result."""
+    """One rule of a gate, with its result."""
 
     rule: str
     holds: bool | None
@@ -276,7 +276,7 @@ class ReviewState(PatternState):
     reports: dict[str, list[Raised]] = Field(default_factory=new_dict)
     """Reports keyed by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
-    """Model of each reviewer; for a custom block, the reviewer's name."""
+    """Each reviewer's model; for a custom block, the reviewer's name."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
     """Number of lines under review in the prompts, keyed by reviewer and file."""
     findings: list[Finding] | None = None
@@ -295,7 +295,7 @@ class ReviewRawOutput(PatternOutput):
     findings: list[Finding] = Field(default_factory=new_list)
     """Findings sorted by severity, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Model of each reviewer that answered; for a human or a custom block, the reviewer's name."""
+    """Models of the reviewers that answered; for a human or a custom block, the reviewer's name."""
     gate: GateResult | None = None
     """Result of the gate, or None if there is no gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)
@@ -409,7 +409,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def decision_word(self) -> str | None:
-        """Result of the gate or, without a gate, "confirmed" or "nothing confirmed".
+        """Result of the gate or, if there is no gate, "confirmed" or "nothing confirmed".
 
         It is None if the gate is undecided or the review produced no result.
         """

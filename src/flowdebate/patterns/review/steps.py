@@ -59,8 +59,8 @@ _MANY = 200
 class ReviewerTurn(Block[Any, None]):
     """A reviewer's turn in one phase, recorded as a task in the audit trail; skipped if there is nothing to ask.
 
-    If the reviewer's provider fails permanently, the next of `speakers` answers. If none is left, the turn is skipped,
-    if the options allow it.
+    If the reviewer's provider fails permanently, the next of `speakers` answers. If none is left and the options allow
+    it, the turn is skipped.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ReviewerTurn(Block[Any, None]):
         hide: Hide,
         custom: bool,
     ) -> None:
-        """Store the blocks of the reviewer and the fallbacks (`speakers`), and their models (`voices`)."""
+        """Store the blocks (`speakers`) and models (`voices`) of the reviewer and its fallbacks."""
         acting = [block for blocks in speakers for block in dict.fromkeys(blocks)]
         shared, hidden = merge_resources(f"{phase} {agent_name!r}", acting, closed=acting)
         super().__init__(f"{loop.name}-{phase}-{agent_name}", resources=shared, hidden=hidden)
@@ -184,7 +184,7 @@ class ReviewerTurn(Block[Any, None]):
         findings_by_part: Sequence[Sequence[Finding]],
         sources: tuple[Source, ...],
     ) -> list[Raised | Verdict | Defence]:
-        """Parse the answers for all parts and look up the locations cited; raise OutputError for an invalid answer."""
+        """Parse the answers for all parts and look up the cited locations; raise OutputError for an invalid answer."""
         return [
             entry
             for answers, findings in zip(groups, findings_by_part, strict=True)
@@ -288,7 +288,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - a field of a finding
 class Merging(Wrapped):
     """Step between the finding and examining phases; it has `merger` compare possibly identical findings twice.
 
-    Without a merger, only findings with the same location and title are merged.
+    If there is no merger, only findings with the same location and title are merged.
     """
 
     def __init__(self, merger: Block[Any, Any] | None, loop: Loop[ReviewOptions], hide: Hide) -> None:
@@ -317,7 +317,7 @@ class Merging(Wrapped):
     async def _compare(
         self, groups: Sequence[Sequence[Raised]], pairs: Sequence[tuple[int, int]], ctx: Context
     ) -> list[tuple[int, int]]:
-        """Return the pairs that the merger considers identical in both orders; empty if the merger does not answer."""
+        """Return the pairs that the merger considers identical in both orders, or no pairs if it does not answer."""
 
         def render(at: int) -> str:
             [finding] = join([groups[at]], [])

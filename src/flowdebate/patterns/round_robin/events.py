@@ -1,4 +1,4 @@
-"""Event of a round robin: the referee's audit."""
+"""Round robin event: the referee's audit."""
 
 from __future__ import annotations
 

@@ -84,7 +84,10 @@ class RoundRobinDocument(RoundsDocument):
         return (referee_group(audit) for audit in self.raw.audits if audit.round == number)
 
     def result(self) -> Iterator[Section]:
-        """List the missing participants if there is no output; if there is one, a live view lists them above it."""
+        """List the missing participants if there is no output.
+
+        If there is an output, a live view lists the missing participants above it.
+        """
         if self.output is None:
             yield from self.mark()
 

@@ -48,7 +48,7 @@ def render_contributions(
 ) -> str:
     """Render the transcript as text: `[name, role] …` under a heading for each round, followed by the round's audit.
 
-    With `scores`, an audit rates each debater's arguments; otherwise it only lists the issues.
+    If `scores` is set, audits rate each debater's arguments; otherwise they only list the issues.
 
     >>> from flowdebate.patterns.round_robin.schemas import RoundRobinEntry, RefereeAudit
     >>> said = RoundRobinEntry(round=1, agent_name="Ada", role="economist", text="It pays back.")

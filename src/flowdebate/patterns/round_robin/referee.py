@@ -205,7 +205,8 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
     """Convert `report` to an audit, keeping the first assessment of each debater in `spoke`.
 
-    All other assessments are dropped and listed. Names may be written in any case, or as displayed in prompts.
+    All other assessments are dropped and listed. Names are matched regardless of case, and may also be written as
+    displayed in prompts.
 
     >>> from flowdebate.patterns.round_robin.schemas import Assessment
     >>> report = RefereeReport(notes="Thin.", assessments=[Assessment(agent_name="nobody", score=9)])

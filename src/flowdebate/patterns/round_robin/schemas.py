@@ -71,7 +71,7 @@ class Assessment(WireModel):
 
 
 class RefereeReport(WireModel):
-    """A referee's report on a round. It controls neither the order nor the end."""
+    """A referee's report on a round. It affects neither the speaking order nor when the round robin ends."""
 
     assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
     """Assessments of debaters; the first assessment of each speaker in the round counts."""
@@ -80,7 +80,7 @@ class RefereeReport(WireModel):
 
 
 class RefereeAudit(RefereeReport):
-    """A recorded referee's report and its round number; invalid assessments are omitted (see `dropped`)."""
+    """A referee's report as recorded for a round; invalid assessments are omitted (see `dropped`)."""
 
     round: Annotated[int, Field(ge=1)]
     """Number of the audited round."""
@@ -109,7 +109,10 @@ class RoundRobinState(PatternState):
 
 
 class RoundRobinOutput(PatternOutput):
-    """Raw output of a round robin: the run's output with `synthesizer=False`, or else the synthesizer's input."""
+    """Raw output of a round robin.
+
+    It is the run's output if `synthesizer=False`, and the synthesizer's input otherwise.
+    """
 
     question: str
     rounds: int

@@ -123,8 +123,8 @@ class _Parent:
     edits: Mapping[str, Any]
     began_at: float
     left_at: float
-    """Time at which the fork diverges from its parent, measured on the parent's clock, as is the parent's start,
-    `began_at`.
+    """Time at which the fork diverges from its parent. Like the parent's start (`began_at`), it is measured on the
+    parent's clock.
     """
     reused_key: str | None = None
     """Substring of the keys of steps that are reused even if their requests have changed; None if there are no such

@@ -56,7 +56,7 @@ async def load_run(
 ) -> tuple[Run, Any]:
     """Load a stored run and its input, and take ownership of the run.
 
-    This process takes ownership of a complete run only when another step has to be executed. With `asks_again`, a
+    This process takes ownership of a complete run only when another step has to be executed. If `asks_again` is set, a
     complete run that lacks an answer from its judge, chair or synthesizer calls that role again; an interrupted run
     must first continue to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or ConfigurationError, in
     which case the stored run is left unchanged.
@@ -236,8 +236,8 @@ async def load_existing(
 ) -> Run:
     """Load the stored run with the same id as `run`, an unstarted durable run.
 
-    With `wait`, wait until the process executing the run has finished it or has ended. Raises RunNotFound, RunChanged
-    if the stored run was started with a different question, pattern, model or seed, and the errors raised by
+    If `wait` is set, wait until the process executing the run has finished it or has ended. Raises RunNotFound,
+    RunChanged if the stored run was started with a different question, pattern, model or seed, and the errors raised by
     `load_run`.
     """
     assert run.journal is not None  # noqa: S101 - `run` is durable
