@@ -119,7 +119,7 @@ async def _ask(
 
 
 async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
-    """Read the known ratings of `names` from `archive`, deriving missing calibrations from past outcomes."""
+    """Read the known ratings of the agents `names` from `archive`, deriving missing calibrations from past outcomes."""
 
     async def read() -> dict[str, Rating]:
         ratings = dict(await archive.ratings.of(names))
@@ -199,7 +199,7 @@ async def give_feedback(loop: Loop[ConsensusOptions], output: ConsensusOutput, c
 
 
 def _past_debate(debate: str, output: ConsensusOutput, *, at: float) -> PastDebate:
-    """Build the record of a debate for use in the prompts of later debates."""
+    """Build a record of the debate to include in later debates' prompts."""
     return PastDebate(
         id=debate,
         task=output.task,
@@ -241,7 +241,7 @@ class _ArchiveWriter:
         return True
 
     async def rate(self, debate: str, output: ConsensusOutput, names: Sequence[str]) -> bool:
-        """Update the agents' ratings; return False if there is no winner or the archive fails."""
+        """Update the agents' ratings; return False if there is no winner or the ratings cannot be read or stored."""
         if output.winner is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Events of a consensus debate, and their wire format, named as in the pipeline this pattern is modeled on.
+"""Events of a consensus debate, and a wire format that uses the names from the pipeline this pattern is modeled on.
 
 A debate also emits the events common to all patterns: rounds, turns and failed roles.
 """
@@ -24,7 +24,7 @@ class DebateStarted(BaseEvent):
 
     kind: ClassVar[str] = "debate_start"
     task: str
-    """Task of the debate."""
+    """The debate's task."""
     agents: tuple[str, ...]
     """Names of the agents, in declared order."""
     max_rounds: int
@@ -51,7 +51,7 @@ class AgentMessage(BaseEvent):
     phase: Literal["proposal", "revision"]
     """Kind of proposal: original or revised."""
     round: int
-    """Round of the proposal; 0 for original proposals."""
+    """Round in which the proposal was revised; 0 for original proposals."""
     text: str
     """The proposal."""
 
@@ -62,7 +62,7 @@ class CritiqueMade(BaseEvent):
 
     kind: ClassVar[str] = "critique"
     critique: Critique
-    """The critique, with its author and the author of the proposal."""
+    """The critique, including the names of its author and of the proposal's author."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class ConsensusDecided(BaseEvent):
     strength: Strength
     """Strength of the agreement."""
     tally: Tally
-    """Counts of the votes."""
+    """Vote counts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +127,7 @@ _TOLD = (
 
 
 class WireEvents:
-    """Converter from a run's events to plain data, with the names used by the pipeline this pattern is modeled on.
+    """Converter of a run's events to plain data, using the names from the pipeline this pattern is modeled on.
 
     The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`,
     plus `stage`, `poll_vote` and `agent_failure`. Each event has the `path` of its debate and a consecutive `sequence`
@@ -143,7 +143,7 @@ class WireEvents:
         """Debates in progress, keyed by path, each with a counter that numbers its events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """Convert `event` to its wire format: one event, two for the first stage of a round, or none."""
+        """Convert `event` to its wire format, yielding one event, two if a round starts with it, or none."""
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):

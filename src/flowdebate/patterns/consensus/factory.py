@@ -248,7 +248,7 @@ def _assemble(loop: Loop[ConsensusOptions]) -> Sequencer[Any, ConsensusOutput]:
             owns=[create_task_collection(loop.collection_id, key=AUDIT), circuits],
             accepts=input_validator(loop.location, ConsensusInput),
             model=options.model,
-            protected=True,  # blocks can read the state, but change it only through their answers
+            protected=True,  # blocks can read the state but can change it only through their answers
         )
         .tap(stamp_subject(name, loop.make_output, loop.material))
         .then(ConsensusLifecycle(loop, phases, judges=[block for block in (judge, tie_judge) if block is not None]))

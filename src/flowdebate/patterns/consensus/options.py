@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flowdebate.blocks.functions import Function
 
 TopologyFunction: TypeAlias = Callable[[Sequence[str], int, Random], Collection[Edge]]
-"""Function taking `(names, round, random)` and returning `(critic, target)` pairs."""
+"""Function that takes `(names, round, random)` and returns `(critic, target)` pairs."""
 DEFAULT_SPARSITY = 0.5
 DEFAULT_CONVERGENCE, DEFAULT_DIVERGING = 0.85, 0.40
 
@@ -107,8 +107,8 @@ class VotingOptions:
     """Options for voting: `consensus(voting=VotingOptions("weighted", weights={"ann": 2}))`."""
 
     voting: VotingRule = "majority"
-    """Decision rule: the winner needs more than half, two thirds or all of the eligible voters, or more than half of
-    the total weight.
+    """Decision rule. To win, a proposal needs the votes of more than half, at least two thirds, or all of the eligible
+    voters. In a weighted vote, it needs more than half of the total weight.
     """
     weights: Mapping[str, float] | None = field(default=None, kw_only=True)
     """Weights for a weighted vote, keyed by agent. All other agents are weighted by their ratings in the archive."""
@@ -165,7 +165,7 @@ class ConsensusOptions(CommonOptions):
     research: Function | None
 
     def check(self, names: Sequence[str], *, location: str) -> None:
-        """Raise ConfigurationError if the options are invalid for a debate between the agents `names`."""
+        """Raise ConfigurationError if the options are invalid for a debate between the agents in `names`."""
         hub, weights = self.topology.hub, self.voting.weights
         if hub is not None and hub not in names:
             raise ConfigurationError(

@@ -328,7 +328,10 @@ class ConsensusPage(PatternPage):
     default_length = 3
 
     def speakers(self, options: ConsensusPlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the agents under the names and roles set by the format; an anonymous format hides their real names."""
+        """Return the agents with the names and roles assigned by the format.
+
+        An anonymous format hides their real names.
+        """
         format_ = format_of(options, "consensus")
         if format_ is None:
             return super().speakers(options, models)

@@ -38,7 +38,7 @@ class ConsensusTemplate(Template):
     context: str = part("Background:\n{context}", uses("context"))
     """Context to add after the rules, if there is any."""
     persona: str = part("You are the agent {name}.", uses("name"))
-    """Text placed between the shared part and the agent's role and custom system prompt."""
+    """Text placed after the shared part and before the agent's role and custom system prompt."""
     role: str = part("Your role: {role}", uses("role"))
     judge: str = part("You are not one of the agents. You judge their discussion and take no side.")
     """System message for a judge; judges have no persona."""
@@ -95,7 +95,7 @@ class ConsensusTemplate(Template):
         "is written between the brackets.",
         uses("proposals"),
     )
-    """Task for the judge when a tie has to be broken."""
+    """Task for the judge that breaks ties."""
 
 
 CONSENSUS = ConsensusTemplate()
@@ -138,7 +138,7 @@ def render_agent_system(
     system_prompt: str | None = None,
     template: ConsensusTemplate = CONSENSUS,
 ) -> str:
-    """Render the rules, task and context, then the agent's persona (the judge's instructions if `name` is None)."""
+    """Render the rules, task and context, then the agent's persona (or the judge's instructions, if `name` is None)."""
     parts = [filled(template.system, task=quoted(task))]
     context_lines = [] if context is None else list(_render_context(context))
     if context_lines:

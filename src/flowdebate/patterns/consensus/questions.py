@@ -18,7 +18,7 @@ from .schemas import Critique, HumanCritique, JudgeAnswer, Proposal, RevisionAns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Base class for the questions that the blocks of agents and judges receive as input."""
+    """Base class for the questions passed as input to agents' and judges' blocks."""
 
     kind: ClassVar[str]
     answer: ClassVar[object] = None
@@ -103,7 +103,7 @@ class TieBreakRequest(ChoiceRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequest(Question):
-    """Request, made after each round, for the judge to decide whether to end the rounds.
+    """Request made after each round, asking the judge whether to end the rounds.
 
     The judge returns a `JudgeAnswer`, its fields, or a bool.
     """

@@ -1,4 +1,4 @@
-"""Phases of a consensus debate: proposals, rounds of critique and revision, the end of the rounds, and the vote."""
+"""Phases of a consensus debate: proposals, rounds of critique and revision, checks for an early end, and the vote."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ async def ask_conclusive_judge(judge: Block[Any, Any], loop: Loop[ConsensusOptio
 
 
 def rounds_are_over(loop: Loop[ConsensusOptions], ctx: Context) -> bool:
-    """Check whether the rounds are already over, so that no more agents or judges have to be called."""
+    """Check whether the rounds are already over, in which case no more agents or judges need to be called."""
     state: ConsensusState = ctx.scope.handle.state
     return state.early_end is not None or state.round >= loop.max_rounds
 
@@ -348,7 +348,7 @@ def find_early_end(state: ConsensusState) -> EarlyEnd | None:
         return None
     if state.stop_reason is None or state.early_end is not None:
         return state.early_end
-    # `terminate_when` leaves `early_end` unset: the loop evaluates it and stores the reason in the state
+    # the loop evaluates `terminate_when` itself and stores the reason in the state, leaving `early_end` unset
     reason = "terminate_when" if state.stop_reason == "predicate" else state.stop_reason
     return EarlyEnd(source="predicate", reason=reason, round=state.round)
 
@@ -463,7 +463,7 @@ def bound_confidence(counted: Tally, *, heard: int) -> float:
 
 
 def bound_strength(counted: Tally, *, heard: int) -> Strength:
-    """Cap the strength of the agreement according to the share of agents with a proposal.
+    """Cap the strength of the agreement according to the share of agents that made a proposal.
 
     `heard` is the number of such agents. Agreement on the only remaining proposal is weak, because there was no other
     choice.

@@ -245,7 +245,7 @@ class Analytics(WireModel):
     """Share of eligible voters who chose the most popular proposal."""
     dissent: list[Dissent] = Field(default_factory=list)
     split_opinions: list[str] = Field(default_factory=list)
-    """Number of votes for each choice other than the winner."""
+    """Votes for each choice other than the winner, such as "ann: 1 of 3"."""
     risk_areas: list[str] = Field(default_factory=list)
     """Issues raised in severe critiques of the winner's proposal (of all proposals if there is no winner), most severe
     first.
@@ -257,10 +257,15 @@ class Analytics(WireModel):
 
 
 MomentKind = Literal["reversal", "clash", "deadlock", "breakthrough", "conversion", "comeback", "upset"]
-"""Kind of key moment: an agent withdrew or contradicted its position; two agents criticized each other severely; agents
-repeated themselves while their positions differed; proposals converged after a round without convergence; an agent
-voted for a proposal it had criticized severely; the proposal criticized most severely in round 1 won; the winner was
-rated at least 100 points below another agent.
+"""Kind of key moment.
+
+- "reversal": an agent withdrew or contradicted its position.
+- "clash": two agents criticized each other severely.
+- "deadlock": agents repeated themselves while their positions differed.
+- "breakthrough": proposals converged after a round without convergence.
+- "conversion": an agent voted for a proposal it had criticized severely.
+- "comeback": the proposal criticized most severely in round 1 won.
+- "upset": the winner was rated at least 100 points below another agent.
 """
 
 
@@ -354,9 +359,9 @@ class ConsensusOutput(PatternOutput):
     winner: str | None
     """Author of the winning proposal."""
     strength: Strength | None = None
-    """Strength of the agreement, capped according to the share of agents with a proposal."""
+    """Strength of the agreement, capped according to the share of agents that made a proposal."""
     confidence: Share = 0.0
-    """Confidence of the vote across all eligible voters, capped at the share of agents with a proposal."""
+    """Confidence of the vote across all eligible voters, capped at the share of agents that made a proposal."""
     context: ConsensusContext
     proposals: list[Proposal]
     """Original proposals, in declared order."""
@@ -369,8 +374,8 @@ class ConsensusOutput(PatternOutput):
     early_end: EarlyEnd | None = None
     """Reason for ending the rounds before `max_rounds`, or None if they were not ended early."""
     losses: list[ProviderFailure] = Field(default_factory=list)
-    """Calls that failed permanently, truncated proposals and invalid votes; the agents' losses come first, each with
-    its `phase`, followed by the judges'.
+    """Calls that failed permanently, truncated proposals and invalid votes. The agents' losses come first, each with
+    its `phase`; the judges' losses follow.
     """
     stages: list[StageReached]
     analytics: Analytics | None = None
@@ -406,7 +411,7 @@ class ConsensusOutput(PatternOutput):
         if early is not None:
             has_reason = early.source == "predicate" and early.reason != "terminate_when"
             return early.reason if has_reason else early.source
-        # a debate that was cut short has no reason for ending its rounds
+        # a debate that was cut short has no recorded reason for ending its rounds
         over = any(reached.stage is ConsensusStage.ROUNDS_COMPLETE for reached in self.stages)
         return "max_rounds" if over else None
 

@@ -1,4 +1,4 @@
-"""Event emitted by a council: a finished review."""
+"""Event emitted by a council when a member has reviewed the answers."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class ChairTemplate(Template):
         f"Question: {{question}}\n\n{HOW_TO_READ_ANSWERS}\n\nThe answers:\n{{answers}}",
         uses("question", lines=["answers"]),
     )
-    """Start of the chair's message: the question and the answers."""
+    """Beginning of the chair's message, with the question and the answers."""
     reviews: str = part(
         "The reviews, each of them a ranking from best to worst by the author of one answer:\n{reviews}\n\n"
         "All reviews combined:\n{ranking}",

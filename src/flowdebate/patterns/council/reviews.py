@@ -51,7 +51,7 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create the tap that, before the reviews, draws the answers' letters and each reviewer's reading order."""
+    """Create the tap that runs before the reviews and draws the answers' letters and each reviewer's reading order."""
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
@@ -72,13 +72,15 @@ def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, 
 
 
 def shown_answers(names: Sequence[str], ctx: Context, hide: Hide) -> tuple[tuple[str, str], ...]:
-    """Return the letter and text of the answer by each of `names`, in order, with names in the text hidden."""
+    """Return the letter and text of each author's answer, in the order of `names`, hiding names in the text."""
     state = state_of(ctx, CouncilState)
     return tuple((state.aliases[name], hide(state.spoken[name], ctx) or "") for name in names)
 
 
 class ReviewTurn(Block[Any, Any]):
-    """A member's review, recorded as a task in the audit trail; skipped if the member has no answer or none to rank.
+    """A member's review, recorded as a task in the audit trail.
+
+    The review is skipped if the member gave no answer or has none to rank.
 
     If the member's provider fails permanently, the next of `reviewers` ranks the answers. If none is left, the review
     is skipped, provided that `failures` allows it.
@@ -94,7 +96,7 @@ class ReviewTurn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
-        # the letters are known only during the run, but do not affect the block's resources and outline
+        # the letters become known only during the run, but they do not affect the block's resources or outline
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
@@ -170,7 +172,7 @@ def sum_up_reviews(loop: Loop[CommonOptions], *, reviewed: bool, hide: Hide) -> 
         names = [name for name in loop.names if name in state.members_heard]
         ranking = rank_answers(state.reviews, names)
         reason = "reviewed" if reviewed else "not_reviewed"
-        ctx.scope.handle.deadline = None  # end the time limit for the reviews; the chair has a separate one
+        ctx.scope.handle.deadline = None  # the reviews' time limit no longer applies; the chair has its own
         ctx.scope.handle.update(ranking=ranking, agreement=agreement(state.reviews), stop_reason=reason)
         ctx.emit(RoundsEnded(rounds=state.round, reason=reason))
         by_letter = sorted(names, key=state.aliases.__getitem__)

@@ -46,8 +46,8 @@ class CouncilOpinion(Contribution):
     agent_name: str
     role: str | None = None
     alias: str
-    """Letter that identifies the answer to reviewers and the chair; empty for an empty answer, which they are not
-    shown.
+    """Letter that identifies the answer to reviewers and the chair; "" if the answer is empty and therefore not shown
+    to them.
     """
     text: str
 
@@ -141,7 +141,7 @@ class CouncilState(PatternState):
     spoken: dict[str, str] = Field(default_factory=dict)
     """Opinions keyed by member, in order of arrival."""
     aliases: dict[str, str] = Field(default_factory=dict)
-    """Letters of the answers, keyed by member."""
+    """Letters assigned to the answers, keyed by member."""
     orders: dict[str, list[str]] = Field(default_factory=dict)
     """Authors of the answers in display order, keyed by reviewer."""
     reviews: dict[str, CouncilReview] = Field(default_factory=dict)
@@ -168,7 +168,7 @@ class CouncilOutput(PatternOutput):
     opinions: list[CouncilOpinion]
     """Opinions in declared order. Members whose provider failed are listed in `losses` instead."""
     reviews: list[CouncilReview] = Field(default_factory=list)
-    """Reviews, in the reviewers' declared order; empty with `review="none"`."""
+    """Reviews, in the reviewers' declared order; empty if `review="none"`."""
     ranking: list[CouncilRank] = Field(default_factory=list)
     """Ranking from best to worst; empty if there are no reviews."""
     agreement: CouncilAgreement | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"\s*(?:Settled by|In the answer|Kind|Quote from [^:\n]{1,200}): ")
 """Pattern matching the label at the start of a prompt line; models copy it along with the quoted words."""
 QUESTION = "question"
-"""Name under which the question serves as a source of evidence."""
+"""Source name for quotes taken from the question."""
 
 
 def collect_claims(drafts: Mapping[str, Sequence[ClaimDraft]], answer: str) -> list[Claim]:
@@ -147,7 +147,7 @@ def apply_rulings(
 def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
     """Decide whether the answer stands.
 
-    It stands if no claim holds. If a claim holds, the answer is revised or, without a revision, rejected.
+    It stands if no claim holds. If a claim holds, the answer is revised or, if there is no revision, rejected.
 
     >>> decide([], original="Yes.", revision=None)
     'stands'

@@ -159,7 +159,7 @@ def create_critic(
     **options: Unpack[BlockOptions],
 ) -> Generator[Any]:
     """Create the block `{name}-critic-{agent_name}`, which takes a `ClaimsRequest` and returns `Claims`."""
-    del transcript, length  # accepted because other patterns show these to their speakers, but unused here
+    del transcript, length  # other patterns show these to their speakers, so they are accepted here but not used
 
     def system(texts: CriticTemplate, _: object, __: Context) -> str:
         who = None if role is None else filled(texts.persona, speaker=speaker_tag(agent_name, role))

@@ -124,7 +124,7 @@ class CritiqueEntry(Contribution):
     """Transcript entry with the author's answer, a critic's claims or the revised answer, as text."""
 
     round: Annotated[int, Field(ge=1)] = 1
-    """Round of the entry: 1 for the answer, 2 for claims, 3 for the revised answer."""
+    """Number of the round: 1 for the answer, 2 for claims, 3 for the revised answer."""
     agent_name: str
     text: str
 
@@ -197,7 +197,7 @@ class CritiqueOutput(PatternOutput):
     is_given: bool = False
     """True if the user provided the answer; False if the author wrote it."""
     claims: list[Claim] = Field(default_factory=new_list)
-    """All claims with their rulings, in the order of the critics."""
+    """All claims with their rulings, in the critics' declared order."""
     transcript: list[CritiqueEntry] = Field(default_factory=new_list)
     stop_reason: StopReason | None = None
     status: DebateStatus = "complete"

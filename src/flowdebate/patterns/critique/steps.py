@@ -180,7 +180,7 @@ class Judging(Block[Any, None]):
 
     def __init__(self, loop: Loop[CritiqueOptions], make: MakeJudge, *, custom: bool) -> None:
         self._make = lru_cache(maxsize=_CACHED_JUDGES)(make)
-        # any id will do, because the claims do not affect the block's resources and outline
+        # any id will do, because the claims do not affect the block's resources or outline
         judge = self._make(("C1",))
         super().__init__(f"{loop.name}-rule", resources=judge.resources, hidden=judge.hidden)
         self._acting = [judge]  # used by `seats`

@@ -430,7 +430,7 @@ def _remaining_calls(budget: float | None, spent: float | None, calls: int, vote
     """Estimate how many more answers fit in the budget, based on the answers so far; return 1 if there are none yet."""
     if not votes:
         return 1
-    if not budget or not spent:  # usage is unknown or the unit is calls: compare at an equal number of calls
+    if not budget or not spent:  # if usage is unknown or the unit is calls, match the debate's number of calls
         return max(calls - votes, 0)
     return max(int((budget - spent) * votes // spent), 0)
 

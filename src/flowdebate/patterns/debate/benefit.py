@@ -29,7 +29,7 @@ METHODS: Mapping[Method, str] = {
 
 
 class MethodAnswer(WireModel):
-    """An answer to one question by a debate or a baseline, and the cost of the answer."""
+    """Answer given to one question by a debate or a baseline, and what it cost."""
 
     answer: list[str]
     """Positions named in the answer: several if they are tied, or none."""
@@ -39,7 +39,7 @@ class MethodAnswer(WireModel):
     completion_tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of output tokens, already included in `tokens`."""
     cost: Annotated[float, Field(ge=0)] | None = None
-    """Cost in the currency of the prices, or None if no prices are set."""
+    """Cost, in the same currency as the prices; None if no prices are set."""
     votes: Annotated[int, Field(ge=0)] | None = None
     """Number of answers counted as votes, or None for a debate."""
 

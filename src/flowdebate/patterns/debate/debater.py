@@ -63,7 +63,7 @@ class DebaterTemplate(OpeningTemplate):
     phases: str = part(f"The debate has these phases: {{phases}}\n{HOW_TO_READ_CROSS}", uses("phases"))
     """Text appended to `system` in a debate with phases; `{phases}` lists their names."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """Start of the message for a turn: the transcript."""
+    """Beginning of the message for a turn, with the transcript."""
     briefing: str = part("The moderator's briefing: {briefing}", uses("briefing"))
     new_angle: str = part("The moderator has asked this round to focus on: {new_angle}", uses("new_angle"))
     turn: str = part(

@@ -57,4 +57,4 @@ class VerdictReached(BaseEvent):
     block: str
     """Name of the judge's block."""
     verdict: DebateVerdict
-    """The verdict, with the ballots behind it."""
+    """The verdict and the ballots it is based on."""

@@ -123,7 +123,10 @@ def assemble(loop: Loop[DebateOptions]) -> Sequencer[Any, Any]:
 
 
 def _open_round(loop: Loop[DebateOptions]) -> Block[Any, Any]:
-    """Create the block that opens a round; speakers are in the moderator's order or, if that fails, declared order."""
+    """Create the block that opens a round.
+
+    Debaters speak in the moderator's order or, if the moderator fails, in declared order.
+    """
     names = loop.names
     moderator = loop.role(
         MODERATOR,

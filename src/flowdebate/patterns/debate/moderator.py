@@ -55,7 +55,7 @@ class ModeratorTemplate(Template):
     )
     """Text appended to the system message if the moderator has tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """Start of the message for a round: the transcript."""
+    """Beginning of the message for a round, with the transcript."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Line stating the current phase, placed before the task in a debate with phases."""
@@ -76,9 +76,9 @@ class ModeratorTemplate(Template):
     Empty for a moderator that makes decisions.
     """
     begins: str = part("")
-    """First words of the question, for models that can continue a given text; one alternative per line.
+    """First words of the question, for models that can continue text they are given.
 
-    Successive rounds use successive lines.
+    Each line is one alternative, and successive rounds use successive lines.
     """
 
 

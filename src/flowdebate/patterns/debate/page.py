@@ -311,7 +311,7 @@ class DebatePage(PatternPage):
     )
 
     def speakers(self, options: DebatePlanOptions, models: Models) -> tuple[Any, ...]:
-        """Return the sides; empty if the question names none, so that a model has to propose them."""
+        """Return the sides, or an empty tuple if the question names none and a model has to propose them."""
         from flowdebate.chassis.roster import Debater
 
         from .sides import default_sides
@@ -331,7 +331,7 @@ class DebatePage(PatternPage):
     def defaults(self, options: DebatePlanOptions, speakers: Sequence[Any]) -> PlanValues:
         """Have the judge read both orders by default.
 
-        This default applies to debates between two sides and to the depth "auto", unless another option rules it out.
+        This default applies if there are two sides or the depth is "auto", unless another option rules it out.
         """
         by_letter = options.answer_form in LETTERS or options.decided_by == "log_odds"
         is_asked = not (by_letter or "judge" in (options.humans or ()) or audience_in(options))

@@ -137,7 +137,7 @@ class DebateContributionEntry(Contribution):
     text: str
     """Verbatim text of the argument."""
     phase: Annotated[str | None, Field(pattern=PHASE_NAME)] = Field(default=None, exclude_if=_is_none)
-    """Phase of the argument's round; None (and omitted from JSON) in a debate without phases."""
+    """Phase of the argument's round; None (and omitted from JSON) if the debate has no phases."""
     kind: EntryKind | None = Field(default=None, exclude_if=_is_none)
     """Kind of entry in a cross-examination: question or answer; None (and omitted from JSON) for an argument."""
     to: str | None = Field(default=None, exclude_if=_is_none)
@@ -160,11 +160,11 @@ class DebateModeratorOutput(WireModel):
     reason: str | None = Field(default=None, exclude_if=_is_none)
     """Reason for leaving a side out of this round; None (and omitted from JSON) if nobody is left out."""
     next_speakers: Annotated[list[str], Field(strict=True), BeforeValidator(as_list)]
-    """Speakers of this round, in order; a name that appears twice gets two turns."""
+    """Speakers for this round, in order; a name that appears twice gets two turns."""
     briefing: str | None = None
-    """Briefing for the debaters of this round."""
+    """Briefing for this round's debaters."""
     new_angle: str | None = None
-    """Focus for the debaters of this round."""
+    """Question for this round's debaters to focus on."""
     done: bool = False
     """True if this round is the last."""
 
@@ -237,7 +237,7 @@ class SortedFacts(WireModel):
     by_stance: dict[str, list[SourceFact]]
     """Facts supporting each stance, clearest first."""
     bias: dict[str, float]
-    """Average log-odds of each stance over all facts."""
+    """Average log-odds of each stance across all facts."""
 
 
 class DebateState(PatternState):
@@ -257,8 +257,8 @@ class DebateState(PatternState):
     first_verdict: DebateVerdict | None = None
     """The judge's verdict on the original debate, excluding its mirror; None unless `mirror` is set."""
     facts: SortedFacts | None = None
-    """Facts with which turns open in the concise profile, or None if there are no sources or the facts have not been
-    sorted yet.
+    """Facts that open turns in the concise profile, or None if there are no sources or the facts have not been sorted
+    yet.
     """
     phases: tuple[Any, ...] = ()
     """Phases in order; empty if the debate has none."""
@@ -267,7 +267,7 @@ class DebateState(PatternState):
     reader_questions: list[ReaderQuestion] = Field(default_factory=new_list)
     """Readers' questions, if the debate has been continued."""
     assignments: dict[str, DebateTurn] = Field(default_factory=new_dict)
-    """Tasks for the turns in progress, keyed by debater, in a debate with phases."""
+    """Tasks for the turns in progress, keyed by debater; empty if the debate has no phases."""
 
     @property
     def phase(self) -> Phase | None:
@@ -346,7 +346,7 @@ class CrossQuestion:
 
 
 class DebateRawOutput(PatternOutput):
-    """Raw output of a debate: the synthesizer's input or, with `synthesizer=False`, the output of the pattern."""
+    """Raw output of a debate: the synthesizer's input or, with `synthesizer=False`, the pattern's output."""
 
     rounds: int
     question: str

@@ -17,7 +17,8 @@ from flowdebate.models.base import Model
 from flowdebate.prompts import Template, as_seen, filled, part, quoted, uses
 from flowdebate.runs.context import Context
 
-# maximum length, in characters, of a question to derive sides from, and of a position; both appear in every prompt
+# maximum length, in characters, of a position and of a question from which sides are derived; both appear in every
+# prompt
 _MAX_LENGTH = 200
 _QUOTED = 300  # maximum length, in characters, of a question quoted in the positions "yes" and "no"
 _NAME = 24  # maximum length, in characters, of a side's name; terminals show it before each argument

@@ -16,7 +16,7 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
-"""Form of a judge's answer: a winner, a score for each side, or a letter (with its log-probabilities as the ballot)."""
+"""Form of a judge's answer: the winner, a score for each side, or a letter whose log-probabilities form the ballot."""
 MAX_LETTERS = 20  # servers report log-probabilities for at most this many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """Decision rule: the mean score; one vote per ballot for the side ranked first; or the median of the models' mean
@@ -97,7 +97,7 @@ class JudgeBallot(WireModel):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each side's score; without scores, 1 for the winner, or equal shares if there is no winner."""
+        """Each side's score; if there are no scores, 1 for the winner, or equal shares for all if nobody won."""
         if self.scores is not None:
             return dict(self.scores)
         if self.winner is None:
@@ -165,7 +165,10 @@ class Judging(WireModel):
     """Record of how a verdict was reached: all ballots, and the combined result."""
 
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
-    """Form in which the judge gave its answers, if it answered with letters; None (and omitted from JSON) otherwise."""
+    """Form of the judge's answers, if they were letters: "letter" or "letter_after_reasons".
+
+    None (and omitted from JSON) for all other answers.
+    """
     fallback: str | None = Field(default=None, exclude_if=_is_none)
     """Reason for switching to another answer form, such as "letter -> scores: …".
 

@@ -111,8 +111,8 @@ def create_judge(  # noqa: PLR0913 - the options of a judge
     names. With `schedule="single"`, it names a winner in one call; the arguments within each round are shuffled by
     `random` (by default, derived from the run's seed: the same seed always gives the same order). Otherwise, it scores
     each side in every view, or answers with a side's letter, and all views are judged concurrently. `JudgeOptions`
-    describes the options from `answer_form` to `ask`. If none of them is set, or only a schedule with several orders, a
-    model with a concise profile answers with letters.
+    describes the options from `answer_form` to `ask`. A model with a concise profile answers with letters if none of
+    these options is set, or if the only one set is a schedule with several orders.
 
     `verdict.judging` records the ballots, and each view emits `JudgeViewMade`. A winner outside `stances` raises
     `SchemaViolation`; if there are several ballots, unusable ones are ignored unless all of them are unusable.

@@ -531,7 +531,7 @@ def notes_on_escapes(case: JudgeInput) -> list[str]:
 
 
 def render_sides(case: JudgeInput, show: Callable[[str], str] = quoted) -> str:
-    """Render the arguments grouped by side, each group under its side's letter, in the order of the view."""
+    """Render the arguments grouped by side, each group under its side's letter, in the view's order."""
     notes = [*case.notes, *[""] * (len(case.entries) - len(case.notes))]
     parts = []
     for side in case.view.order:

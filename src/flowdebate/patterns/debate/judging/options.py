@@ -43,12 +43,12 @@ class JudgeOptions:
     answer_form: Answer | None = None
     """Form of the judge's answers: "winner", "scores", "letter" or "letter_after_reasons".
 
-    Naming just a winner is possible only for a single judge reading one or both orders. With letters, the ballot
+    Only a single judge that reads one or both orders can name just a winner. If the answer is a letter, the ballot
     consists of the log-probabilities.
 
-    By default, the judge answers with a letter if decided_by="log_odds", and also if its model has a concise profile,
-    unless the schedule has a single order or one of the options below requires another form. In all other cases, it
-    gives scores if there are several ballots, labels or criteria, and names a winner if there are not.
+    By default, the judge answers with a letter if decided_by="log_odds". A judge whose model has a concise profile also
+    does so, unless the schedule has a single order or one of the options below requires another form. In all other
+    cases, the judge gives scores if there are several ballots, labels or criteria, and otherwise names a winner.
     """
     schedule: ScheduleLike | None = None
     """Orders of the sides as shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. The
@@ -62,7 +62,7 @@ class JudgeOptions:
     the median of the models' mean log-odds for the letters. The default is "log_odds" for letters and "mean" otherwise.
     """
     min_log_odds: float | None = None
-    """Lead a side needs to win with decided_by="log_odds".
+    """Lead required to win if decided_by="log_odds".
 
     The default is the value fitted for the model (for several models, the highest one), or 0.1 if there is no fit.
     """
@@ -78,9 +78,9 @@ class JudgeOptions:
     This takes a one-token call per side, and requires answer_form="letter".
     """
     on_flip: OnFlip = "average"
-    """Policy for a model picking different winners in different views: "average" lets the mean decide; "abstain" names
-    no winner but keeps the mean scores; "tie" names no winner and gives equal scores to all sides ranked first; "human"
-    asks a person.
+    """Policy for when a model picks different winners in different views: "average" lets the mean decide; "abstain"
+    names no winner but keeps the mean scores; "tie" names no winner and gives equal scores to all sides ranked first;
+    "human" asks a person.
     """
     labels: bool | Sequence[str] = False
     """True to show sides as "A", "B", … instead of their stances, or a list of custom labels.

@@ -34,7 +34,7 @@ FULL_AT_MOST = 4  # maximum number of sides; with five, there would already be 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeView:
-    """Order of the sides, and any labels for them, in a judge's single reading of the transcript."""
+    """One way to show a transcript to a judge: the order of the sides, and their labels, if any."""
 
     order: tuple[str, ...]
     """Sides in slot order: in each round, the first side's arguments come first."""
@@ -48,7 +48,7 @@ class JudgeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Set of views shown to a judge, one call per view.
+    """Set of views shown to a judge; each view takes one call.
 
     - "single": one random order.
     - "swap": one order and its reverse; sufficient for two sides.
@@ -332,7 +332,7 @@ class BlindReading:
 def blind_views(raw: DebateRawOutput) -> tuple[JudgeView, ...]:
     """Return the orders for blind readings of a debate; the first side in each order is labeled A.
 
-    The result is empty for a single side.
+    The result is empty if there is only one side.
     """
     sides = list(dict.fromkeys(entry.stance for entry in raw.transcript))
     if len(sides) < 2:  # noqa: PLR2004 - nothing to choose from
