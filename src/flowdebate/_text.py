@@ -226,7 +226,7 @@ _WITHOUT_VALUE = {
     "too_short",
     "string_too_short",
 }
-"""Types of pydantic errors whose invalid value is not shown because it is missing, long, or uninformative."""
+"""Pydantic error types for which the invalid value is not shown, because it is missing, long, or uninformative."""
 _BOUND = r"(?:the )?(?P<bound>[\d.e+-]+)"
 _PYDANTIC = tuple(
     (re.compile(pattern), words)

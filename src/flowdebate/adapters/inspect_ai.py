@@ -48,12 +48,12 @@ _KEY = "flowdebate"
 class InspectModel(AdaptedModel):
     """An Inspect model for any role, whose calls are counted, limited, retried, recorded and streamed as usual.
 
-    - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None for the evaluated model.
+    - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None to use the evaluated model.
     - `role`: a role in the evaluation (`model_roles`); `model` is used if the role is not bound to a model.
     - `config`: a `GenerateConfig` for each call; a request's own settings take precedence.
-    - `name`: the name shown in errors, events and usage; None for the name of the role or model.
-    - `retry`: the retry policy; None for no retries. Inspect's retries are turned off, because flowdebate must count
-      every request.
+    - `name`: the name shown in errors, events and usage; None to use the name of the role or model.
+    - `retry`: the retry policy; None to disable retries. Inspect's retries are turned off, because flowdebate must
+      count every request.
 
     Inside an evaluation, Inspect's log, cache and limits also cover the model's calls. If one of Inspect's limits is
     reached, the run ends with Inspect's own LimitExceededError. Tool calls are supported. A schema is both sent to the
@@ -209,8 +209,8 @@ def debate_solver(
 ) -> Solver:
     """Create a solver that runs `pattern` on each sample and sets the answer as the sample's completion.
 
-    - `question`: function that returns the question for a state; None for the text of the last user message.
-    - `answer`: function that returns the completion for a result; None for the pattern's output as text, or a raw
+    - `question`: function that returns the question for a state; None to use the text of the last user message.
+    - `answer`: function that returns the completion for a result; None to use the pattern's output as text, or a raw
       output's `answer`.
     - `options`: options for `Block.run()`, the same for each sample. The default model is the evaluated model.
 
@@ -257,8 +257,8 @@ def debate_scorer(
 
     - `pattern`: a debate in which one side argues that the answer is correct.
     - `correct`: that side's stance. The score is CORRECT if this stance wins, and INCORRECT if another stance wins.
-    - `question`: function that returns the question for a state and a target; None for a question containing the task,
-      the target and the answer.
+    - `question`: function that returns the question for a state and a target; None to use a question containing the
+      task, the target and the answer.
     - `options`: options for `Block.run()`, the same for each sample. The default model is the one bound to Inspect's
       role "grader" or, if there is none, the evaluated model.
 

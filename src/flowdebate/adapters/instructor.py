@@ -195,7 +195,7 @@ class _Asking:
         return hooks
 
     def policy(self, max_retries: int, *, sync: bool) -> Any:  # noqa: ANN401 - tenacity's Retrying
-        """Return a retry policy for instructor that retries invalid answers; each request is counted in advance."""
+        """Return a retry policy for instructor that retries invalid answers, counting each request in advance."""
         from instructor.core.exceptions import AsyncValidationError, ResponseParsingError
         from tenacity import AsyncRetrying, Retrying, retry_if_exception_type, stop_after_attempt
 

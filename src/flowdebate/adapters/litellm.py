@@ -26,7 +26,7 @@ _CALLBACK_SECONDS = 5.0
 class LiteLLM(AdaptedModel):
     """A model identified by its LiteLLM name, for example "anthropic/claude-sonnet-4-5" or "bedrock/…".
 
-    - `retry`: the retry policy; None for no retries. LiteLLM's own retries are turned off, so that every request is
+    - `retry`: the retry policy; None to disable retries. LiteLLM's own retries are turned off, so that every request is
       counted.
     - `options`: parameters passed to `litellm.acompletion` for each call, such as `api_key`, `api_base`, `drop_params`
       or `mock_response`. A request's own settings take precedence.
@@ -70,7 +70,7 @@ class LiteLLM(AdaptedModel):
 
     @asynccontextmanager
     async def open_connections(self) -> AsyncIterator[Self]:
-        """Return a context manager that waits for LiteLLM's callbacks on exit; a run enters one per model."""
+        """Return a context manager that waits for LiteLLM's callbacks on exit; a run enters one for each model."""
         try:
             yield self
         finally:

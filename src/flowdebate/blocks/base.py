@@ -166,8 +166,8 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """
 
     keeps: str | None = None
-    """Substring of step keys; a fork reuses the recorded answer of every step whose key contains it, even if the
-    request has changed.
+    """Substring that identifies steps to keep: a fork reuses the recorded answer of every step whose key contains it,
+    even if the request has changed.
     """
     with_continuation: Callable[[Continuation], Block[Any, Any]] | None = None
     """Function that prepares a pattern to continue a finished run; None if the pattern does not support continuing

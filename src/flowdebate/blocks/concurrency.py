@@ -16,7 +16,7 @@ T = TypeVar("T")
 async def in_order(  # noqa: C901 - one branch per way in which a call may end
     calls: Sequence[Callable[[], Awaitable[T]]], *, limit: int | None = None, finish: bool = False
 ) -> list[T]:
-    """Await `calls` concurrently, at most `limit` at once, and return the results in the order of the calls.
+    """Await `calls` concurrently, at most `limit` at once, and return the results in call order.
 
     The first failure cancels the other calls and is raised unchanged. If several calls fail at the same time, the
     exception from the first of them is raised, with a note for each of the others. Cancelling the caller cancels all

@@ -395,10 +395,10 @@ def check_uses(uses: object, *, location: str) -> None:
 def function_schema(function: Function) -> ToolSpec:
     """Describe `function` for a model: its name, its docstring, and the JSON Schema for its parameters.
 
-    Types come from the annotations, as pydantic interprets them (`Literal` and `Enum` as `enum`, models inlined).
-    Without an annotation, the type is taken from the default, or is a string if there is none. Descriptions come from
-    the docstring (Google, NumPy or reST); the text before the arguments describes the function. A parameter with a
-    default is not required. `function_schema(f).to_openai()` returns the tool in the chat completions format.
+    Types come from the annotations, as pydantic interprets them (`Literal` and `Enum` as `enum`, models inlined). If a
+    parameter has no annotation, its type is taken from its default; if it has neither, its type is string. Descriptions
+    come from the docstring (Google, NumPy or reST); the text before the arguments describes the function. A parameter
+    with a default is not required. `function_schema(f).to_openai()` returns the tool in the chat completions format.
 
     >>> from typing import Literal
     >>> def hand_over(response: str, to: Literal["pro", "con"] = "pro") -> None:
@@ -442,7 +442,7 @@ def _function_tool(function: Function, location: str) -> Tool:
 
 
 def _arguments(function: Function, name: str, described: Mapping[str, str | None], location: str) -> type[BaseModel]:
-    """Create a pydantic model with parameter names as aliases, because some are not valid field names."""
+    """Create a pydantic model that uses parameter names as aliases, because some of them are not valid field names."""
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):

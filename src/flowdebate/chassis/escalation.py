@@ -258,7 +258,7 @@ def _compares(rule: Rule) -> bool:
 
 
 def _stamp(name: str, make: MakeOutput) -> Handler[Any, None]:
-    """Create a tap that stores the question, and registers `make` in case the run ends early."""
+    """Create a tap that stores the question, and registers `make` to build the output if the run ends early."""
 
     @handler(name=f"{name}-question")
     def stamp(value: object, ctx: Context) -> None:

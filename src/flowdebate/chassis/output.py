@@ -216,7 +216,7 @@ def mark_answer(answer: Any, losses: Sequence[ProviderFailure]) -> Any:  # noqa:
 def stamp_subject(
     name: str, make_output: Callable[[Context, RunStatus], PatternOutput], material: Material | None = None
 ) -> Handler[Any, None]:
-    """Create a tap that stores the pattern's subject, and registers `make_output` in case the run ends early.
+    """Create a tap that stores the subject, and registers `make_output` to build the output if the run ends early.
 
     The tap also records the `material`, because the sources may change before the run is resumed.
     """
@@ -271,7 +271,8 @@ def with_synthesizer(pipeline: Sequencer[Any, Any], loop: Loop[OptionsT], role: 
 
     A custom synthesizer's output is validated against the pattern's schema; the default one requests that schema from
     its model. If the synthesizer's provider fails and the policy tolerates this, the output is None, and the raw output
-    is published again with the failure. If there is no verdict, the synthesizer is not called and the output is None.
+    is published again, this time including the failure. If there is no verdict, the synthesizer is not called and the
+    output is None.
     """
     if not loop.has(role):
         return pipeline

@@ -1,7 +1,7 @@
 """Seats: assignment of models to names and roles, based on a pattern's `model` option.
 
 A mapping may have entries for all seats ("default"), for speakers ("chat"), for all other roles ("synthesize"), for a
-single role, or for a name; the most specific entry applies. The value "each" for "default" distributes the available
+single role, or for a name; the most specific entry applies. Setting "default" to "each" distributes the available
 models.
 """
 

@@ -54,7 +54,7 @@ WELL_KNOWN = (
     *(w for w in FAMILIES.keys() | MAKERS if not any(part in w for part in (FAMILIES.keys() | MAKERS) - {w})),
     *(" an ai ", "language model", "chatbot", "artificial intelligence"),
 )
-"""Model families, makers, and terms such as "language model"; names that contain a shorter one are left out.
+"""Model families, makers, and terms such as "language model"; names that contain a shorter listed name are left out.
 
 Any text in which a model introduces itself contains at least one of these. Most arguments contain none, and a plain
 substring search for all of them is five times as fast as matching the patterns.
