@@ -176,7 +176,7 @@ def _room_used(attempts: Attempts) -> int:
 # Message sent to a model whose answer did not fit the schema.
 REASK = "Your answer could not be used: {problems}. Answer again with the corrected JSON and nothing else."
 
-# Failures of the answer rather than the endpoint: retried immediately, because nothing has to recover.
+# Failures of the answer rather than the endpoint: retried immediately, because the endpoint needs no time to recover.
 _AT_ONCE = (SchemaViolation, EmptyResponse, OutputTruncated)
 # Failures to retry only once: after two blank or truncated answers, more are likely, and each one is billed.
 _ONCE = (EmptyResponse, OutputTruncated)

@@ -1,4 +1,7 @@
-"""Temporary home folders for agent CLIs, containing the user's sign-in but no memory, skills, servers or sessions."""
+"""Temporary home folders for agent CLIs.
+
+They contain the user's credentials but no memory, skills, servers or sessions.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Isolation:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that point the program to the folder or turn features off."""
     sign_in: Mapping[str, Path] = field(default_factory=dict)
-    """Files containing the user's sign-in, keyed by their paths in the temporary folder."""
+    """Files containing the user's credentials, keyed by their paths in the temporary folder."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Contents of additional files, keyed by their paths in the temporary folder."""
     passed: tuple[str, ...] = ()
@@ -37,9 +40,9 @@ Isolate: TypeAlias = Callable[[Path, str], Isolation]
 
 @contextmanager
 def isolated(isolate: Isolate | None, models: str) -> Iterator[tuple[Path, Isolation]]:
-    """Create a folder for one call with links to the user's sign-in, and remove it afterwards.
+    """Create a folder for one call with links to the user's credentials, and remove it afterwards.
 
-    If the program replaces a link with a renewed sign-in, the user's sign-in is updated as well.
+    If the program replaces a link with renewed credentials, the user's own file is updated as well.
     """
     with TemporaryDirectory(prefix="flowdebate-", ignore_cleanup_errors=True) as name:
         home = Path(name)
@@ -83,7 +86,7 @@ def _restore(renewed: Path, source: Path) -> None:
 
 
 def isolate_codex(home: Path, models: str) -> Isolation:
-    """Give codex the user's sign-in and provider, and a model list with all tools turned off.
+    """Give codex the user's credentials and provider, and a model list with all tools turned off.
 
     The model list determines which tools a model gets, regardless of options.
     """
@@ -158,7 +161,7 @@ enabled = false
 
 
 def isolate_gemini(home: Path, models: str) -> Isolation:
-    """Give gemini the user's sign-in, and settings that turn off tools, servers, hooks, skills, agents and memory."""
+    """Give gemini the user's credentials, and turn off tools, servers, hooks, skills, agents and memory."""
     del models
     folder = gemini_folder()
     settings = {**_GEMINI, "security": {"auth": _gemini_auth()}}
@@ -224,7 +227,7 @@ _KEY_LINE = re.compile(r"^(?:export\s+)?((?:GEMINI_API_KEY|GOOGLE_[A-Z_]+))\s*=[
 
 
 def isolate_opencode(home: Path, models: str) -> Isolation:
-    """Give opencode the user's sign-in and providers, and deny it all tools."""
+    """Give opencode the user's credentials and providers, and deny it all tools."""
     del models
     providers = opencode_providers()
     configuration = {
@@ -257,7 +260,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode has access to a provider through a sign-in, its configuration, or its own free models."""
+    """Return whether opencode can reach a provider: with credentials, its configuration, or its own free models."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (
@@ -274,7 +277,7 @@ OPENCODE_MANAGED = ("/etc/opencode", "/Library/Application Support/opencode", "C
 
 
 def opencode_sign_in() -> Path:
-    """Return the path of the file containing the user's opencode sign-ins."""
+    """Return the path of the file containing the user's opencode credentials."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "opencode" / "auth.json"
 
 

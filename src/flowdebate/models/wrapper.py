@@ -1,4 +1,4 @@
-"""Models wrapping other models: the base class `Wrapper`, and policies for retries, fallbacks and deadlines."""
+"""Models that wrap other models: the base class `Wrapper`, and policies for retries, fallbacks and deadlines."""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ CONTEXT = 8192  # maximum number of tokens in the prompt and answer combined; mo
 _START = 300.0  # maximum time in seconds for joining, verifying and loading the file from a slow disk
 _PATIENCE = 5.0  # time in seconds allowed for an engine to exit on its own
 
-# Engines by process and file (None for the model "local"), so that a fork does not use or stop its parent's engines.
+# Engines, keyed by process and file (None for the model "local"), so that a fork does not use or stop its parent's
+# engines.
 _servers: dict[tuple[int, Path | None], LocalServer] = {}
 _lock = threading.Lock()
 
