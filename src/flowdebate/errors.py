@@ -119,7 +119,8 @@ class ConfigurationError(FlowDebateError, ValueError):
     """The block or run cannot be built, because its options are invalid; raised before anything runs.
 
     `problem` is the predicate of a sentence whose subject is the field. `choices` lists the valid values, from which
-    the message suggests one; without a `problem`, they also describe it. `message` replaces the entire sentence.
+    the message suggests one. If there is no `problem`, the message says that the value must be one of the `choices`.
+    `message` replaces the entire sentence.
 
     >>> print(ConfigurationError("debate 'rent'", "max_rounds", 0, "must be at least 1"))
     debate 'rent': `max_rounds` must be at least 1 (got 0)
@@ -267,7 +268,7 @@ class ConnectionLost(ModelUnavailable):
 
 
 class ModelTimeout(ModelError):
-    """The call did not finish within its deadline of `seconds`."""
+    """The call did not finish within its deadline of `seconds` seconds."""
 
     transient = True
 
@@ -312,8 +313,8 @@ class ContextTooLong(RequestRejected):
 class RateLimited(RequestRejected):
     """Too many requests were sent, or the quota is used up.
 
-    `retry_after` is the number of seconds to wait; None if the endpoint did not specify one. With `quota_exhausted`,
-    waiting is pointless.
+    `retry_after` is the number of seconds to wait; None if the endpoint did not specify one. If `quota_exhausted` is
+    true, waiting is pointless.
     """
 
     def __init__(
@@ -353,7 +354,7 @@ class ProviderFailed(ModelError):
 
 
 class CircuitOpen(ModelError):
-    """The circuit breaker remains open for another `seconds` after repeated failures; no call was made."""
+    """After repeated failures, the circuit breaker stays open for another `seconds` seconds; no call was made."""
 
     def __init__(self, seconds: float, **asker: Unpack[_Asker]) -> None:
         self.seconds = seconds

@@ -264,4 +264,4 @@ def test_exactly_one_study_file_is_required(study_folder: Path) -> None:
     for words in (("register",), ("facts.toml", "facts.toml")):
         result = run_study(None, *words)
         assert result.exit_code == 2
-        assert "Give one study file" in result.stderr
+        assert "Specify one study file" in result.stderr

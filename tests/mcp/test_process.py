@@ -103,9 +103,9 @@ async def test_a_server_ends_without_a_traceback_if_its_host_stops_reading(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--port", "1"], "--port requires --http, because it sets the port of the HTTP server."),
-        (["--token-file", "token"], "--token-file requires --http, because it sets the token of the HTTP server."),
-        (["--new-token"], "--new-token requires --http, because it sets the token of the HTTP server."),
+        (["--port", "1"], "--port requires --http, because it sets the HTTP server's port."),
+        (["--token-file", "token"], "--token-file requires --http, because it sets the HTTP server's token."),
+        (["--new-token"], "--new-token requires --http, because it sets the HTTP server's token."),
         (["--http", "--port", "70000"], "--port must be between 0 and 65535 (got 70000)"),
         (["--app", "nowhere:service"], "--app must be MODULE:OBJECT or FILE.py:OBJECT, where OBJECT is a Service"),
         (

@@ -21,7 +21,7 @@ _SENTENCE_END = (
     "[.!?\u2026\u061f\u06d4\u0964]+[\"'\u201d\u2019)\\]\u00bb]*(?=\\s|$)"
     "|[\u3002\uff01\uff1f]+[\"'\u201d\u2019\u300d\u300f\uff09)\\]]*"
 )
-"""Pattern for the end of a sentence, in scripts with and without spaces."""
+"""Pattern for the end of a sentence, whether or not the script puts spaces between words."""
 # Periods that do not end a sentence. If an abbreviation is missing from this list, a turn ends one sentence early.
 _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))\.\Z"
 

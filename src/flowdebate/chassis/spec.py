@@ -1,4 +1,4 @@
-"""Declarative patterns: how a pattern describes itself, and the checks, blocks and steps derived from that.
+"""Declarative patterns: how a pattern describes itself, and the checks, blocks and steps derived from its declaration.
 
 A pattern declares its roles and its data in a `PatternSpec`. The pattern's function passes on its arguments and
 assembles the steps from top to bottom:
@@ -6,7 +6,7 @@ assembles the steps from top to bottom:
     loop = check_options(SPEC, CommonOptions(name=name, roster=debaters, …))
     pipeline = loop.opening()                          # clears the transcript, opens the first round
     pipeline = loop.with_turns(pipeline, turns)        # the contents of a round
-    pipeline = loop.until_stopped(pipeline)            # back to the next round, or on
+    pipeline = loop.until_stopped(pipeline)            # starts the next round, or moves on
     pipeline = pipeline.then(build_output(loop))
 """
 
@@ -92,7 +92,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PatternSpec(Generic[OptionsT]):
-    """Declaration of a pattern: its roles, its data and how it ends; checks, blocks and steps are derived from it."""
+    """Declaration of a pattern: its roles, its data, and how it ends.
+
+    The pattern's checks, blocks and steps are derived from this declaration.
+    """
 
     name: str
     """Name of the function that builds the pattern."""
@@ -101,11 +104,11 @@ class PatternSpec(Generic[OptionsT]):
     roles: Sequence[Role] = ()
     """The pattern's other roles, in the order in which their options are checked."""
     constraints: Sequence[Constraint[OptionsT]] = ()
-    """Constraints on combining options."""
+    """Constraints on which options can be combined."""
     prompt_options: Sequence[str] = ("history",)
     """Fields of `PromptOptions` supported by this pattern, in addition to those supported by every pattern."""
     input_type: type[PatternInput]
-    """Type of the pattern's input; each speaker also receives an instance of it."""
+    """Type of the pattern's input; each speaker also receives an instance of this type."""
     new_state: Callable[[Loop[OptionsT]], PatternState]
     """Factory for the initial state of the pattern's sequencer."""
     make_output: Callable[[Loop[OptionsT], Context, RunStatus], PatternOutput]
@@ -121,10 +124,10 @@ class PatternSpec(Generic[OptionsT]):
     stop_reason: Callable[[Any, int], str | None] | None = None
     """Function that returns the pattern's own stop reason, given the state and the maximum number of rounds.
 
-    None if the loop ends only at the maximum number of rounds.
+    None if the loop ends only after the maximum number of rounds.
     """
     voice_of: Callable[[Any], str] | None = None
-    """Function that returns the voice (a stance or name) represented by a transcript entry, for counting the quorum.
+    """Function that returns the voice (a stance or name) represented by a transcript entry; used to check the quorum.
 
     None for a pattern without a quorum.
     """
@@ -139,10 +142,10 @@ class PatternSpec(Generic[OptionsT]):
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show each speaker some passages not shown to the others, in addition to the best ones, so that the
-    speakers together see more of long sources.
+    """True to show each speaker some passages not shown to the others, in addition to the best ones.
 
-    This suits patterns whose members do not compete over the same evidence.
+    Together, the speakers then see more of a long source. This suits patterns whose members do not compete over the
+    same evidence.
     """
 
 
@@ -247,7 +250,7 @@ class Loop(Generic[OptionsT]):
     roster: tuple[Any, ...]
     """The `Debater`s or `Persona`s, with models assigned to them."""
     models: Mapping[str, Model | str]
-    """Models of the roles that have one of their own, keyed by role."""
+    """Models for the roles that have their own, keyed by role."""
     prompts: PromptOptions
     max_rounds: int
     transcript: StateResource[Any]
@@ -347,7 +350,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """Add a round's `turns` to `pipeline`; if `speakers` is set, add only the turns of `speakers(ctx)`."""
+        """Add a round's `turns` to `pipeline`; if `speakers` is set, only those in `speakers(ctx)` take a turn."""
         # the order is fixed, so each turn can be a step of its own
         if speakers is None and self.turn_order == "declared":
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():
@@ -362,8 +365,8 @@ class Loop(Generic[OptionsT]):
     ) -> Sequencer[Any, Any]:
         """Repeat the rounds in `pipeline` until there is a reason to stop.
 
-        `ends` describes, in the outline, any reasons to stop other than the number of rounds and `terminate_when`.
-        `first` is the suffix in the name of each round's first step.
+        `ends` describes, in the outline, any reasons to stop other than the number of rounds and `terminate_when`. Each
+        round starts at the step whose name ends in `first`.
         """
         terminate_when, own_reason = self.options.terminate_when, self.spec.stop_reason
 
@@ -451,7 +454,7 @@ class Loop(Generic[OptionsT]):
         makers = self.spec.speaker.create
         identity = {"name": self.name, "agent_name": member.name, "transcript": self.transcript}
         options = merge_options(identity, facts, self.options_of(self.spec.speaker, member))
-        # a fallback gets the member's options with another model; a custom block has no options to pass on
+        # a fallback gets the member's options but a different model; a custom block has no options to pass on
         field, model = f"block of {member.name!r}", self.failures.stand_in
         if is_custom(member.block):
             block = self.custom_speaker(member, answer)
@@ -474,7 +477,7 @@ class Loop(Generic[OptionsT]):
 
     def custom_speaker(self, member: Debater | Persona, answer: Callable[[], object] | None = None) -> Block[Any, Any]:
         """Return the custom block for `member`."""
-        from flowdebate.blocks.human.prompt import describe_role  # imported lazily: most speakers are models
+        from flowdebate.blocks.human.prompt import describe_role  # imported lazily, because most speakers are models
 
         name = f"{self.name}-{self.spec.speaker.name}-{member.name}"
         block = as_block(member.block, name=name, location=self.location, field=f"block of {member.name!r}")
@@ -511,8 +514,8 @@ class Loop(Generic[OptionsT]):
     ) -> Block[Any, Any]:
         """Return the block for `role`: the default one with `facts`, or a custom one.
 
-        A human in the role must answer according to the schema `answer()`; if `answer` is None, the input determines
-        the schema.
+        A human who plays the role must answer according to the schema `answer()`; if `answer` is None, the input
+        determines the schema.
         """
         choice = self.choice(role)
         block: Block[Any, Any]

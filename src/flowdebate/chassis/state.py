@@ -25,7 +25,8 @@ Role: TypeAlias = str
 """Role of an actor in a pattern.
 
 One of "debater" (any speaker: debaters, personas, agents, members), "moderator", "judge", "synthesizer", "referee",
-"reviewer" or "chair"; in a debate, also "proposer" (of its sides) and "baseline". Other patterns may define more.
+"reviewer" or "chair". In a debate, also "proposer" (the model that proposes the sides) and "baseline". Other patterns
+may define more.
 """
 
 
@@ -51,9 +52,11 @@ Recovery = Literal[
     "next_step",
     "earlier_answer",
 ]
-"""Recovery from a provider failure: the turn is skipped, another model argues, all debaters speak in declared order,
-there is no verdict, there is no output, the round has no report, or the next speaker is drawn at random. An escalation
-continues with its next step, or keeps an earlier step's answer.
+"""Action taken to recover from a provider failure.
+
+The turn is skipped, another model argues, all debaters speak in declared order, there is no verdict, there is no
+output, the round has no report, or the next speaker is drawn at random. An escalation either continues with its next
+step or keeps an earlier step's answer.
 
 Other values mark flaws that would otherwise go unnoticed in a result: a truncated or empty argument, a stance without
 an assigned debater, or an invalid winner (not one of the stances), which is ignored.
@@ -84,7 +87,7 @@ def is_declared(turn_order: object) -> bool:
 
 
 class ProviderFailure(WireModel):
-    """Failure tolerated by the pattern; in most cases, a provider did not answer."""
+    """Failure tolerated by the pattern; usually, a provider did not answer."""
 
     round: int
     """The round in which the failure occurred; for judges and synthesizers, the last round."""
@@ -99,9 +102,9 @@ class ProviderFailure(WireModel):
     instead: Recovery
     """Action taken to recover from the failure."""
     phase: str | None = Field(default=None, exclude_if=lambda phase: phase is None)
-    """The turn's task, if the pattern has several kinds of tasks; None (and omitted from JSON) in other patterns."""
+    """The turn's task; None (and omitted from JSON) unless the pattern has several kinds of tasks."""
     target: str | None = Field(default=None, exclude_if=lambda target: target is None)
-    """The author of the contribution addressed by the task; None (and omitted from JSON) if there is none."""
+    """The author of the text that the task is about; None (and omitted from JSON) if there is no such text."""
 
     @property
     def error_type(self) -> str:
@@ -110,14 +113,17 @@ class ProviderFailure(WireModel):
 
 
 class CutAnswer(WireModel):
-    """Answer in which a speaker also wrote another speaker's turn; the transcript contains only the part before it."""
+    """Answer in which a speaker also wrote another speaker's turn.
+
+    The transcript contains only the part before that turn.
+    """
 
     round: int
     """The round in which the answer was given."""
     name: str
     """The name of the speaker who gave the answer."""
     other: str
-    """The name of the other speaker, whose turn follows in the answer."""
+    """The name of the other speaker, whose turn was written in the answer."""
     answer: str
     """The complete answer."""
 
@@ -131,7 +137,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields describing the turn's task, for its transcript entry."""
+        """Fields that describe the turn's task in its transcript entry."""
         return {}
 
     @classmethod
@@ -152,7 +158,7 @@ class EscalationStep(WireModel):
     name: str
     """The name of the step's block."""
     answer: str | None
-    """The answer as text; None if the step has no answer."""
+    """The answer as text; None if the step gave no answer."""
     reason: str | None = None
     """Reason why the escalation ended with this step, for example "agrees with first"; None if it continued."""
     calls: int = 0
@@ -187,7 +193,7 @@ class PatternState(WireModel):
     stop_reason: str | None = None
     """Reason why the loop ended; None while it is running."""
     older: Older | None = None
-    """Summary of the rounds before the history window; None if there are none."""
+    """Summary of the rounds before the history window; None if there are no such rounds."""
 
     @property
     def phase_name(self) -> str | None:
@@ -332,7 +338,7 @@ def as_model(value: object, model: type[ModelT], *, block: str) -> ModelT:
         return model.model_validate(data)
     except ValidationError as error:
         raise OutputError(block, f"a {model.__name__}", problems_of(error, show=short_repr)) from None
-    except Exception as error:  # a malicious mapping may raise anything
+    except Exception as error:  # a malicious mapping may raise any exception
         problem = f"got {short_repr(value)}, which raises {error_text(error)}"
         raise OutputError(block, f"a {model.__name__}", [("", problem)]) from error
 
@@ -352,7 +358,7 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, omitted if `turn_order` is "declared" and the speakers are not rearranged."""
+    """The order of a round's turns, unless `turn_order` is "declared" and the speakers are not rearranged."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
@@ -360,7 +366,7 @@ class TurnsOrdered(BaseEvent):
     turn_order: TurnOrder
     """The `turn_order` option of the round's phase or, if the phase has none, of the pattern."""
     speakers: tuple[str, ...]
-    """Names of the speakers in turn order; with "simultaneous", in the order in which their turns are recorded."""
+    """Names of the speakers in turn order; if turns are simultaneous, in the order in which they are recorded."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -374,7 +380,7 @@ class TurnEvent(BlockEvent):
     agent_name: str
     """The name of the debater or agent."""
     stance: str | None = None
-    """The position assigned by the pattern, if it assigns any."""
+    """The position assigned by the pattern, if any."""
     phase: str | None = None
     """The turn's task, if the pattern has several kinds of tasks."""
     target: str | None = None
@@ -478,7 +484,7 @@ class RoundsEnded(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class EscalationStepFinished(BaseEvent):
-    """A step of an escalation has answered, and the escalation either ends or continues."""
+    """A step of an escalation has finished, and the escalation either ends or continues."""
 
     kind: ClassVar[str] = "escalation_step_finished"
     step: EscalationStep

@@ -186,7 +186,7 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Call `block` with `value`, at a path below that of `ctx`, and apply a turn's time limit."""
+    """Call `block` with `value` in a context below `ctx`, and apply a turn's time limit."""
     return await in_time(
         block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
     )
@@ -203,8 +203,8 @@ async def in_time(
 ) -> Any:  # noqa: ANN401 - the call's value
     """Await `call`; raise ModelTimeout after `timeout` seconds or at the round's deadline, whichever comes first.
 
-    If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure: when
-    the run is resumed, the call is not repeated and fails in the same way. A closing role (`closes`), however, is
+    If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure. When
+    the run is resumed, the call is not repeated but fails again in the same way. A closing role (`closes`), however, is
     called again, because its failure has not changed the debate.
     """
     journal = ctx.run.journal
@@ -565,7 +565,7 @@ def record_turn(
 
 
 def complete_turn(agent_name: str, output: object, ctx: Context) -> None:
-    """Complete the turn of `agent_name` in the audit trail, adding a task if there is none."""
+    """Complete `agent_name`'s turn in the audit trail, adding a task if there is none."""
     audit: TaskCollection = ctx.scope.handles[AUDIT]
     turns = audit.list(status="in_progress", assignee=agent_name)
     if audit.protected:  # a block may have started another task for the same debater

@@ -36,7 +36,7 @@ _TICK = 0.5
 
 @contextmanager
 def store_for_asking(name: str | None) -> Iterator[OpenStore]:
-    """Open the store for a command with many runs, showing each distinct warning only once."""
+    """Open the store for a command that starts many runs, showing each distinct warning only once."""
     from flowdebate.service.runs import opened
 
     with _warn_once(), opened(name, new=True) as place:
@@ -222,7 +222,7 @@ class ProgressLines:
         print_message(message)
 
     def seconds_left(self, counts: Counts) -> float | None:
-        """Estimate the seconds left from the completed and remaining calls; return None if there is no estimate."""
+        """Estimate the remaining seconds from the calls made so far; return None if there is no estimate."""
         usual = self._calls / self._ended if self._ended else self._usual_calls
         calls_made = counts.usage.calls - self._calls_before
         if counts.total is None or not usual or calls_made < 1:
@@ -268,7 +268,7 @@ class ProgressBar(ProgressLines):
 
 
 def open_progress(stream: TextIO, *, calls: int | None = None) -> ProgressLines:
-    """Show progress on `stream` (normally stderr): as a bar in a color terminal, and as lines everywhere else."""
+    """Show progress on `stream` (normally stderr): as a bar on a color terminal, and as lines everywhere else."""
     from flowdebate.cli.terminal.screen import Screen
 
     console = Screen(stream).console

@@ -178,8 +178,8 @@ def _write(audited: JudgeAudit, items: Items, ballots: BallotFile | None, *, as_
 def _measure(items: Items, ballots: BallotFile | None) -> dict[str, JudgeQuality | ContentAudit]:
     """Measure judges against known correct answers, and audit a file's ballots for influences other than content.
 
-    The reports have the keys "quality" and "content". If there are several judges, each of them has another quality
-    report, with the judge's name as its key.
+    The reports have the keys "quality" and "content". If there are several judges, each of them also gets a quality
+    report of its own, keyed by the judge's name.
     """
     from flowdebate.evaluation import content_audit, judge_quality
     from flowdebate.evaluation.judge_quality import judged_items

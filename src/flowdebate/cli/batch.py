@@ -1,4 +1,4 @@
-"""`flowdebate batch`: run one pattern on many questions, with progress on stderr and clean interruption."""
+"""`flowdebate batch`: run one pattern on many questions, report progress on stderr, and handle interruptions."""
 
 from __future__ import annotations
 
@@ -180,7 +180,9 @@ _BOUNDS = ("max_calls", "max_tokens", "max_seconds", "attempts", "fallback")
 
 
 class Plans:
-    """Plans for a batch: each row has its own subject; all rows share the options from the front end and a plan file.
+    """Plans for a batch.
+
+    Each row has its own subject, and all rows share the options from the front end and a plan file.
 
     Raises ConfigurationError or BadFile for invalid options. The error names the invalid option, or the file and the
     key.

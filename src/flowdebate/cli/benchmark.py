@@ -29,7 +29,7 @@ def benchmark_reviews(
 ) -> None:
     """Review each change in a file as a batch, and print how many planted faults were found.
 
-    The subject in the options is the file's path. Stored reviews are not repeated, so running the same command again
+    The options' subject is the path of that file. Stored reviews are not repeated, so running the same command again
     continues where it stopped.
     """
     from flowdebate.evaluation import read_review_cases

@@ -110,8 +110,8 @@ def benefit(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Measure on a data set whether debates help, and at what cost.
 
-    Each debate is compared with a single call, with a vote among first drafts, and with self-consistency that uses as
-    many tokens. --max-calls applies to each question.
+    Each debate is compared with a single call, with a vote among first drafts, and with self-consistency on the same
+    number of tokens. --max-calls applies to each question.
     """
     from flowdebate.evaluation.benefit import benefit_report
     from flowdebate.evaluation.documents import lay_out_benefit
@@ -177,7 +177,7 @@ class _Outcome:
     """The stored results of an evaluation."""
 
     items: Sequence[BenefitItem]
-    """Answers to each question with a finished debate."""
+    """Answers to each question whose debate has finished."""
     without_verdict: Mapping[str, int]
     """Number of questions without a verdict, keyed by run status."""
     left_out: Mapping[str, int]
@@ -328,7 +328,7 @@ class EvaluationPlans(Plans):
     The positions are the row's choices or, if it has none, those of the specified debaters; the default is yes and no.
     Choices are shuffled among the debaters because data sets often list the correct one first. If `baselines` is None,
     all baselines are used, except for a vote between only two drafts. Raises BadFile for a row whose correct answer is
-    not among its positions, or whose choices do not match the debaters in number.
+    not among its positions, or whose number of choices differs from the number of debaters.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class Followed:
 
     view: View
     unwritten: WriteFailed | None
-    """Error that occurred when writing the output and closed the display early; None if there was none."""
+    """Error in writing the output, which ended the display early; None if there was none."""
     signal: signal.Signals | None
     """Signal that interrupted the run or, if the run belongs to another process, only closed the display."""
 
@@ -155,7 +155,10 @@ async def execute(
             task.cancel()
 
     def soon() -> None:
-        """Cancel the starting run after a delay, so that it can reach a point where it can keep its results."""
+        """Cancel the run if it is still starting after a delay.
+
+        The delay lets the run reach a point where it can keep its results.
+        """
         loop.call_soon_threadsafe(loop.call_later, _STARTS_WITHIN, give_up)
 
     async with nullcontext() if place is None else service_of(place) as service:
@@ -269,7 +272,7 @@ async def _end_of_handle(plan: Plan, handle: RunHandle[Any], place: OpenStore | 
         run_id=None if place is None else handle.run_id,
         fork=fork,
     )
-    # if the error is of a subclass of StoreError, it would recur when the run is resumed
+    # an instance of a StoreError subclass would be raised again when the run is resumed
     again = not isinstance(failure, StoreError) or type(failure) is StoreError
     return Ended(
         document=document,

@@ -358,7 +358,7 @@ def _value_of(option: str, args: Sequence[str]) -> str | None:
 
 
 def _page_of(name: str) -> PatternPage | None:
-    """Return the page of the pattern with this command name, or None if there is no such pattern."""
+    """Return the page for the pattern that has this command name, or None if there is no such pattern."""
     info = find_pattern(name)
     page: PatternPage | None = info.load_page() if info is not None and name == info.verb else None
     return page

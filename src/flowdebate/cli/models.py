@@ -38,9 +38,9 @@ def models(
 ) -> None:
     """Show which models runs would use, or check what models can do.
 
-    Without an action, it shows which keys are set, but never the keys themselves. Checking a model takes about 22 short
-    calls. The check reports which parts of requests the server refuses, the format of the model's answers, the roles it
-    can play, and recommended settings.
+    Without an action, the command shows which keys are set, but never the keys themselves. Checking a model takes about
+    22 short calls. The check reports which parts of requests the server refuses, the format of the model's answers, the
+    roles it can play, and recommended settings.
     """
     for name, value in {"SPEC": specs, "--quick": quick or None, "--record": record, "--base-url": base_url}.items():
         opt.check(action == "check" or not value, name, "can only be used with `flowdebate models check`")

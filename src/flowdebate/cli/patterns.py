@@ -205,7 +205,7 @@ def _run(  # noqa: PLR0913 - the options of this front end
         with nullcontext() if no_store else opened(store, new=True) as place:
             if not plan.speakers:
                 if place is not None and place.is_explicit:
-                    with _store_needed():  # a store that cannot be used fails here, before any model is called
+                    with _store_needed():  # an unusable store raises an error here, before any model is called
                         asyncio.run(place.store.runs(limit=1))
                 if not quiet:
                     for line in filter(None, show.head):
@@ -292,7 +292,7 @@ def terminal_asker() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Add advice on running without a store to store errors raised in the `with` block."""
+    """Extend the message of a StoreError raised in the `with` block with advice on running without a store."""
     try:
         yield
     except StoreError as error:
@@ -303,10 +303,11 @@ def _store_needed() -> Iterator[None]:
 
 
 def _propose_sides(plan: Plan, *, yes: bool, place: OpenStore | None, run_id: str | None) -> Plan:
-    """Show the sides proposed by the plan's model, and return `plan` with them.
+    """Show the sides proposed by the plan's model, and return `plan` with these sides.
 
     In a terminal, the user can accept, edit or decline the sides, unless `yes` is set; declining raises Abort. If the
-    run has an ID, the proposal is stored under it, so that repeating the command does not cost another proposal.
+    run has an ID, the proposal is stored under it, so that repeating the command does not request and pay for another
+    one.
     """
     from flowdebate.ui.plan import with_sides
 

@@ -195,7 +195,7 @@ class PullRequestReview:
 
     @property
     def earlier(self) -> list[FindingDraft]:
-        """Unresolved findings from earlier runs, updated to the current names of their files."""
+        """Unresolved findings from earlier runs, with the current names of any renamed files."""
         moved = self.changes.renamed
         files = self.changes.lines
         drafts = []
@@ -208,7 +208,7 @@ class PullRequestReview:
     # Finishing without a review
 
     def finish_unread(self, gate: str | None) -> int:
-        """Post and print the outcome of a run with nothing to read, and return the exit code."""
+        """Post and print the outcome of a run that had nothing to read, and return the exit code."""
         voices: dict[str, str] = {}
         findings = [_standing(draft, number) for number, draft in enumerate(self.earlier, start=1)]
         unread = [f"{source.name} ({source.left_out})" for source in self.changes.sources if not source.excluded]

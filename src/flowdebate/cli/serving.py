@@ -279,7 +279,7 @@ def mcp(  # noqa: PLR0913 - the options of the command
     )
     for option, what, value in http_only:
         if value is not None and not http:
-            raise misuse(option, value, f"{option} requires --http, because it sets the {what} of the HTTP server.")
+            raise misuse(option, value, f"{option} requires --http, because it sets the HTTP server's {what}.")
     _check_token(token_file, new=new_token)
     _check_port(port)
     _check_app(app, {**values, "allow_model": allow_model})
@@ -396,9 +396,9 @@ def read_token(path: str) -> str:
 def load_token(*, new: bool = False, needed: bool = False) -> str:
     """Return the stored token for this user's servers, creating it on first use; `new` requests a new token.
 
-    Raises BadFile if others may have read or written the file. If the token cannot be stored, a message states that it
-    is valid only until the server stops, unless `needed` is set (as in commands that need the server's token): in this
-    case, BadFile is raised instead.
+    Raises BadFile if others may have read or written the file. If the token cannot be stored, a message says that it is
+    valid only until the server stops. If `needed` is set (as in commands that need the server's token), BadFile is
+    raised instead.
     """
     path = default_store_path().with_name("token")
     try:

@@ -264,7 +264,7 @@ def study(  # noqa: PLR0913 - the options of the command
     doing = action if action in ("register", "report") else "ask"
     path = file if doing != "ask" else action
     if path is None or (doing == "ask" and file is not None):
-        raise misuse("STUDY", file, "Give one study file: flowdebate eval study [register|report] STUDY.toml")
+        raise misuse("STUDY", file, "Specify one study file: flowdebate eval study [register|report] STUDY.toml")
     from flowdebate.evaluation import AnswersFile, ask_study, study_report
     from flowdebate.evaluation import frame as frame_of
     from flowdebate.evaluation.documents import lay_out_study

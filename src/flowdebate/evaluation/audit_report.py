@@ -36,7 +36,7 @@ PlaceKind = Literal["slot", "label", "turn"]
 
 
 class AuditItem(WireModel):
-    """Transcript with all its ballots, corresponding to one line of a data set."""
+    """A transcript and all its ballots; each item corresponds to one line of a data set."""
 
     id: str | None = None
     ballots: list[JudgeBallot]
@@ -190,7 +190,10 @@ class JudgeFigures(WireModel):
 
     @property
     def tested(self) -> list[Places | LastWord]:
-        """Slots, labels, turns and last word with a meaningful p-value; with two sides, turns cover the last word."""
+        """Results for slots, labels, turns and the last word that have a meaningful p-value.
+
+        If no item has more than two sides, the results for turns also cover the last word.
+        """
         every: list[Places | LastWord] = [*self.slots, *self.labels, *self.turns]
         if self.last_word is not None and any(turns.sides > 2 for turns in self.turns):  # noqa: PLR2004 - one and the other
             every.append(self.last_word)
@@ -214,7 +217,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     judges have correlated scores.
     """
     effective_n: float | None = None
-    """Number of independent judges that would be as informative: n / (1 + (n - 1) rho)."""
+    """Number of independent judges that would be as informative as these models: n / (1 + (n - 1) rho)."""
     effective_n_low: float | None = None
     effective_n_high: float | None = None
     """Bounds of the 95% confidence interval for `effective_n`, computed from the interval for `rho`."""

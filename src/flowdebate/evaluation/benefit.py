@@ -28,7 +28,7 @@ Finding = Literal["helped", "harmed", "none_worth_it", "too_few"]
 inconclusive.
 """
 Missing = Literal["wrong", "left out"]
-"""How debates without a verdict are counted."""
+"""Rule for counting debates without a verdict."""
 
 
 class MethodResult(WireModel):
@@ -370,7 +370,8 @@ def _summarize(
 ) -> str:
     """Summarize all comparisons in a few sentences.
 
-    The focus is on the baselines whose finding is the overall `finding`, and among them on the most accurate one.
+    The summary focuses on the baselines whose finding matches the overall `finding`, and especially on the most
+    accurate of them.
     """
     deciding = [comparison for comparison in comparisons if comparison.finding == finding]
     best = max(deciding, key=lambda item: item.baseline_right / item.n)

@@ -156,7 +156,7 @@ def _errors(
 ) -> tuple[list[float | None], list[float]]:
     """Return the standard errors and degrees of freedom for all coefficients.
 
-    `place` is the cluster index of each choice, and `number` the multiplicity of each cluster.
+    `place` is the cluster index of each choice, and `number` is the multiplicity of each cluster.
     """
     import numpy as np
 

@@ -107,9 +107,9 @@ def create_comparison(
 ) -> Sequencer[Any, DebateRawOutput]:
     """Create the block for a comparison, which turns `ComparedTexts` or their JSON data into a verdict.
 
-    Options are the same as for `compare`; without `judges`, the run's model is the judge. Small models (with the
-    profile "concise") judge by letter unless there are `criteria`; with `quotes` they also pick a sentence from each
-    text. Raise ConfigurationError for invalid options.
+    Options are the same as for `compare`; without `judges`, the run's model is the judge. Small models (those with the
+    profile "concise") judge by letter, unless there are `criteria`. If `quotes` is set, they also pick a sentence from
+    each text. Raise ConfigurationError for invalid options.
     """
     judge_options = _judge_options(judges, criteria, orders)
     transcript = create_debate_transcript()
@@ -177,7 +177,7 @@ def _judge_options(
 def _judge_by_letter(models: Iterable[Model]) -> bool:
     """Return whether to have judges answer by letter: all models must be small and support logprobs.
 
-    When asked for reasons and a winner instead, small models may give reasons for a different winner.
+    If asked for reasons and a winner instead, a small model may give reasons that support a different winner.
     """
     return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 

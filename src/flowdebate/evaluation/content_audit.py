@@ -78,11 +78,11 @@ def content_choices(
     models: Mapping[str, str] | None = None,
     cluster: str | None = None,
 ) -> list[ContentChoice]:
-    """Convert the usable `ballots` from one debate to choices.
+    """Convert the usable `ballots` from one debate to choices. All mappings are keyed by side.
 
-    All mappings are keyed by side: `systems` contains the authors (None if the sides are the systems); `texts`, the
-    arguments from the debate (None to take lengths from the ballots and ignore style); and `models`, the models (None
-    to ignore the model family).
+    - `systems`: the authors; None if the sides are the systems.
+    - `texts`: the arguments from the debate; None to take lengths from the ballots and ignore style.
+    - `models`: the models; None to ignore the model family.
     """
     content_choices_found = []
     for ballot in (candidate for candidate in ballots if candidate.problem is None):

@@ -97,7 +97,7 @@ def _resume(
     quiet: bool = False,
     **options: Unpack[_Recovery],
 ) -> NoReturn:
-    """Resume a run (the most recent one if None) with `values` overriding options of its plan, then exit."""
+    """Resume `run` (the most recent one if None), overriding options of its plan with `values`, then exit."""
     from flowdebate.service.runs import find_run, last_resumable, opened
     from flowdebate.ui.models import models_line
     from flowdebate.ui.plan import plan_of
@@ -389,7 +389,10 @@ _NAMED = 8
 
 
 def _is_short_for(abbreviation: str, place: str) -> bool:
-    """Return whether `abbreviation` matches the ends of components of `place`, in order, up to the last component.
+    """Return whether `abbreviation` is short for the path `place`.
+
+    Each part must be the end of a component of `place`, in the same order, and the last part must be the end of the
+    last component.
 
     >>> place = "rent/round[2]/rent-turn-ann/rent-debater-ann"
     >>> [_is_short_for(given, place) for given in ("ann", "round[2]/ann", "debater-ann", "round[1]/ann", "round[2]")]

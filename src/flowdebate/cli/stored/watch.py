@@ -48,7 +48,7 @@ def watch(
 ) -> None:
     """Watch a run in another process, or a finished one. Ctrl-C stops watching, but the run continues.
 
-    The page looks the same as with the command that started the run, except that contributions appear only once they
+    Watching shows the same page as the command that started the run, except that contributions appear only once they
     are complete.
     """
     from flowdebate.service.runs import chosen_run, opened

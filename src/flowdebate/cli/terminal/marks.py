@@ -34,7 +34,7 @@ class Marks:
         self._fenced = False
 
     def feed(self, piece: str, *, last: bool = False) -> Iterator[tuple[str, str]]:
-        """Return the parts of the text that can be shown now; with `last`, return all remaining parts."""
+        """Return the parts of the text that can be shown now; if `last` is true, return all remaining parts."""
         text = self._held + piece
         begins = self._before == "\n"
         line = 0 if begins else text.find("\n") + 1 or len(text)  # the start of the first complete line

@@ -74,7 +74,7 @@ def prepare_streams() -> None:
 
 
 def log_to(target: str) -> Callable[[], None]:
-    """Append log records as JSON Lines to the file `target`, or write them to stderr for "-".
+    """Append log records as JSON Lines to the file `target`, or write them to stderr if `target` is "-".
 
     Return a function that stops logging. Raise BadFile if the file is not writable.
     """
@@ -261,8 +261,8 @@ class Interrupts:
 _SIGINT, _SIGPIPE = 2, 13
 """Signal numbers, spelled out because some platforms do not define the names."""
 _CHANGED_LINES = 6
-"""Maximum number of lines shown of a changed prompt: enough to recognize which option changed, and few enough to fit on
-a small terminal.
+"""Maximum number of lines to show from a changed prompt: enough to recognize which option changed, and few enough to
+fit on a small terminal.
 """
 
 

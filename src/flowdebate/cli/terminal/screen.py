@@ -1,4 +1,4 @@
-"""Output of a page: streamed text with line wrapping and, in a terminal, a live line with the current activity."""
+"""Output for a page: streamed text with line wrapping and, on a terminal, a live line that shows the activity."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STARTING = "Starting the local model (some seconds, once)"
 class Screen:
     """Output stream for a page.
 
-    In a color terminal, `live()` adds a live line below the text. Elsewhere, or if NO_COLOR is set, there is no live
+    On a color terminal, `live()` adds a live line below the text. Elsewhere, or if NO_COLOR is set, there is no live
     line and no escape codes are written.
     """
 
@@ -137,7 +137,7 @@ class Screen:
 
     async def ticking(self) -> None:
         """Animate the live line until cancelled."""
-        with suppress(WriteFailed):  # a failure will be reported by the next write of text
+        with suppress(WriteFailed):  # if this fails, the next write of text will report it
             while True:
                 await asyncio.sleep(_TICK)
                 self.tick()
@@ -276,15 +276,15 @@ _TAB = "    "
 _LEADING = 24
 """Maximum number of leading spaces kept on a line."""
 _WIDE = 2
-"""Width of wide characters, in terminal cells. Lines may break between any two of them, since Chinese and Japanese put
-no spaces between words.
+"""Width of wide characters, in terminal cells. Lines may break between any two of them, because Chinese and Japanese
+are written without spaces between words.
 """
 _NARROWEST = 20
 """Minimum width for wrapping, in columns; narrower lines would be harder to read than unwrapped lines."""
 
 
 class TextFlow:
-    """Writer for a single text, with every line indented to set the text apart from the rest of the page.
+    """Writer for a single piece of text, with every line indented to set the text apart from the rest of the page.
 
     `indent` is the string that begins each line; `first` replaces it on the first line. `width` returns the current
     number of columns; None disables wrapping. A line's width is computed as the sum of its characters' widths:

@@ -8,7 +8,10 @@ from typing import TextIO
 
 
 class WriteFailed(Exception):
-    """Raised when output cannot be written. If `reader_left`, the reader closed the pipe, which is not an error."""
+    """Raised when output cannot be written.
+
+    If `reader_left` is true, the reader closed the pipe, which is not an error.
+    """
 
     def __init__(self, message: str, *, reader_left: bool = False) -> None:
         self.reader_left = reader_left
