@@ -1,4 +1,4 @@
-"""Use a model on your own server: Ollama, LM Studio, llama-server, vLLM, or a compatible one."""
+"""Use a model on your own server: Ollama, LM Studio, llama-server, vLLM or similar."""
 
 from __future__ import annotations
 

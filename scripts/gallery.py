@@ -59,7 +59,7 @@ GROUPS = {
         "moral_decisions": "",
         "escalation": "",
     },
-    "Many debates, and when they end": {
+    "Many debates, and stopping early": {
         "many_questions": "",
         "debate_in_a_pipeline": "",
         "stop_early": "",
@@ -90,8 +90,8 @@ HEAD = """# Gallery
 
 Start from an example: this page lists every script in `examples/`, with the beginning and the end of its output.
 
-Run one with `python examples/feature_debate.py`. It uses [your default model](models.md#naming-a-model); the output
-below comes from a scripted model.
+Run an example with `python examples/feature_debate.py`. It uses [your default model](models.md#naming-a-model); the
+output below comes from a scripted model.
 """
 
 
