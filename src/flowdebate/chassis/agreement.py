@@ -83,7 +83,7 @@ class Agreement:
     """
 
     model: Model | str | None = None
-    """The judge's model; None for the synthesizer's model."""
+    """The judge's model; None to use the synthesizer's model."""
     agree: Callable[..., Any] | None = None
     """Function to call instead of the judge, with an `AnswerPair` and, if it takes a second argument, the context."""
 

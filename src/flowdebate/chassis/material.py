@@ -64,7 +64,7 @@ class Material:
     sources: tuple[Source, ...]
     """All sources, including files omitted from a folder."""
     tokens: int | None = None
-    """Maximum length of the sources in a prompt, in tokens; None for a quarter of the model's context size."""
+    """Maximum length of the sources in a prompt, in tokens; None to use a quarter of the model's context size."""
     in_plan: bool = False
     """True if the run's plan contains the text of the sources, so that the journal need not store it."""
     numbered: bool = False

@@ -103,7 +103,7 @@ class CommonOptions:
     roles: Mapping[str, RoleChoice] = field(default_factory=dict)
     """Values of the options for all roles except the speakers, keyed by role."""
     visibilities: Mapping[str, VisibilityLike] = field(default_factory=dict)
-    """Visibility of the default blocks of each role; None for the role's default."""
+    """Visibility of the default blocks of each role; None to use the role's default."""
     turn_order: TurnOrder = "declared"
     terminate_when: StopWhen | None = None
     transcript: StateResource[Any] | None = None

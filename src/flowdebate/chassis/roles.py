@@ -173,7 +173,7 @@ class DebaterOptions(RoleOptions):
     """Options for a debater's default block; they override the pattern's: `Debater(…, options=DebaterOptions(…))`."""
 
     length: Length | None = None
-    """Length of the debater's turns: "short", "medium", "long", or a number of words; None for the pattern's length."""
+    """Length of the debater's turns: "short", "medium", "long", or a number of words; None to use the pattern's."""
 
     def __post_init__(self) -> None:
         RoleOptions.__post_init__(self)

@@ -58,7 +58,7 @@ class Debater:
     returns `str`, `{"text": str}`, or a model with a `text` field.
     """
     model: Model | str | None = None
-    """The debater's model; None for the debate's model. Used only by the default block."""
+    """The debater's model; None to use the debate's model. Used only by the default block."""
     options: DebaterOptions | None = None
     """`DebaterOptions` for this debater, overriding the debate's options. Used only by the default block."""
 
@@ -82,7 +82,7 @@ class Persona:
     block: Any = None
     """Replacement for the default block: a block, or a sync or async function of `(input, ctx)` or `(input)`."""
     model: Model | str | None = None
-    """The participant's model; None for the pattern's model. Used only by the default block."""
+    """The participant's model; None to use the pattern's model. Used only by the default block."""
     options: DebaterOptions | None = None
     """`DebaterOptions` for this participant, overriding the pattern's options. Used only by the default block."""
 
