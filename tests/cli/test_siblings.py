@@ -29,7 +29,7 @@ OWN_PAGES = {
     "audit": "judges.md#From the command line",
     "batch": "batch.md#On the command line",
     "compare": "compare.md#From the command line",
-    "critic": "critique.md#Does it pay with your models?",
+    "critic": "critique.md#Is it worthwhile with your models?",
     "benefit": "evaluate.md#On the command line",
     "leaderboard": "judges.md#A leaderboard from the command line",
     "study": "evaluate.md#Study files",
