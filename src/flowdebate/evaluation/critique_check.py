@@ -168,12 +168,11 @@ async def critique_check(  # noqa: PLR0913 - the options of a check
 
     Each answer is criticized but not revised, and is also judged without a critique, with up to 3 model calls in total.
 
-
     - `critics`, `judge`, `model`: as for `critique()`.
     - `sources`: sources for all rows; a row's "sources" replace them.
     - `question`, `answer`: a key in the row, or a function of the row.
-    - `truth`: key or function for the label: True or "right", False or "wrong", or the list of faults, which is empty
-      for a correct answer.
+    - `truth`: key or function for the label. A label is True or "right", False or "wrong", or the list of faults, which
+      is empty for a correct answer.
     - `cluster`: key or function for a group of dependent rows; None groups rows by question.
     - `confidence`, `min_gain`: confidence level of the interval, and the smallest gain in accuracy worth the
       calls.

@@ -122,8 +122,8 @@ async def compare_escalation(  # noqa: PLR0913 - the options of an evaluation
     """Answer each of `rows` with both `escalation` and `always`, and compare accuracy and cost.
 
     - `truth`, `question`: a row key, or a function of the row, for the correct answer and the question.
-    - `answer`: function that reads the answer from a raw output; None for the winner of a debate, or the output's
-      `answer`.
+    - `answer`: function that reads the answer from a raw output; None reads the winner of a debate, or the `answer` of
+      any other output.
     - `right`: function that takes an answer and the truth, and returns whether the answer is correct; None compares the
       words of the two, ignoring case.
     - `cluster`: a row key, or a function of the row, for a group of dependent rows; None if rows are independent.

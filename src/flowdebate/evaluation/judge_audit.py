@@ -369,11 +369,11 @@ def full_audit(
     """Run `audit(items, …)` with p-values and 95% intervals, which are reproducible for the same `seed`. Needs scipy.
 
     Two places are compared by an exact sign-flip test over items, applied to the difference between their wins on each
-    item (with one ballot per item, this is the exact binomial test). More places are compared by a permutation test
-    that rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by Holm's
-    method for the number of tests in the audit. Confidence intervals are Clopper-Pearson intervals if each item is a
-    single yes or no; otherwise they are BCa intervals from `resamples` bootstrap samples of items. If `resamples` is 0,
-    there are no intervals, and only comparisons of two places have p-values.
+    item (with one ballot per item, this is the exact binomial test). Three or more places are compared by a permutation
+    test that rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by
+    Holm's method for the number of tests in the audit. Confidence intervals are Clopper-Pearson intervals if each item
+    is a single yes or no; otherwise they are BCa intervals from `resamples` bootstrap samples of items. If `resamples`
+    is 0, there are no intervals, and only comparisons of two places have p-values.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)

@@ -112,14 +112,14 @@ class Study:
       such as the debaters' private notes. Before the debates, the first design's judge decides all questions with the
       text ("control") and without it ("alone"). Unless the text raises the judge's accuracy by at least `control_gain`,
       the study stops there: such a judge could not show the effect of debates.
-    - `primary` is the main comparison, ("design", "method"); by default, the first design with "self_consistency", or
-      with its first baseline. It is tested on its own. `compare` lists the other comparisons, adjusted for their number
-      by Holm's method; by default, the first design with each other method, and each other design with the primary
-      comparison's method.
+    - `primary` is the main comparison, ("design", "method"); by default, the first design against "self_consistency",
+      or against its first baseline. It is tested on its own. `compare` lists the other comparisons, adjusted for their
+      number by Holm's method; by default, the first design against each other method, and each other design against the
+      primary comparison's method.
     - `repeats`: how often each question is asked; it still counts as one question. `seed` makes all draws reproducible.
     - `prediction` is the expected result, for the registration. `fixed` maps names to JSON data, such as the
-      instructions and models of designs. The registration includes the hashes of this data, because
-      it cannot see the code in a design.
+      instructions and models of designs. The registration includes the hashes of this data, because it cannot see a
+      design's code.
 
     Before any call, raises ConfigurationError if a row's answer is not among its choices, if ids are duplicated, or if
     a comparison names an unknown method. Needs scipy.

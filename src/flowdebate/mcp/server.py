@@ -75,7 +75,7 @@ def create_server(
     """Create an SDK server for `service`, usable with any transport and with either generation of the protocol.
 
     Over HTTP, `service_of` may return a different service for each request, such as one limited to a single user's
-    runs; over stdio, it receives None. Files below `allow_sources` may be used as a debate's sources. The caller
+    runs; over stdio, it receives None. Files under `allow_sources` may be used as a debate's sources. The caller
     remains responsible for closing the service.
     """
     from flowdebate import __version__
@@ -302,7 +302,8 @@ async def serve_http(
         if started is not None:
             started(f"http://127.0.0.1:{bound.getsockname()[1]}/mcp")
         # log_config is None because uvicorn's default would write to stderr and stdout. One second is enough: only
-        # streams held open by clients remain at this point, and the service gives calls in flight their `patience`.
+        # streams held open by clients remain at this point, and the service gives in-flight calls `patience` seconds to
+        # finish.
         served = app if token is None else with_token(app, token)
         config = uvicorn.Config(served, log_config=None, timeout_graceful_shutdown=1)
         await EndingServer(config, patience=patience).serve(sockets=[bound])

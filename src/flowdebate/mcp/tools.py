@@ -435,7 +435,7 @@ def add_run_tools(
 ) -> None:
     """Register the tools for runs of the application's own `patterns` and, if `plans` is True, of the built-in ones.
 
-    Hosts may choose among `models`, and sources must be below `folders`.
+    Hosts may choose among `models`, and sources must be inside `folders`.
     """
     tools = RunTools(service_of, patterns, folders)
     starters: list[Callable[..., Any]] = [tools.start_tool_of(*item) for item in start_tools().items()] if plans else []

@@ -94,7 +94,7 @@ class Tally(WireModel):
 def exact(number: float) -> Fraction:
     """Return the simple fraction that rounds to the float `number`; if there is none, return its decimal value.
 
-    No float is exactly 1/3 or 0.1. Read this way, three times one third is 1, and 0.1 + 0.2 is 0.3.
+    No float is exactly 1/3 or 0.1, but if floats are read this way, three times one third is 1, and 0.1 + 0.2 is 0.3.
 
     >>> exact(1 / 3) * 3, exact(0.1) + exact(0.2)
     (Fraction(1, 1), Fraction(3, 10))
@@ -165,7 +165,7 @@ def agreement(counts: Mapping[str, int], eligible: int) -> Fraction:
 
 
 def strength(counts: Mapping[str, int], *, eligible: int) -> Strength:
-    """Classify the agreement r: unanimous 1, strong > 4/5, moderate >= 3/5, weak > 1/2, otherwise split.
+    """Classify the agreement r: unanimous = 1, strong > 4/5, moderate >= 3/5, weak > 1/2, otherwise split.
 
     A split is "contested" if no choice has more than one vote.
 
@@ -199,7 +199,6 @@ def tally(
 
     Every rule counts all eligible voters: a voter without a valid vote has not agreed, so missing votes never create a
     consensus. `winner` is the leader; `reached` says whether it meets the rule's requirement.
-
 
     - `weights`: a positive number per voter; voters without a weight count as 1, as do all voters if `weights` is None.
       The numbers are added exactly: 0.1 + 0.2 is 0.3.
