@@ -33,7 +33,7 @@ _ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
 
 
 def split_entries(text: str) -> list[str]:
-    r"""Split a prompt after each tagged text; the last segment has no tag. Joining the segments yields `text`.
+    r"""Split a prompt after each piece of tagged text; the last segment has no tag. Joined, the segments yield `text`.
 
     A transcript only grows, so all segments except the last also occur in later prompts.
 

@@ -325,7 +325,7 @@ async def test_deleted_debate_leaves_no_trace() -> None:
     ("correction", "problem"),
     [
         ({"debate": "rents", "right": "ann"}, "`debate` is not in this archive \\(got rents\\)"),
-        ({"right": "zoe"}, "`right` is not an agent of the debate"),
+        ({"right": "zoe"}, "`right` is not an agent in the debate"),
         ({}, "`right` is required unless `wrong` is set"),
         ({"answer": " "}, "`answer` must not be blank"),
     ],

@@ -70,7 +70,7 @@ class PersonaRecord(WireModel):
 
 
 class VerdictOutcome(WireModel):
-    """Outcome that became known after a debate: the author of the right proposal or, if unknown, of a wrong one."""
+    """Outcome that became known after a debate: who made the right proposal or, if that is unknown, a wrong one."""
 
     right: str | None = None
     wrong: str | None = None
@@ -85,7 +85,7 @@ class VerdictOutcome(WireModel):
     def says_of(self, agent: str | None) -> Literal["right", "wrong"] | None:
         """Return whether `agent`'s proposal turned out "right" or "wrong", or None if this is unknown."""
         if agent is None or (self.right is None and agent != self.wrong):
-            return None  # if only a wrong proposal is known, any other may be right or wrong
+            return None  # if only a wrong proposal is known, any other proposal may be right or wrong
         return "right" if agent == self.right else "wrong"
 
 
@@ -353,9 +353,9 @@ class Archive:
                 location, "debate", debate, "must be the `feedback.debate` of a debate that used this archive"
             )
         agents = {agent for ballot in ballots for agent in (ballot.voter, ballot.choice) if agent is not None}
-        # an agent without votes may still have made a proposal
+        # an agent that neither cast nor received a vote may still have made a proposal
         if name not in agents and not await self.positions.of(name):
-            raise ConfigurationError(location, field, name, "is not an agent of the debate", choices=sorted(agents))
+            raise ConfigurationError(location, field, name, "is not an agent in the debate", choices=sorted(agents))
         return VerdictOutcome(right=right, wrong=wrong)
 
 

@@ -135,7 +135,7 @@ class BatchItem(Generic[OutT, RawT]):
 
 
 class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
-    """All items of a batch in question order, and the batch's summary."""
+    """All items in a batch, in question order, and the batch's summary."""
 
     def __init__(self, items: Sequence[BatchItem[OutT, RawT]], summary: BatchSummary) -> None:
         self._items = tuple(items)

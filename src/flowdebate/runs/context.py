@@ -127,7 +127,7 @@ class Scope:
     opened: Mapping[Resource, Any]
     sequencer: SequencerHandle | None
     models: tuple[ModelChoice, ...] = ()
-    """Models of the enclosing sequencers, innermost first, for blocks without a model of their own."""
+    """Models of the enclosing sequencers, innermost first, for blocks that have no model of their own."""
     looked_up: dict[object, Any] = field(default_factory=dict, init=False)
     """Cache of values (such as the wording of prompts) that depend only on `models`, keyed by owner."""
 

@@ -1,4 +1,4 @@
-"""Typed events of runs, each with a `path`, a timestamp `at`, and a wire format.
+"""Typed run events, each with a `path`, a timestamp `at`, and a wire format.
 
 *Items* are a block's utterances (`TextDelta`, `ToolCalled`, `BlockAnswered`); the block's visibility decides whether
 readers receive them. All other events are always emitted, and applications may emit events of any type. `CallStarted`,
@@ -192,7 +192,7 @@ def remarks_on(events: Iterable[object], raw: object) -> tuple[str, ...]:
 
     `raw` is the run's raw output; None if there is none.
     """
-    find = getattr(raw, "find_repetitions", None)  # only the outputs of patterns have this method
+    find = getattr(raw, "find_repetitions", None)  # only the raw outputs of patterns have this method
     counts = Counter(
         (event.attempts[-1].model if event.attempts else event.model, flag)
         for event in events

@@ -1,4 +1,4 @@
-"""Execution of blocks (in the caller's task, in the background, or from synchronous code), and options for runs."""
+"""Block execution (in the caller's task, in the background, or from synchronous code), and run options."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def start_block(block: Runnable[T], value: object, run: Run) -> RunHandle[T]:
 
 
 _CHECK_EVERY = 0.5
-"""Interval in seconds at which a waiting thread wakes up; without it, the thread would miss an interrupt that arrives
+"""Interval in seconds at which a waiting thread wakes up; otherwise, the thread would miss an interrupt that arrives
 just before the wait.
 """
 

@@ -127,7 +127,7 @@ async def test_unknown_agents_are_rejected_with_the_agent_names() -> None:
     """Nothing is recorded under a misspelled name, so the outcome can still be recorded afterwards."""
     archive = Archive()
     first = await run_debate(archive)
-    with pytest.raises(ConfigurationError, match=r"is not an agent of the debate .got typo.. Choose ann, bob or cy"):
+    with pytest.raises(ConfigurationError, match=r"is not an agent in the debate .got typo.. Choose ann, bob or cy"):
         await archive.record_outcome(first.feedback.debate, right="typo")
     await archive.record_outcome(first.feedback.debate, right="ann")
     assert await archive.outcomes.of(("cy",)) == {"cy": [(0.8, False)]}

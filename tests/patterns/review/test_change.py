@@ -258,7 +258,7 @@ def test_empty_findings_are_excluded_and_reported_in_every_format(vendor_stubs: 
 
     for vendor in vendor_stubs.values():
         vendor.say = answer
-    note = "Findings left out, without a title or a claim: 2 of Ben"
+    note = "Findings left out because the title or the claim is missing: 2 by Ben"
     change = ("--diff", "HEAD~1..HEAD")
     printed = review(*change, "--markdown", "report.md")
     report = Path("report.md").read_text()

@@ -50,7 +50,9 @@ class OpeningTemplate(Template):
     begins_again: str = part("", uses("position"))
     """First words for a debater's later turns."""
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
-    """Question asking which position a fact from the sources supports; if it is empty, facts are not sorted."""
+    """Question asking which position a fact from the sources supports. If this template is empty, facts are
+    not sorted.
+    """
     fact: str = part("", uses("position", "fact"))
     """Task for a turn that begins with a fact."""
     begins_fact: str = part("", uses("position", "fact"))
@@ -315,8 +317,8 @@ def is_english(text: str) -> bool:
     return not _COMMON.isdisjoint(fold(text).split())
 
 
-# Maximum length, in characters, of a position used to begin a turn. After a longer one, a small model has nothing left
-# to say.
+# Maximum length, in characters, of a position used to begin a turn. After a longer position, a small model has nothing
+# left to say.
 _MAX_POSITION_LENGTH = 200
 _ENGLISH = frozenset(asdict(OPENINGS).values())
 _COMMON = frozenset(
@@ -330,7 +332,7 @@ _COMMON = frozenset(
 # evidence, it picks the same sentence for every side. It is good at sorting sentences one at a time, though: which side
 # does this one support? Each side is shown once under each letter.
 
-_MAX_FACTS = 8  # maximum number of facts; each fact takes one call per side
+_MAX_FACTS = 8  # maximum number of facts; sorting each fact takes one call per side
 _MAX_FACT_LENGTH = 240  # maximum length, in characters, of a fact
 _SORTER = "You sort evidence by side. Reply with one letter."
 

@@ -191,7 +191,7 @@ def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionE
             entries.append(entries.pop().model_copy(update={"flag": FLAGGED[line]}))
         else:
             entries.append(_parse_entry(line, heading, phase, names=names))
-    # the texts can still differ, for example in an empty round or an unnecessary escape
+    # the text can still differ, for example because of an empty round or an unnecessary escape
     if text not in (render_entries(entries, names=names, show=show) for show in (quoted, frame)):
         raise ViewError(text, "a transcript rendered by render_entries()")
     return entries

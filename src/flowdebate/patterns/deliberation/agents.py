@@ -346,8 +346,9 @@ def create_moderator(
     """Create the block `{name}-moderator`, which closes a round with `{summary, status, decision}`.
 
     The moderator sees all contributions, with names and roles. `participants` maps all participants' names to their
-    roles, in declared order. If `max_rounds` is set, the prompt states it. With `report="text"`, the model is asked for
-    the lines SUMMARY, STATUS and DECISION, to be parsed by `parse_report`; this helps models without structured output.
+    roles, in declared order. If `max_rounds` is set, the prompt states it. If `report` is "text", the model is asked
+    for the lines SUMMARY, STATUS and DECISION, to be parsed by `parse_report`; this helps models that lack structured
+    output.
     """
     check_option(ReportForm, "report", report, location=f"moderator {name!r}", optional=False)
     everyone = dict(participants)

@@ -77,11 +77,11 @@ def render_report(report: ModeratorReport) -> str:
 def parse_report(text: str) -> ModeratorReport:
     r"""Parse the report in any `text`, without ever raising an error.
 
-    Sections begin with SUMMARY, STATUS or DECISION at the start of a line, in any order and case, possibly with
-    Markdown, bullets or numbers around the keyword, and extend to the next section. Quoted lines (`>`, `|`, indented by
-    four spaces, in a code fence or in quotation marks) never begin a section. A missing, unclear, hedged or
-    contradicted status becomes CONTINUE. Without a SUMMARY section, the summary is the text before the first section,
-    or the whole text if there are no sections.
+    Sections begin with SUMMARY, STATUS or DECISION at the start of a line, in any order and in upper or lower case. The
+    keyword may be surrounded by Markdown, bullets or numbers, and its section extends to the next one. Quoted lines
+    (`>`, `|`, indented by four spaces, in a code fence or in quotation marks) never begin a section. A missing,
+    unclear, hedged or contradicted status becomes CONTINUE. If there is no SUMMARY section, the summary is the text
+    before the first section, or the whole text if there are no sections.
 
     >>> parse_report("**Status:** not settled yet\n\n## Summary\nThey differ on the price.")
     ModeratorReport(summary='They differ on the price.', status='CONTINUE', decision=None)

@@ -42,7 +42,7 @@ from .transition import read_transition
 
 
 _DECODER = JSONDecoder()
-_TRIES = 50  # maximum number of braces to examine; each takes time proportional to the length of the text
+_TRIES = 50  # maximum number of braces to examine; examining each one takes time proportional to the length of the text
 
 
 class HandoffFields(BaseModel):
@@ -175,7 +175,7 @@ def _find_object(text: str) -> HandoffFields | None:
 def _part(text: str, *, partial: Literal[True, "trailing-strings"]) -> str | None:
     """Return the response from an incomplete object.
 
-    With `partial="trailing-strings"`, the response itself may be incomplete.
+    If `partial` is "trailing-strings", the response itself may be incomplete.
     """
     value = from_json(text, allow_partial=partial)
     response = value.get("response") if isinstance(value, dict) else None
@@ -251,7 +251,7 @@ def check_decision(
         problem = "no next speaker was named"
     elif name is None:
         problem = f"{short_repr(next_name)} is not a speaker in this debate"
-    elif name == agent_name:  # a speaker that names itself is a different problem from an unknown name
+    elif name == agent_name:  # naming oneself is a different problem from naming an unknown speaker
         name, problem = None, f"{name!r} handed over to itself"
     if not text:
         problem = NOTHING if problem is None else f"{NOTHING}, and {problem}"

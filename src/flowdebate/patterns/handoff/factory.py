@@ -348,9 +348,10 @@ def create_speaker(  # noqa: PLR0913 - what a speaker is made of, each with its 
     The block speaks and then hands over to another of the `speakers`.
 
     `speakers` maps all participants' names to their roles, in declared order. The speaker sees the proposition and all
-    contributions. With "tool", its model gets a function `handoff(response, next_agent_name)` in addition to `tools`;
-    with "structured", it answers in JSON with these fields, and the schema lists the other speakers as an enum. With
-    "text", it ends its answer with "Transition to NAME". Truncated text is cut back to its last complete sentence.
+    contributions. If `transition` is "tool", the speaker's model gets a function `handoff(response, next_agent_name)`
+    in addition to `tools`. If it is "structured", the model answers in JSON with these fields, and the schema lists the
+    other speakers as an enum. If it is "text", the model ends its answer with "Transition to NAME". Truncated text is
+    cut back to its last complete sentence.
     """
     block_name = f"{name}-debater-{agent_name}"
     other_names = [other for other in speakers if other != agent_name]

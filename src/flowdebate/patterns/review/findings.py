@@ -539,7 +539,7 @@ def _rule_for(tally: Tally) -> StateRule:
 
 
 class Rule(NamedTuple):
-    """Single clause of a gate."""
+    """One clause in a gate."""
 
     maximum: int
     states: tuple[FindingState, ...]

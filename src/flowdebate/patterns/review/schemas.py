@@ -361,7 +361,7 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def places_note(self) -> str:
-        """Describe the findings whose locations are not in the material, in a sentence; return "" if there are none."""
+        """Describe in a sentence the findings whose locations are not in the material; return "" if there are none."""
         unlocated = [
             f"{finding.id} ({finding.place.problem})"
             for finding in self.findings
@@ -380,9 +380,9 @@ class ReviewRawOutput(PatternOutput):
 
     @property
     def empty_note(self) -> str:
-        """Describe the number of empty findings per reviewer in a sentence; return "" if there are none."""
-        counts = ", ".join(f"{count} of {name}" for name, count in self.empty.items())
-        return f"Findings left out, without a title or a claim: {counts}" if counts else ""
+        """State in a sentence how many empty findings each reviewer reported; return "" if there are none."""
+        counts = ", ".join(f"{count} by {name}" for name, count in self.empty.items())
+        return f"Findings left out because the title or the claim is missing: {counts}" if counts else ""
 
     def answer_courses(self) -> list[tuple[dict[str, list[str | None]], str | None]]:
         """Return each reviewer's opinions on each finding, and whether the finding was confirmed or refuted.

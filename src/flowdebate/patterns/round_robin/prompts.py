@@ -7,7 +7,7 @@
     Referee: Nobody gave figures.
     Referee on [Ada]: names no source
 
-Only the renderer can begin a line with a tag, a round heading or the referee: see `flowdebate.prompts`. A debater's
+Only the renderer can begin a line with a tag, a round heading or "Referee"; see `flowdebate.prompts`. A debater's
 prompt begins with the part shared by all turns (the rules, the participants, the debater's role, and then the growing
 transcript) and ends with the part that varies: the current speaker, the referee's notes on its last turn, and the task.
 """

@@ -42,7 +42,7 @@ sleep, followed by the durations in seconds of its first sleep, its longest slee
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
 """Regular expression matching a fingerprint line in which a model is assigned to an intent."""
 _OVERRIDING = "override: "
-"""Prefix of the model names in the fingerprint of a run in which one model replaced all others."""
+"""Prefix of a model's name in a run's fingerprint if that model replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
