@@ -1,4 +1,4 @@
-"""Archive access during a consensus debate: context shown to agents, and feedback for later debates."""
+"""Archive access during a consensus debate: loading context for the agents and storing feedback for later debates."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ class _ArchiveWriter:
 def _find_patterns(output: ConsensusOutput) -> list[CritiquePattern]:
     """Pair each issue raised by critics with the suggestion for resolving it.
 
-    An issue counts as successful if the criticized agent then revised its proposal and won by consensus.
+    A pair counts as successful if the criticized agent then revised its proposal and won by consensus.
     """
     tallies: dict[tuple[str, str], Counter[str]] = {}
     for one in output.rounds:

@@ -76,7 +76,7 @@ class ConvergenceOptions:
     does not end the rounds.
     """
     diverging: float | None = field(default=None, kw_only=True)
-    """Similarity below which proposals diverge; by default, 0.40 or `convergence`, whichever is lower."""
+    """Similarity below which proposals count as diverging; by default, 0.40 or `convergence`, whichever is lower."""
     similarity: Similarity | None = field(default=None, kw_only=True)
     """Similarity measure; by default, the best one installed."""
 
@@ -91,7 +91,7 @@ class ConvergenceOptions:
 
     @property
     def lower_bound(self) -> float:
-        """Return the similarity below which proposals diverge."""
+        """Return the similarity below which proposals count as diverging."""
         if self.diverging is not None:
             return self.diverging
         return DEFAULT_DIVERGING if self.convergence is None else min(DEFAULT_DIVERGING, self.convergence)

@@ -340,7 +340,7 @@ class ConsensusState(PatternState):
 
     @property
     def positions(self) -> dict[str, str]:
-        """Positions stated with proposals, keyed by agent."""
+        """Positions stated along with the proposals, keyed by agent."""
         return {
             agent: position for agent, proposal in self.proposals.items() if (position := proposal.position) is not None
         }

@@ -26,7 +26,7 @@ ReviewScope = Literal["others", "all", "none"]
 """Scope of a member's review: the others' answers, all answers including its own, or no answers."""
 
 StopReason = Literal["reviewed", "not_reviewed"]
-"""Reason why a council's rounds ended: the answers were reviewed, or the council does not review answers."""
+"""Reason why a council's rounds ended: either the answers were reviewed, or the council skips reviews."""
 
 MEMBERS = ({"name": "Ada"}, {"name": "Ben"}, {"name": "Cleo"})
 """Default members."""

@@ -22,13 +22,18 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 ClaimKind = Literal["false", "contradiction", "reasoning", "missing"]
-"""Kind of fault: the answer contradicts the material; two statements in the answer cannot both be true; a conclusion
-does not follow; the answer omits something required by the question.
+"""Kind of fault.
+
+- "false": the answer contradicts the material.
+- "contradiction": two statements in the answer cannot both be true.
+- "reasoning": a conclusion does not follow.
+- "missing": the answer omits something required by the question.
 """
 Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
-"""Decision on the answer: it stands if no claim is upheld; otherwise, it is revised, or rejected if there is no
-revision.
+"""Decision on the answer.
+
+The answer stands if no claim is upheld. Otherwise, it is revised, or rejected if there is no revision.
 """
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
 """Reason why a critique ended: there was no answer, no claims were made, the judge ruled, the judge did not rule, or

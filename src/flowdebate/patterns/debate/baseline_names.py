@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import Literal
 
 BaselineName = Literal["single", "drafts", "self_consistency", "revision"]
-"""Name of a baseline: a single call; a vote among independent first drafts, one per debater; a vote among as many
-samples as fit in the debate's token budget; or a vote among first drafts, each revised independently within the same
-budget.
+"""Name of a baseline.
+
+- "single": a single call.
+- "drafts": a vote among independent first drafts, one per debater.
+- "self_consistency": a vote among as many samples as fit in the debate's token budget.
+- "revision": a vote among first drafts, each revised independently within the same budget.
 """
 Equal = Literal["tokens", "completion_tokens", "cost", "calls"]
 """Unit used to match the budget of self-consistency and revision to the debate's usage.

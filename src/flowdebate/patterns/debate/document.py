@@ -152,7 +152,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show the question that a reader asked to continue a finished debate."""
+    """Show a reader's question that continues a finished debate."""
     return Group(label="A reader asks", text=question, opens=True)
 
 

@@ -1,4 +1,4 @@
-"""Events of a debate: the moderator's decisions, the start of a mirrored debate, the judge's views and the verdict."""
+"""Events of a debate: moderator decisions, the start of a mirrored debate, views shown to the judge, and the verdict."""
 
 from __future__ import annotations
 

@@ -443,7 +443,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def answer(self) -> str | None:
-        """The conclusion of the verdict, or None if there is no verdict."""
+        """The verdict's conclusion, or None if there is no verdict."""
         return None if self.verdict is None else self.verdict.verdict
 
     @property

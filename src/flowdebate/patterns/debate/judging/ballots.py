@@ -19,8 +19,11 @@ Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
 """Form of a judge's answer: the winner, a score for each side, or a letter whose log-probabilities form the ballot."""
 MAX_LETTERS = 20  # servers report log-probabilities for at most this many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
-"""Decision rule: the mean score; one vote per ballot for the side ranked first; or the median of the models' mean
-log-odds.
+"""Decision rule.
+
+- "mean": the mean score decides.
+- "vote": each ballot counts as one vote for the side ranked first.
+- "log_odds": the median of the models' mean log-odds decides.
 """
 MIN_LOG_ODDS = 0.1  # minimum lead for a clear winner, based on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]

@@ -231,7 +231,7 @@ class JudgeInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JurorSetup:
-    """Configuration shared by all jurors of a judge."""
+    """Configuration shared by all of a judge's jurors."""
 
     name: str
     """Name of the judge's block."""

@@ -78,9 +78,12 @@ class JudgeOptions:
     This takes a one-token call per side, and requires answer_form="letter".
     """
     on_flip: OnFlip = "average"
-    """Policy for when a model picks different winners in different views: "average" lets the mean decide; "abstain"
-    names no winner but keeps the mean scores; "tie" names no winner and gives equal scores to all sides ranked first;
-    "human" asks a person.
+    """Policy for when a model picks different winners in different views.
+
+    - "average": the mean decides.
+    - "abstain": nobody wins, but the mean scores are kept.
+    - "tie": nobody wins, and all sides ranked first get equal scores.
+    - "human": a person decides.
     """
     labels: bool | Sequence[str] = False
     """True to show sides as "A", "B", … instead of their stances, or a list of custom labels.
