@@ -1,4 +1,4 @@
-"""Events of a debate: moderator decisions, the start of a mirrored debate, views shown to the judge, and the verdict."""
+"""Events of a debate: moderator decisions, starts of mirrored debates, views shown to the judge, and verdicts."""
 
 from __future__ import annotations
 
