@@ -158,7 +158,7 @@ MANY_ROUNDS = 4
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
     """Check a pattern's options and return its loop; raise ConfigurationError for invalid options.
 
-    The pattern's function has to call this one directly, so that warnings point to the pattern function's caller.
+    The pattern's function must call `check_options` directly, so that warnings point to its own caller.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
@@ -240,7 +240,7 @@ def _warn_about_rounds(spec: PatternSpec[OptionsT], options: OptionsT, *, locati
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loop(Generic[OptionsT]):
-    """A pattern's validated options, and methods that create its blocks and steps from them."""
+    """A pattern's validated options, along with methods that create its blocks and steps."""
 
     spec: PatternSpec[OptionsT]
     name: str
@@ -470,7 +470,7 @@ class Loop(Generic[OptionsT]):
         return block, stand_in
 
     def reading(self, block: Block[Any, Any], member: Debater | Persona) -> Block[Any, Any]:
-        """Return `member`'s default `block`, changed to keep only the member's own words from each answer."""
+        """Return `member`'s default `block`, modified to keep only the member's own words from each answer."""
         if isinstance(block, Generator) and block.output is None:
             return block.with_reading(LabelParser.of(member, self.roster))
         return block
@@ -539,7 +539,7 @@ class Loop(Generic[OptionsT]):
     ) -> Block[Any, Any]:
         """Apply the time limit and the failure policy for `role` to its `block`.
 
-        The result is `MISSING` after a tolerated provider failure, or if `heard` returns false, meaning that there is
+        The result is `MISSING` if a tolerated provider failure occurs, or if `heard` returns false because there is
         nothing to decide.
         """
         name = role.acts_as or role.name

@@ -463,7 +463,7 @@ class Turn(Block[Any, Any]):
         async def argue(debater: Block[Any, Any], task: TurnTask) -> object:
             transcript = seen.handles["transcript"]
             before = transcript.state
-            # keep the same path in the run
+            # the debater's context must keep the same path in the run
             reading = ctx if seen is ctx.scope else ctx.child(ctx.block, ctx.path, seen)
             subject = self._input_type.about(state.question) if turn is None else turn
             answer = await ask(debater, subject, reading, self._failures)

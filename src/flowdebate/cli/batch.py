@@ -65,8 +65,8 @@ def batch(  # noqa: PLR0913 - the options of the command
 ) -> None:
     """Run a pattern on each question in a file, several at once.
 
-    Set the pattern's other options in --file, as with its own command. Limits apply to each question; --max-total-calls
-    and --max-total-tokens apply to all of them together.
+    Set the pattern's other options in --file, as for the pattern's own command. Limits apply to each question;
+    --max-total-calls and --max-total-tokens apply to all questions together.
     """
     from flowdebate.cli.batch_files import read_rows
     from flowdebate.cli.terminal.page import Page

@@ -120,7 +120,7 @@ def _show(report: ModelCheck) -> None:
         page.line()
         page.columns((group.upper(), "", ""), [(row.name, row.outcome, row.detail) for row in rows])
     cut = [row for row in report.rows() if row.outcome == "fails"] if page.screen.is_terminal else []
-    if cut:  # repeated below the table, because a terminal truncates the table's last column
+    if cut:  # repeated below the table, because the table's last column is truncated to fit the terminal
         page.line()
     for row in cut:
         page.labeled(row.name, row.detail, "red", indent="")

@@ -175,7 +175,7 @@ async def execute(
             else:
                 from flowdebate.service.channel import Channel
 
-                # the run is not stored in `place`; otherwise, the user would be advised to resume it from there
+                # the run is not stored in `place`, so the user must not be advised to resume it from there
                 place, block = None, plan.pattern()
                 handle = block.start(plan.subject, model=plan.models, seed=plan.seed, limits=plan.limits, store=False)
                 updates = Channel.of(handle).read()

@@ -35,7 +35,7 @@ def _read_text(value: object) -> object:
 
 
 def _read_list(value: object) -> object:
-    """Read a list from a cell, either as JSON or separated by "|"."""
+    """Read a list from a cell that contains either JSON or values separated by "|"."""
     if isinstance(value, str) and value.strip():
         if not value.lstrip().startswith("["):
             return value.split("|")

@@ -76,8 +76,8 @@ class PairedComparison(WireModel):
     """
     worst: float
     best: float
-    """Bounds of the difference, with all questions whose debate failed counted in favor of the baseline (`worst`) or of
-    the debate (`best`).
+    """Bounds of the difference if every question whose debate failed is counted in favor of the baseline (`worst`) or
+    in favor of the debate (`best`).
     """
     clusters: int
     """Number of independent groups of questions."""
@@ -137,7 +137,7 @@ def benefit_report(
     An answer is right or wrong. A tie, or a debate without a winner, counts as the probability of picking the correct
     position at random from those still open. If counting such answers as wrong would change a finding, the summary says
     so. A debate that `failed` counts as wrong; its baselines did not run and are assumed to be as accurate as on the
-    other questions. With missing="left out", such questions are not counted. Questions in the same `cluster` are not
+    other questions. If `missing` is "left out", such questions are not counted. Questions in the same `cluster` are not
     independent: intervals widen accordingly, and tests flip the signs of whole clusters.
 
     The debate is compared with each baseline by the exact sign-flip test (McNemar's test if questions are independent),
@@ -148,8 +148,8 @@ def benefit_report(
       gain in accuracy of `min_gain` or more;
     - "too_few": none of the above.
 
-    `report.finding` is "helped" if the debate helped against every baseline, "harmed" or "none_worth_it" if that is the
-    finding against any baseline, and otherwise "too_few". The vote among first drafts is compared only if at least
+    `report.finding` is "helped" if that is the finding for every baseline. It is "harmed" or "none_worth_it" if that is
+    the finding for any baseline, and otherwise "too_few". The vote among first drafts is compared only if at least
     three of them voted. Raise ConfigurationError if no item can be compared.
     """
     check_report_options(_WHERE, confidence=confidence, min_gain=min_gain, missing=missing)

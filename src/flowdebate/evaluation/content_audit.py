@@ -58,7 +58,7 @@ class ControlledSystem(WireModel):
 
 
 class ContentAudit(InNotebooks, WireModel):
-    """Effects on ballots of features other than the quality of the content."""
+    """Effects that features other than the quality of the content have on ballots."""
 
     ballots: int
     effects: dict[str, Figure]

@@ -95,7 +95,7 @@ def recorded_plan(speed: float) -> Plan:
 
 
 async def _serve(plan: Plan, description: str) -> None:
-    """Play the recording in a browser until interrupted, on a server without any other runs."""
+    """Play the recording in a browser until interrupted, on a server that has no other runs."""
     from flowdebate.server import create_app
     from flowdebate.server.app import serve
     from flowdebate.service.service import Service
