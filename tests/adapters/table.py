@@ -52,7 +52,7 @@ def suite_id(suite: type[AdapterConformance]) -> str:
 
 
 def untested_promises(outcomes: Mapping[str, str]) -> list[str]:
-    """Return the promised tests that have not passed for their adapter."""
+    """Return the tests that should have passed for an adapter but did not."""
     promises = [(f"{suite_id(suite)}::{name}", name, suite) for suite in SUITES.values() for name in PROMISES]
     return [test for test, name, suite in promises if name not in suite.lacks and outcomes.get(test) != "passed"]
 

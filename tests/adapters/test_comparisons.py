@@ -1,4 +1,4 @@
-"""Tests for comparisons as a pydantic-evals evaluator and as a deepeval metric."""
+"""Tests for comparisons used as a pydantic-evals evaluator and as a deepeval metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for Inspect models in debates, and for debates as Inspect solvers, scorers and tools."""
+"""Tests for Inspect models used in debates, and for debates used as Inspect solvers, scorers and tools."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestInspectModel(AdapterConformance):
 
 
 def script_won_by(winner: str | None) -> Any:
-    """Return a function that maps a request's text to the role's answer, with a verdict for `winner`."""
+    """Return a function that answers a request's text as a debater, or as a judge who declares `winner` the winner."""
     verdict = {"reasoning": "It was checked.", "winner": winner, "verdict": "Checked twice."}
 
     def answer(text: str) -> str:
@@ -343,7 +343,7 @@ def test_block_tools_are_called() -> None:
         return with_usage(ModelOutput(model="mock", choices=[choice]))
 
     def air(city: str) -> str:
-        """How good the air is."""
+        """Report the air quality."""
         return f"bad in {city}"
 
     mayor = generator(name="mayor", tools=[air])

@@ -1,4 +1,4 @@
-"""Tests for instructor clients as models, using the real package and stubs of two vendor APIs."""
+"""Tests for instructor clients used as models. They use the real package and stubs of two vendor APIs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Plan(BaseModel):
     @field_validator("trams")
     @classmethod
     def check_even(cls, value: int) -> int:
-        """Trams go in pairs."""
+        """Check that the number of trams is even."""
         if value % 2:
             message = "trams go in pairs"
             raise ValueError(message)
@@ -102,7 +102,7 @@ def test_debate_runs_on_a_client(vendor_stubs: dict[VendorName, Vendor], kind: s
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_instructor_retries_invalid_answers_and_each_request_counts(
+def test_instructor_retries_invalid_answers_and_every_request_is_counted(
     vendor_stubs: dict[VendorName, Vendor], kind: str
 ) -> None:
     answers = iter([{"trams": 1}, {"trams": 3}, {"trams": 4}])

@@ -1,4 +1,4 @@
-"""Tests for LangChain chat models and graphs as models, and for patterns as graph nodes and tools."""
+"""Tests for LangChain chat models and graphs used as models, and for patterns used as graph nodes and tools."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_chain_can_serve_as_a_model() -> None:
 
 
 def test_request_settings_reach_the_chat_model() -> None:
-    """The settings of a request are passed to LangChain as `temperature` and `max_tokens`."""
+    """A request's settings are passed to LangChain as `temperature` and `max_tokens`."""
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
     settings: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def single_node_graph(node: Any, **options: Any) -> Any:
 
 
 def test_debate_node_streams_its_events() -> None:
-    """The verdict is written to the graph's state, and the events to LangGraph's custom stream."""
+    """The verdict is written to the graph's state, and the events are sent to LangGraph's custom stream."""
     city = debate(name="city", debaters=SIDES, max_rounds=1, synthesizer=False)
     model = ScriptedModel("Clean air.", "Shops die.", VERDICT)
     app = single_node_graph(debate_node(city, model=model))
@@ -186,7 +186,7 @@ def test_human_answers_through_the_graph() -> None:
     model.assert_complete()
 
 
-def test_failed_graph_resumes_the_debate() -> None:
+def test_rerunning_a_failed_graph_resumes_the_debate() -> None:
     """Invoking the graph again on the same thread does not resend requests that have already been answered."""
     from langgraph.checkpoint.memory import InMemorySaver
 

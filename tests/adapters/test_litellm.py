@@ -34,7 +34,7 @@ def offline_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provider(script: Script) -> Any:
-    """Register a custom provider that answers from the script, in the way LiteLLM documents."""
+    """Register a custom provider that answers from the script, following LiteLLM's documentation."""
     from litellm import CustomLLM, ModelResponse
     from litellm.types.utils import Usage
 
@@ -66,7 +66,7 @@ def provider(script: Script) -> Any:
 
 
 class CallbackModel(LiteLLM):
-    """Model that waits for LiteLLM's callbacks after each request, as a run does only at its end."""
+    """Model that waits for LiteLLM's callbacks after each request. A run waits for them only at its end."""
 
     async def request(self, request: ModelRequest, /) -> Response:
         """Answer, then wait for the callbacks."""
@@ -139,7 +139,7 @@ def test_model_reads_tool_results() -> None:
     calls = []
 
     def air(city: str) -> str:
-        """How good the air is."""
+        """Report the air quality."""
         calls.append(city)
         return "bad"
 
@@ -162,7 +162,7 @@ def test_real_models_can_be_forbidden() -> None:
 
 
 @pytest.mark.parametrize("option", ["messages", "stream", "tools"])
-def test_request_settings_cannot_be_options(option: str) -> None:
+def test_request_settings_cannot_be_passed_as_options(option: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(f"`{option}` cannot be set because each request sets it")):
         LiteLLM("gpt-5-mini", retry=None, **{option: 1})
 

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.anyio
 
 
 def archive(topics: list[str]) -> MCPServer:
-    """Run a server that knows about cities and records its requests."""
+    """Create a server that reports on cities and records which ones it is asked about."""
     server = MCPServer("archive")
 
     @server.tool(name="air.quality")
     def air(city: str) -> str:
-        """How good the air of a city is."""
+        """Report the air quality in a city."""
         topics.append(city)
         if city == "nowhere":
             message = "there is no such city"
@@ -31,7 +31,7 @@ def archive(topics: list[str]) -> MCPServer:
 
     @server.tool()
     def close() -> str:
-        """Close the centre."""
+        """Close the city center."""
         return "closed"
 
     return server
@@ -47,8 +47,8 @@ async def test_model_calls_server_tools() -> None:
     async with Client(archive(topics)) as client:
         tools = await mcp_tools(client)
         assert [(tool.spec.name, tool.spec.description) for tool in tools] == [
-            ("air_quality", "How good the air of a city is."),
-            ("close", "Close the centre."),
+            ("air_quality", "Report the air quality in a city."),
+            ("close", "Close the city center."),
         ]
         assert tools[0].spec.parameters["properties"]["city"]["type"] == "string"
         model = ScriptedModel(call_first_tool('"Ulm"'), "The air is bad.")

@@ -1,4 +1,4 @@
-"""Tests for agents from the OpenAI Agents SDK as models, and for patterns as their tools."""
+"""Tests for agents from the OpenAI Agents SDK used as models, and for patterns used as their tools."""
 
 from __future__ import annotations
 

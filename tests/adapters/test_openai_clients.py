@@ -1,4 +1,4 @@
-"""Tests for debates on each framework's own models, with the newest openai package that the frameworks allow."""
+"""Tests for debates on models from each framework, using the newest openai package that the frameworks allow."""
 
 from __future__ import annotations
 

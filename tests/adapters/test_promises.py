@@ -1,4 +1,4 @@
-"""Tests for the documented table of promises, and for patterns as tools in any framework."""
+"""Tests for the documented table of promises, and for patterns used as tools in any framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for pydantic-ai agents as models, and for patterns as their tools."""
+"""Tests for pydantic-ai agents used as models, and for patterns used as their tools."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_agent_uses_its_own_instructions_tools_and_dependencies() -> None:
     agent = Agent(FunctionModel(answer), instructions="You know the city.", deps_type=str)
 
     def air(ctx: Any) -> str:
-        """How good the air is."""
+        """Report the air quality."""
         return f"bad in {ctx.deps}"
 
     air.__annotations__["ctx"] = RunContext[str]

@@ -107,7 +107,7 @@ class Add(Recipe):
 
 @dataclass(frozen=True)
 class Fails(Recipe):
-    """A block that raises."""
+    """A block that raises an exception."""
 
     error: type[Boom]
 
@@ -124,7 +124,7 @@ class Fails(Recipe):
 
 @dataclass(frozen=True)
 class Verb:
-    """A step: how it is added to a sequencer, and its effect on a value."""
+    """A step, defined by how it is added to a sequencer and what it does to a value."""
 
     def add(self, to: Sequencer[Any, Any], journal: Journal) -> Sequencer[Any, Any]:
         """Return `to` with the step added."""

@@ -35,7 +35,7 @@ def run_with_tool(*replies: Any, **options: Any) -> tuple[Any, ScriptedModel]:
     return result, model
 
 
-def test_calling_the_answer_tool_gives_the_answer() -> None:
+def test_call_to_the_answer_tool_becomes_the_answer() -> None:
     result, model = run_with_tool(call("rate", score=3))
     assert result.output == {"score": 3, "why": ""}
     assert model.calls[0].tools == ["rate"]

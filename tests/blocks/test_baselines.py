@@ -312,7 +312,7 @@ async def test_failed_drafts_are_excluded_and_reported() -> None:
     assert "down" in baseline.problem
 
 
-async def test_unavailable_providers_are_sent_only_one_wave_of_samples() -> None:
+async def test_only_one_wave_of_samples_is_requested_from_unavailable_providers() -> None:
     voters = Voters(lambda *_: ProviderFailed("down"))
     result = await town(create_baselines(name="town", stances=STANCES)).run(QUESTION, model=voters.model)
     assert result.status == "complete"
@@ -366,7 +366,7 @@ async def test_same_seed_gives_the_same_orders() -> None:
 
 
 @pytest.mark.parametrize("cut", [5, 7, 9, 14])
-async def test_resumed_runs_repeat_no_call_and_have_the_same_result(cut: int) -> None:
+async def test_resumed_runs_repeat_no_calls_and_give_the_same_result(cut: int) -> None:
     def vote(number: int, _: Sequence[str]) -> Any:
         return ProviderFailed("down") if number == 3 else STANCES[number % 2]
 
@@ -382,7 +382,7 @@ async def test_resumed_runs_repeat_no_call_and_have_the_same_result(cut: int) ->
 
 
 class Cut:
-    """A model that is cancelled after a number of answers."""
+    """A model that is canceled once it has given `after` answers."""
 
     def __init__(self, voters: Voters, *, after: int) -> None:
         self.model = FunctionModel(self._answer, name=voters.model.name)

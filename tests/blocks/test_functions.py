@@ -156,7 +156,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("function", WRONG, ids=case_id)
-def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
+def test_invalid_functions_are_rejected_when_the_pipeline_is_built(function: Any) -> None:
     empty = sequencer(name="all").then(str)
     attempts: dict[str, Callable[[], object]] = {
         "map": lambda: empty.map(function),
@@ -178,7 +178,7 @@ def test_invalid_functions_are_rejected_when_built(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [5, None, "str", object(), none, three, type(handler(str))], ids=case_id)
-def test_non_blocks_are_rejected_when_built(function: Any) -> None:
+def test_non_blocks_are_rejected_when_the_pipeline_is_built(function: Any) -> None:
     empty = sequencer(name="all")
     for attempt in (
         lambda: empty.then(function),

@@ -171,7 +171,7 @@ def test_invalid_schemas_are_rejected(schema: Any) -> None:
 
 
 async def pieces_of(**options: Any) -> tuple[list[str], Any, list[bool]]:
-    """Return the streamed texts, the result, and whether each call was streamed."""
+    """Return the streamed pieces of text, the result, and whether each call was streamed."""
     streamed: list[bool] = []
 
     def answer(request: ModelRequest) -> str:

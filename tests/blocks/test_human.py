@@ -71,7 +71,7 @@ def recording_ask(requests: list[HumanRequest], *answers: Any) -> Callable[[Huma
 
 
 async def test_people_see_the_complete_request() -> None:
-    """The role, prompt, question, context and transcript are shown in this order, and no text can imitate them."""
+    """The role, prompt, question, context and transcript are shown in this order, and no text can forge any of them."""
     requests: list[HumanRequest] = []
     bob = human(
         name="bob",
@@ -123,7 +123,7 @@ async def test_human_request_lists_the_expected_fields_one_per_line() -> None:
     ],
     ids=["data", "json", "the one field that is needed", "the model itself"],
 )
-async def test_humans_can_answer_in_several_forms(answer: Any) -> None:
+async def test_humans_can_answer_in_several_formats(answer: Any) -> None:
     block = human(name="ann", output_schema=Finding, ask=lambda request: answer)
     assert (await block.run("a paper")).output == Finding(grade="good")
 

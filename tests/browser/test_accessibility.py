@@ -54,14 +54,14 @@ PUBLIC = {
     "revoked link": ("debate", "run", ""),
     "sign in": ("", "", ""),
 }
-"""Public pages, each as the run, the kind of link, and the rest of the path."""
+"""Public pages, each given as its run, the kind of link, and the rest of its path."""
 SIDES = [{"name": "Mira", "stance": "build"}, {"name": "Jon", "stance": "cap rents"}]
 OPTIONS: dict[str, Any] = {"max_rounds": 3, "debaters": SIDES}
 SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tokyo | -3% |\n"
 
 
 class Mixed:
-    """Model that plays every role but never finishes answers in live runs and casts votes in an invalid format."""
+    """Model that plays every role. It never finishes an answer in a live run, and its votes have an invalid format."""
 
     name = "mixed"
 
@@ -167,7 +167,7 @@ def take_picture(control: Locator) -> Image:
 
 
 def differ(one: Image, other: Image) -> bool:
-    """Return whether two pictures differ beyond anti-aliasing."""
+    """Return whether two pictures differ by more than anti-aliasing."""
     changes = zip(list_pixels(one), list_pixels(other), strict=True)
     return sum(sum(abs(a - b) for a, b in zip(*pair, strict=True)) > 200 for pair in changes) > 20
 

@@ -269,7 +269,7 @@ def test_public_link_to_a_run_in_progress_updates_live(
 
 
 def test_public_pages_hide_failure_details(strangers: Callable[[str], Visit]) -> None:
-    """Error messages can contain server addresses."""
+    """A failed call's error message may contain the server's address, so public pages do not show it."""
     dictated = Failing()
     with staged(lambda: Service(store="memory:", model=dictated), ping=0.2) as stage:
         run_id = stage.begin(**SHORT)

@@ -126,7 +126,7 @@ def stage() -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize("language", WORDS)
-def test_each_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Visit], language: str) -> None:
+def test_each_piece_of_text_has_its_own_direction(stage: Stage, visit: Callable[[str], Visit], language: str) -> None:
     visitor = visit(stage.url)
     expected = "rtl" if language in RIGHT_TO_LEFT else "ltr"
     pages = {

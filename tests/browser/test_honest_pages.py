@@ -34,7 +34,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def waits(stage: Stage) -> str:
-    """Start a run that waits for a human, one per test because some tests answer it."""
+    """Start a run that waits for a human. Each test gets its own run, because some tests answer it."""
     run_id = stage.begin(options={"max_rounds": 1, "humans": ["con"]})
     assert stage.get(f"/runs/{run_id}?wait=30").json()["status"] == "awaiting"
     return run_id

@@ -97,7 +97,7 @@ def finish_debate(stage: Stage, *, question: str = HARMLESS, **options: Any) -> 
 
 @pytest.fixture(scope="module")
 def long_runs(stage: Stage, writer: Writer) -> tuple[str, str]:
-    """Finish a run with all hostile texts, and an equally long run without them."""
+    """Finish a run that contains every piece of hostile text, and an equally long run that contains none."""
     number = -(-len(TEXTS) // 4)
     debaters = [{"name": f"debater-{index}", "stance": f"way {index}"} for index in range(number)]
     runs = []

@@ -34,7 +34,7 @@ $$ \sum_{i=1}^{n} p_i \cdot \ell_i $$
 
 
 def answer(request: ModelRequest) -> Any:
-    """Argue with TEXT or, as the judge, prefer the side read first, either as the winner or by scores."""
+    """Return TEXT as a debater. As the judge, prefer the side read first, either as the winner or by scores."""
     CALLERS.append(request.block)
     if request.output_schema is None:
         return TEXT

@@ -40,7 +40,7 @@ def allow_calls(folder: Path, calls: int) -> None:
 
 
 def begin_run(url: str) -> str:
-    """Start a run with four calls."""
+    """Start a run that makes four calls."""
     with make_client(url, TOKEN) as http:
         answer = http.post("/api/v1/runs", json={**BRIEF, "seed": 1})
     assert answer.status_code == 201, answer.text

@@ -1,4 +1,4 @@
-"""A server that plays a debate's models, and helpers that run the command in a separate process."""
+"""A server that stands in for a debate's models, and helpers that run the command in a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 MODELS = ("staged", "other", "ann-model", "bob-model")
-"""Names of models that a stage plays; any other model answers "fine"."""
+"""Names of the models that a stage stands in for; any other model answers "fine"."""
 COMMAND = "from flowdebate.cli import main; main()"
 PATIENCE = 60.0
 """Timeout in seconds for a process."""
@@ -38,10 +38,10 @@ PATIENCE = 60.0
 
 @dataclass(eq=False)
 class Stage:
-    """Server that answers requests as the models of a debate.
+    """Server that answers requests in place of a debate's models.
 
-    Turns come from `turns`, in order and in pieces; other answers follow the schema. Each pair in `hold` is a turn and
-    a piece: the stage waits for `let_go()` before it sends that piece.
+    Turns come from `turns`, in order and in pieces; other answers follow the schema. Each pair in `hold` identifies a
+    turn and a piece. The stage waits for `let_go()` before it sends that piece.
     """
 
     turns: Sequence[Sequence[str]] = (("Homes ", "first."), ("Build ", "more."))
@@ -207,8 +207,8 @@ def _find_schema(body: Mapping[str, Any]) -> str:
 class OnTerminal:
     """The command on a pseudo-terminal.
 
-    All its output is in `seen`, and the text currently displayed is in `screen`. With `cold`, it starts as slowly as it
-    does for users, which takes two seconds.
+    All its output is in `seen`, and the text currently displayed is in `screen`. If `cold` is set, the command starts
+    as slowly as it does for users, which takes two seconds.
     """
 
     def __init__(

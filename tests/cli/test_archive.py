@@ -36,7 +36,7 @@ class Voters(Stage):
 
 
 def voter_stage(**more: Any) -> Voters:
-    """Serve a stage with the answers of a consensus debate."""
+    """Serve a stage that gives all the answers for a consensus debate."""
     return Voters(turns=(("Homes ", "first."),), answers=ANSWERS, **more)
 
 

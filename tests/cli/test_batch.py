@@ -164,7 +164,7 @@ def test_limits_leave_questions_without_a_result(question_folder: Path) -> None:
 
 
 def test_pattern_options_come_from_a_file(question_folder: Path) -> None:
-    """Sides can have their own models, and the schema file is found relative to the options file.
+    """Sides can have their own models, and the path of the schema is relative to the options file.
 
     Each file is loaded only once for all questions.
     """
@@ -586,7 +586,7 @@ def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> N
     assert [line["index"] for line in read_lines(question_folder / "r.jsonl")] == list(range(6))
     twice = [request for request in set(prompts) if prompts.count(request) > 1]
     assert len(set(prompts)) == 6 * 3
-    assert len(prompts) - len(set(prompts)) == len(twice) <= 2  # at most the calls that were in flight
+    assert len(prompts) - len(set(prompts)) == len(twice) <= 2  # only calls that were in flight may be repeated
 
 
 def test_ctrl_c_keeps_results_and_shows_how_to_continue(question_folder: Path) -> None:
