@@ -33,7 +33,7 @@ DEFAULT_MODEL = "the default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """A run's store, with related options: `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
+    """A run's store and related options, as in `run(…, store=StoreOptions(store="runs.db", labels={…}))`."""
 
     store: StoreChoice = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return the parts of a run that must stay unchanged for it to be resumed, as text and keyed by name."""
+    """Return the parts of a run that must stay unchanged for it to be resumed; each is text, keyed by its name."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 
@@ -126,7 +126,7 @@ def result_of(raw: object, output: object) -> dict[str, Any]:
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RunChanged with the differing lines if the stored and current texts of any pair differ."""
+    """Raise RunChanged, listing the differing lines, if the stored and current text differ in any pair."""
     changes: dict[str, tuple[str, ...]] = {}
     for name, (then, now) in pairs.items():
         if then != now:
@@ -180,7 +180,10 @@ def name_models(model: ModelChoice) -> dict[str, str] | None:
 
 
 def models_of(store: Store, header: RunHeader) -> ModelResolver:
-    """Return the models that a run was started with; a single name in the header denotes the environment's model."""
+    """Return the models that a run was started with.
+
+    If the header contains a single name instead of a mapping, it is the name of the environment's model.
+    """
     names = header.model
     if isinstance(names, str):
         return ModelResolver(environment=names)
@@ -193,7 +196,10 @@ def models_of(store: Store, header: RunHeader) -> ModelResolver:
 
 
 def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
-    """Return the run's limits for storage, excluding the cost limit, because prices cannot be stored."""
+    """Return the run's limits in a form that can be stored.
+
+    The cost limit is omitted, because prices cannot be stored.
+    """
     if limits is None:
         return None
     numbers = {item.name: getattr(limits, item.name) for item in fields(limits) if item.name not in ("prices", "cost")}
@@ -201,7 +207,7 @@ def limit_numbers(limits: Limits | None) -> dict[str, float] | None:
 
 
 def limits_of(store: Store, header: RunHeader) -> Limits | None:
-    """Return the limits set when a run was started; raise StoreError for a header with invalid limits."""
+    """Return the limits set when a run was started; raise StoreError if the header contains invalid limits."""
     limits: Any = header.limits
     if not limits:
         return None
@@ -215,7 +221,7 @@ def limits_of(store: Store, header: RunHeader) -> Limits | None:
 
 
 def _unusable(store: Store, header: RunHeader, field: str, got: object, problem: str) -> StoreError:
-    """Return the error for a stored (possibly imported) run with an unusable header."""
+    """Return the error to raise if a stored run, which may have been imported, has an unusable header."""
     return StoreError(store.name, f"run {header.run_id}: `{field}` of its header {problem} (got {typed(got)})")
 
 
@@ -232,7 +238,7 @@ def _dump_session(session: Session) -> dict[str, Any] | None:
 
 
 def session_of(store: Store, header: RunHeader, location: str) -> Session:
-    """Return the session in its state at the start of the run."""
+    """Return the session as it was when the run started."""
     stored = header.session or {}
     state, history, lost = (stored.get(name, empty) for name, empty in (("state", {}), ("history", []), ("unkept", [])))
     messages = history if isinstance(history, list) else [None]

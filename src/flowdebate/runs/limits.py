@@ -52,8 +52,8 @@ class Price:
 
 
 Prices: TypeAlias = Mapping[str, Price] | Callable[[str, Usage], float]
-"""Prices keyed by model name, or a function that computes a cost from a model's name and usage; prompt and completion
-tokens that the server did not report are estimated before it is called.
+"""Prices keyed by model name, or a function that computes a cost from a model's name and usage. Prompt and completion
+tokens that the server did not report are estimated before the function is called.
 """
 
 
@@ -61,8 +61,8 @@ tokens that the server did not report are estimated before it is called.
 class Limits:
     """Limits on a run; None means no limit.
 
-    Each request counts, even if it fails or is a retry, and its estimated usage is reserved before it is sent. A limit
-    can thus only be exceeded by in-flight calls that use more than they reserved, never by a new call. When a debate
+    Each request counts, even if it fails or is a retry, and its estimated usage is reserved before it is sent. A new
+    call can therefore never exceed a limit; only in-flight calls that use more than they reserved can. When a debate
     reaches a limit, it ends with its partial output, and `result.status` is "limit". Other blocks raise LimitReached.
 
     >>> Limits(calls=40, tokens=50_000).calls
@@ -72,8 +72,8 @@ class Limits:
     calls: int | None = None
     """Maximum number of requests to models."""
     tokens: int | None = None
-    """Maximum number of tokens in prompts and answers together; the number is estimated at four characters per token if
-    a server does not report usage.
+    """Maximum number of tokens in prompts and answers combined. If a server does not report usage, the number is
+    estimated at four characters per token.
     """
     cost: float | None = None
     """Maximum cost in the currency of `prices`, or in US dollars if `prices` is None."""
@@ -107,7 +107,7 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Return whether any field is set, and usage therefore has to be limited or counted."""
+        """Return whether any field is set, so that usage must be limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
@@ -222,7 +222,7 @@ class Budget:
             self._check("tokens", limits.tokens, self._tokens + sum(r.tokens for r in flying), reserved.tokens)
         if limits.cost is not None:
             self._check("cost", limits.cost, (self.cost or 0.0) + sum(r.cost for r in flying), reserved.cost)
-        if limits.working_seconds is not None:  # how long the new request will take is unknown
+        if limits.working_seconds is not None:  # it is unknown how long the new request will take
             self._check("working_seconds", limits.working_seconds, self._working_seconds, 0)
         self._in_flight.append(reserved)
         return reserved
@@ -245,7 +245,10 @@ class Budget:
                 _ = self.cost  # look up the application's prices now, so that errors in them are raised during the run
 
     def count(self, attempts: Iterable[Attempt], request: ModelRequest) -> None:
-        """Count attempts at `request` made before this process took over the run; these attempts are not limited."""
+        """Count attempts at `request` made before this process took over the run.
+
+        Limits do not apply to these attempts.
+        """
         for attempt in attempts:
             reserved = Reserved(request, 0, 0.0)
             self._in_flight.append(reserved)
@@ -289,7 +292,7 @@ class Budget:
 OWNER = "owner"
 """Key of the label that names the owner of a run."""
 _COLLECTION = "budgets"
-"""Collection of the document that stores the account for all runs; owners' accounts are in subcollections of it."""
+"""Collection of the document with the account for all runs; its subcollections contain the owners' accounts."""
 _DAY = 86_400
 
 
@@ -302,7 +305,7 @@ class Used(NamedTuple):
 
     def plus(self, other: Used, sign: int = 1) -> Used:
         """Add the usage in `other`, or subtract it if `sign` is -1."""
-        cost = round(self.cost + sign * other.cost, 12)  # rounded so that amounts of money can return to exactly 0
+        cost = round(self.cost + sign * other.cost, 12)  # rounded, so that a cost can return to exactly 0
         return Used(self.calls + sign * other.calls, self.tokens + sign * other.tokens, cost)
 
 
@@ -364,7 +367,7 @@ class Account:
         self._check(await self.used(), Used())
 
     def add_pending(self, used: Used, instead: Used | None = None) -> None:
-        """Add `used` to the usage to be written next, in place of the reservation `instead`.
+        """Add `used` to the usage to be written next, replacing the reservation `instead`.
 
         Raises BudgetReached if this would exceed the budget.
         """
@@ -416,7 +419,7 @@ class Account:
 
 
 class Accounts:
-    """A service's accounts: `budget` for all runs, and `owner_budget` per owner and day."""
+    """A service's accounts: one for all runs (`budget`), and one per owner and day (`owner_budget`)."""
 
     def __init__(self, store: Store, budget: Limits | None, owner_budget: Limits | None) -> None:
         self._store = store

@@ -38,7 +38,7 @@ class Observer(RunObserver):
     def submit(self, block: str, run_id: str, labels: dict[str, str], /) -> AbstractContextManager[object]:
         """Return a context manager that wraps the submission of a run to the workers' queue.
 
-        It may add `labels` to the run.
+        The context manager may add `labels` to the run.
         """
         del block, run_id, labels
         return _NOTHING
@@ -51,7 +51,7 @@ class Observer(RunObserver):
         return _NOTHING
 
     def queue(self, state: QueueState, /) -> None:
-        """Handle the current state of a queue, as read every few seconds by each of the queue's workers."""
+        """Handle a queue's current state, which each of the queue's workers reads every few seconds."""
 
 
 NOBODY = Observer()

@@ -1,4 +1,4 @@
-"""Queues of runs: priorities, and the state of a queue as shown to operators and observers."""
+"""Queues of runs: the priorities of runs, and the state of a queue as shown to operators and observers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DeliveredRun(WireModel):
     worker: str
     version: str
     delivery: int
-    """Number of times the run has been delivered; it increases when a worker dies while executing the run or when the
+    """Number of times the run has been delivered. It increases when a worker dies while executing the run, or when the
     run's provider has an outage.
     """
     seconds: float
@@ -57,7 +57,7 @@ class QueueVersion(WireModel):
     """Number of runs delayed because their worker died or their provider was unavailable."""
     running: int
     oldest: float | None
-    """Time in seconds that the longest-waiting run has waited; None if no run is waiting."""
+    """Longest time, in seconds, that any run has been waiting; None if no run is waiting."""
     workers: int
     """Number of live workers of this version."""
 

@@ -52,7 +52,7 @@ class Records:
         self.listeners = [*self.listeners, listener]
 
     def unsubscribe(self, listener: Callable[[object], None]) -> None:
-        # Always replace the list, because a listener may unsubscribe or add another one while `emit` is iterating.
+        # Always replace the list, because a listener may unsubscribe or add another listener while `emit` is iterating.
         self.listeners = [subscriber for subscriber in self.listeners if subscriber != listener]
 
     def emit(self, event: object, /, path: str = "", role: str | None = None) -> None:
@@ -87,7 +87,8 @@ class Records:
     def hold(self, path: str) -> Iterator[None]:
         """Hold back the events below `path` until they are released or the context ends.
 
-        Readers thus receive concurrent blocks' events block by block, in the same order in each run.
+        As a result, readers receive the events of concurrent blocks one block at a time, in the same order in every
+        run.
         """
         self.held_events[path] = []
         try:
@@ -105,7 +106,7 @@ class Records:
 
     def _is_held(self, event: object, path: str, *, recorded: bool) -> bool:
         path = getattr(event, "path", path) or path
-        # The innermost path that holds events back applies, because a debater may itself be a mirrored debate.
+        # Use the innermost path at which events are held back, because a debater may itself be a mirrored debate.
         around = max((holder for holder in self.held_events if is_within(path, holder)), key=len, default=None)
         if around is not None:
             self.held_events[around].append((recorded, event, path))

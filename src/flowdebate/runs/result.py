@@ -49,7 +49,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def seed(self) -> int:
-        """Seed of all random draws; pass it as `seed=` to reproduce the draws in another run."""
+        """Seed for all random draws; pass it as `seed=` to reproduce the draws in another run."""
         return self._run.seed
 
     @property
@@ -69,7 +69,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def usage(self) -> Usage:
-        """Number of calls and tokens so far."""
+        """Call and token counts so far."""
         return self._run.usage
 
     @property
@@ -89,9 +89,9 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def prices(self) -> str | None:
-        """Unit of `cost` and source of the prices.
+        """Unit of `cost` and source of the prices; None if there is no cost.
 
-        For example, "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices"; None if there is no cost.
+        The value is, for example, "USD by genai-prices 0.2.3 of 2026-11-09" or "by given prices".
         """
         return None if self._run.budget is None else self._run.budget.prices
 
@@ -138,7 +138,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def limit(self) -> str | None:
-        """Name of the limit that the run has reached (a field of `Limits`); None if it has reached none."""
+        """Name of the limit that the run has reached (a field of `Limits`); None if no limit has been reached."""
         raised = None if self._run.budget is None else self._run.budget.raised
         return raised[-1].kind if raised else None
 
@@ -260,7 +260,7 @@ class RunHandle(RunView[RawT_co | None], Generic[OutT_co, RawT_co]):
 
 
 class RunEvents:
-    """A reader's iterator over the run's events, in order: `async for event in handle.follow()`.
+    """Iterator over a run's events, in order, for one reader: `async for event in handle.follow()`.
 
     The iteration ends with the run.
     """

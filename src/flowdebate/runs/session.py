@@ -35,7 +35,7 @@ SessionLike: TypeAlias = Session | dict[str, Any] | None
 
 
 def as_session(value: SessionLike) -> Session:
-    """Return `value` as a session; raise ConfigurationError for anything else."""
+    """Return `value` as a session; raise ConfigurationError if it is neither a session nor a session's state."""
     if value is None:
         return Session()
     if isinstance(value, Session):

@@ -23,7 +23,7 @@ class HumanRequest:
     """A question to a human."""
 
     block: str
-    """Name of the block making the request."""
+    """Name of the block that made the request."""
     role: str | None = field(default=None, compare=False)
     """Role of the block in its pattern, such as "judge"; None if it has no role."""
     place: str
@@ -45,7 +45,10 @@ class HumanRequest:
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short sources in full, long ones only by name and length."""
+        """Render `shown` and the sources as plain text.
+
+        Short sources are included in full, long ones only by name and length.
+        """
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @property
@@ -88,7 +91,7 @@ def role_in_name(block: str, path: str) -> str | None:
 
 
 def answer_text(answer: object, *, suspended: bool, by: str | None = None) -> str:
-    """Serialize an answer, its author (`by`; None for a human), and whether the run was `suspended` for it."""
+    """Serialize an answer, its author (`by`; None for a human), and whether the run was `suspended` to wait for it."""
     stored = {"answer": answer, "parked": suspended}
     return json.dumps(stored if by is None else {**stored, "by": by})
 

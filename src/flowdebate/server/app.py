@@ -180,8 +180,8 @@ class _Application(FastAPI):
             openapi_url=f"{API}/openapi.json",
             docs_url=None,  # FastAPI's documentation pages load scripts from other hosts
             redoc_url=None,
-            # by default, FastAPI adds the path and method to operation ids, and thus to function names in generated
-            # clients
+            # by default, FastAPI adds the path and method to operation ids, which client generators turn into function
+            # names
             generate_unique_id_function=lambda route: route.name,
             lifespan=_lifespan,
         )
@@ -231,28 +231,28 @@ _MAX_WAITING = 500
 process.
 """
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
-"""Time limit, in seconds, for receiving a request's head, and again for receiving its body; the largest body takes a
-minute at 200 kbit/s.
+"""Time limit, in seconds, for receiving a request's head; its body has a separate limit of the same length. At 200
+kbit/s, the largest body takes a minute.
 """
 _MAX_HEADERS_SIZE = 32_768
 """Maximum size of the headers, in bytes; twice h11's default, because browsers send the cookies of every server on this
 host.
 """
 _KEEP_ALIVE = 75
-"""Time, in seconds, for which an idle connection stays open; longer than the maximum `?wait=`, so that clients can
+"""Time, in seconds, that an idle connection stays open. It is longer than the maximum `?wait=`, so that clients can
 reuse the connection.
 """
 _GRACE = 5
-"""Time limit, in seconds, for finishing responses on shutdown; by then, streams have ended, and in-flight calls have
+"""Time limit, in seconds, for finishing responses on shutdown. By then, all streams have ended. In-flight calls have
 their own limit.
 """
 
 
 class _Connection(H11Protocol):
-    """Connection that counts only while a request on it is being answered, and is closed if its client is too slow.
+    """Connection that counts toward the limit on requests only while one of its requests is being answered.
 
-    Uvicorn would wait forever for the rest of a request and count the connection meanwhile, so a few thousand silent
-    connections, which need no token, would lock everyone else out.
+    It is closed if its client is too slow. Uvicorn would wait forever for the rest of a request and count the
+    connection all that time, so a few thousand silent connections, which need no token, would lock everyone else out.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class _Connection(H11Protocol):
         self._waiting.pop(self, None)
 
     def _wait_for_client(self) -> None:
-        """Start the time limit for the rest of a request, unless it is already running for this part."""
+        """Start the time limit for the next part of a request, unless that part's limit is already running."""
         state = self.conn.their_state
         self._expect(state if state in _PATIENCE else None)
         if self._expected is None:

@@ -61,8 +61,8 @@ class Front:
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Functions to call while the server is stopping; afterwards would be too late, because a signal then ends the
-    process.
+    """Functions to call while the server is stopping. After it has stopped, it would be too late, because a signal then
+    ends the process.
     """
 
     def close(self) -> None:
@@ -115,7 +115,10 @@ class Front:
 
 
 def _is_below(url: str, allowed: str) -> bool:
-    """Return whether `url` is at or below `allowed` on the same server; `..` is rejected, as it could lead outside."""
+    """Return whether `url` is at or below `allowed` on the same server.
+
+    A URL that contains `..` is rejected, because it could lead outside the allowed path.
+    """
     url_parts, base = urlsplit(url), urlsplit(allowed)
     if (
         (url_parts.scheme, url_parts.netloc.lower()) != (base.scheme, base.netloc.lower())

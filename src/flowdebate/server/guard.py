@@ -41,8 +41,8 @@ SESSION = 7 * 24 * 3600
 _TOKEN = "token"  # noqa: S105 - the name of a parameter
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 _DIGITS = 16
-"""Maximum number of digits to parse as a number: enough for milliseconds since the epoch, while a million would be
-slow.
+"""Maximum number of digits to parse as a number. This is enough for milliseconds since the epoch, whereas parsing a
+million digits would be slow.
 """
 # Maximum size in bytes of a request that starts a run; it may contain 10 MB of images encoded as base64.
 _MAX_SOURCES_SIZE = 14_000_000
@@ -121,7 +121,7 @@ _MAX_PREFIX_LENGTH = 200
 def browser_root(token: str) -> str:
     """Return the browser path, a secret path segment derived from the token.
 
-    Browsers send a cookie to all ports on a host, and thus also to other users' servers, but only for URLs below the
+    Browsers send a cookie to all ports on a host, including those of other users' servers, but only for URLs below the
     cookie's path. Nobody can guess this path without the token, and no other server can forge such a cookie.
     """
     return f"/~{_encode(hmac.new(token.encode(), b'path', sha256).digest()[:16])}"
@@ -230,7 +230,8 @@ class Guard:
             max_age=SESSION,
             path=root,
             httponly=True,
-            samesite="lax",  # a link in an email may open a page, but other sites cannot use the cookie otherwise
+            # a link in an email may open a page, but other sites cannot use the cookie in any other way
+            samesite="lax",
             # Over plain HTTP, for example on this machine, browsers would not send a secure cookie back.
             secure=scope["scheme"] == "https",
         )
@@ -308,17 +309,23 @@ def _add_headers(send: Send) -> Send:
 
 
 def _check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Respond with 421 to unknown host names: another site's name may resolve to this address (DNS rebinding)."""
+    """Respond with 421 to unknown host names.
+
+    Another site's name may resolve to this address (DNS rebinding).
+    """
     match = _HOST.fullmatch(headers.get("host", "").lower())
     if match is None or match["name"] not in allowed:
         raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, "This server does not answer to that host name.")
 
 
 def _check_origin(request: Request) -> None:
-    """Respond with 403 to requests from pages on a different origin; following a link to a page here is allowed."""
+    """Respond with 403 to requests from pages on a different origin.
+
+    Following a link to one of this server's pages is allowed.
+    """
     headers = request.headers
     origin = headers.get("origin")
-    # Browsers send "null" for a sandboxed page or a file; it has no host, so it is rejected too.
+    # Browsers send "null" as the origin of a sandboxed page or a file. Because "null" has no host, it is rejected too.
     if origin is not None and not _is_same_origin(origin.lower(), headers):
         raise HTTPException(HTTPStatus.FORBIDDEN, "Pages from other origins may not use this server.")
     # A link in an email or chat may open a run's page, but a frame, image or script on another site may not.
@@ -328,13 +335,16 @@ def _check_origin(request: Request) -> None:
 
 
 def _is_same_origin(origin: str, headers: Headers) -> bool:
-    """Return whether `origin` is this server, even if a proxy has dropped the port from the Host header."""
+    """Return whether `origin` refers to this server, even if a proxy has dropped the port from the Host header."""
     parts, host = urlsplit(origin), headers["host"].lower()
     return parts.netloc == host or (parts.hostname == host and headers.get("sec-fetch-site") == "same-origin")
 
 
 def _check_type(request: Request) -> None:
-    """Respond with 415 to a body other than JSON: forms on other sites can send other types without a preflight."""
+    """Respond with 415 to a body that is not JSON.
+
+    Forms on other sites can send other types without a preflight.
+    """
     headers = request.headers
     kind = headers.get("content-type")
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers

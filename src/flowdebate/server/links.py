@@ -58,7 +58,7 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link that needs no token, to answer one or all of a role's requests or to read the run."""
+    """Create a link that needs no token, for answering one or all of a role's requests or for reading the run."""
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -131,7 +131,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
             "is required: pass a random ID to identify the reader",
         )
     run_id = stored.header.run_id
-    # otherwise, several simultaneous votes could all pass as the last one allowed
+    # without this lock, several simultaneous votes could each be accepted as the last one allowed
     async with front.beginning(share.id):
         cast = await votes_in(front.service.store, stored)
         if sum(reader.startswith(share.id) for reader in cast) >= MAX_VOTES:
@@ -148,7 +148,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(404, 410, 429)},
 )
 async def events_of_link(code: str, front: FrontOf) -> Response:
-    """Stream the run behind a public link live or, with `page`, fragments of the run's page. Needs no token."""
+    """Stream the run behind a public link live or, if `page` is set, fragments of the run's page. Needs no token."""
     share, stored = await share_of(front, code)
     if share.shows != "run":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not point to a run.")
@@ -164,7 +164,10 @@ async def events_of_link(code: str, front: FrontOf) -> Response:
 
 
 async def _find_request_path(run_id: str, place: str | None, front: Front, service: Service | OwnedService) -> str:
-    """Return the path of the pending request at `place`, or of the only one; raise NotAwaited otherwise."""
+    """Return the path of the pending request at `place` or, if `place` is None, of the run's only pending request.
+
+    Raises NotAwaited if there is no such request.
+    """
     places = [request_pending.place for request_pending in (await service.run(run_id)).pending]
     if place in places or (place is None and len(places) == 1):
         return place or places[0]
@@ -208,7 +211,10 @@ def request_for(pending: Iterable[PendingInput], link: Link) -> PendingInput | N
 
 
 async def share_of(front: Front, code: str) -> tuple[Share, StoredRun]:
-    """Return the public link with this code, and its run; respond with 404 if the code is invalid, 410 if revoked."""
+    """Return the public link with this code, and its run.
+
+    Responds with 404 if the code is invalid, or with 410 if the link has been revoked.
+    """
     link, stored = await link_of(front, code, public=True)
     share = (await shares_of(front.service.store, stored)).get(link.share or "")
     if share is None:

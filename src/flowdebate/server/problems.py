@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("flowdebate.server")
 _ERROR = "urn:flowdebate:error:"
 _MAX_LENGTH, _MAX_LISTED = 50, 3
-"""Maximum number of invalid fields listed in the details of a response, and in its message, because a 1 MB body can
-contain a million invalid fields.
+"""Maximum number of invalid fields listed in a response's details, and in its message. A 1 MB body can contain a
+million invalid fields.
 """
 _FORWARDED_HEADERS = ("connection", "retry-after", "www-authenticate")
 """Headers of a problem response to preserve when the problem is shown as a page."""
@@ -161,7 +161,8 @@ def problem_response(error: Exception) -> ProblemResponse:
         # The waiting time requested by the provider or set by the circuit breaker; retrying earlier would fail.
         seconds = getattr(error, "retry_after", None) or open_for
         headers = {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
-        if isinstance(error, errors.BudgetReached):  # without this header, OpenAI clients retry every 429
+        # without this header, OpenAI clients retry after every 429 response
+        if isinstance(error, errors.BudgetReached):
             headers["x-should-retry"] = "false"
     return ProblemResponse(problem.model_dump(exclude_none=True), status_code=problem.status, headers=headers)
 

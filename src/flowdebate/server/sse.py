@@ -34,7 +34,8 @@ _Item: TypeAlias = "tuple[str, Update | FlowDebateError]"
 _Queue: TypeAlias = "asyncio.Queue[_Item | None]"
 
 _LOG = logging.getLogger("flowdebate.server")
-# A comment, which readers skip: proxies close connections that stay silent for a minute or so.
+# This is a comment, which readers skip. It is sent because proxies close connections that stay silent for a minute or
+# so.
 _PING = b": ping\n\n"
 # Browsers are told to reconnect after one second; their default is three or five seconds.
 _RETRY = b"retry: 1000\n\n"

@@ -1,4 +1,4 @@
-"""Pages with forms for starting a run and for a person's answer."""
+"""Pages with forms for starting a run and for submitting a person's answer."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _models_of_run(info: PatternInfo, front: Front) -> str | None:
     page = info.load_page()
     if front.service.model_name is not None or not page.each_by_default:
         return None
-    with suppress(ConfigurationError):  # no allowed model is configured; starting the run will report this
+    with suppress(ConfigurationError):  # no allowed model is configured; this is reported when the run is started
         plan = make_plan(info, {info.subject: page.example}, begins=True, allow=front.service.restrict_models())
         return None if plan.dealt is None else models_line(plan)
     return None
@@ -120,9 +120,10 @@ async def answer(
 
 @router.get("/answer/{code}")
 async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str = "") -> Response:
-    """Show the page behind a link: a person's question, or a notice that it does not exist yet or the run is over.
+    """Show the page behind a link.
 
-    Responds with 204 if the page has not changed since `seen`.
+    The page shows a person's question, or a notice that there is no question yet or that the run is over. Responds with
+    204 if the page has not changed since `seen`.
     """
     service = front.service
     try:

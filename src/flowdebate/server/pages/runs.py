@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MAX_RUNS = 10_000
 """Maximum number of runs audited on the page; audits on the command line have no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Name prefixes of the audit figures about positions."""
+"""Prefixes that identify audit figures about positions by their names."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -77,7 +77,7 @@ async def blind_page(
     share: Share | None = None,
     code: str = "",
 ) -> Response:
-    """Build a run's blind page for a `reader`; on a public link (`share`), omit links to the run's other pages."""
+    """Build a run's blind page for a `reader`; for a public link (`share`), omit links to the run's other pages."""
     record = await service.record(run_id)
     details = record.details
     address = quote(run_id, safe="")
@@ -394,7 +394,7 @@ async def travel(
     if moment is not None:
         try:
             sent = await service.call(run_id, moment.call.place, record=record)
-        except ConfigurationError:  # the run's pattern is unknown here
+        except ConfigurationError:  # this server does not know the run's pattern
             sent = None
     steps = {} if sheet is None else {call.place: call for call in sheet.trace.calls}
     forks, more = await _forks_of(details, steps, service)

@@ -60,7 +60,7 @@ _LOOP = re.compile(r"/(?:round|turn)\[\d+\]$")
 class AgUi:
     """Translator from a run's updates to the events of an AG-UI run.
 
-    Call `start`, then `translate` for every update, beginning with the run's first, and then `finish`; the resulting
+    Call `start`, then `translate` for every update from the run's first one onward, and finally `finish`; the resulting
     events always form a valid sequence. `thread_id` and `run_id` identify the AG-UI run. `state` is the application's
     state, whose keys are left unchanged. `messages` are the messages that the client already has; they are not sent
     again.

@@ -253,7 +253,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Find an object's JSON Schema in a message's text, where some clients put it in JSON mode.
+    """Find an object's JSON Schema in a message's text; some clients put it there when they request JSON mode.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}
@@ -339,7 +339,7 @@ def chat_context(messages: Sequence[tuple[str, str]]) -> str:
     # Newest first, because the question refers to the most recent messages.
     for name, message in reversed(messages):
         text = message.strip()
-        if len(text) > _LONG:  # debates end with their result, so most of the space is given to the end
+        if len(text) > _LONG:  # debates end with their result, so more is kept of the end than of the beginning
             text = f"{text[: _LONG // 4]} […] {text[-_LONG * 3 // 4 :]}"
         line = f"[{tag_name(name)}] {quoted(text)}"
         if room < len(line):

@@ -27,7 +27,7 @@ from flowdebate.ui.document import Tokens
 from flowdebate.ui.text import as_json, printable
 
 ONLY_ONCE = {"x-should-retry": "false"}
-"""Header that prevents OpenAI's clients from retrying a failed run, and thus from paying for it twice."""
+"""Header that keeps OpenAI's clients from retrying a failed run and paying for it twice."""
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _MAX_MESSAGE_LENGTH = 16_000
@@ -58,7 +58,7 @@ class Source(ABC):
 
     @abstractmethod
     def texts(self) -> AsyncGenerator[str | None]:
-        """Yield the answer in chunks, with None during pauses; raise an exception if there is no answer."""
+        """Yield the answer in chunks, and None during pauses; raise an exception if there is no answer."""
 
     @abstractmethod
     async def end(self) -> End:

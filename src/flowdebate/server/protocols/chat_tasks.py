@@ -14,9 +14,11 @@ from typing import Any
 _MAX_SENTENCE_LENGTH = 400
 """Maximum number of characters to examine in each sentence."""
 _TURNS = 12
-"""Maximum number of positions in a sentence to check for a request: after commas, colons, and words such as "and"."""
+"""Maximum number of positions in a sentence to check for a request. Such positions follow commas, colons, and words
+such as "and".
+"""
 _MAX_LENGTH = 8_000
-"""Maximum number of characters to search for a task in a message: half at its beginning and half at its end."""
+"""Maximum number of a message's characters to examine for a task, half at its beginning and half at its end."""
 
 # The chat that a task is about, included as data in the task's prompt
 
@@ -97,7 +99,7 @@ _UNMISTAKABLE = re.compile(
     r"\b(?:titles?|tags|emojis?|headlines?|autocompletion|summari[sz]e the user's (?:request|query|message))\b",
     re.IGNORECASE,
 )
-"""Regular expression for tasks in the system messages of chat applications, not for tasks users set for a
+"""Regular expression that recognizes tasks in chat applications' system messages, but not tasks that users set for a
 whole chat.
 """
 
@@ -141,7 +143,10 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 
 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
-    """Return whether a message is a task on a chat that it includes or mentions (if `alone`, in the request itself)."""
+    """Return whether a message is a task about a chat, and includes or mentions that chat.
+
+    If `alone` is True, only a mention in the request itself counts.
+    """
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)
     # Code and the chat are ignored, because they are not part of the task's own text.
@@ -164,7 +169,7 @@ def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
 
 
 def _order_of(sentences: Sequence[str]) -> str | None:
-    """Return a sentence near the beginning that requests a title or similar text; return None if none does."""
+    """Return a sentence near the beginning that requests a title or similar text, or None if there is none."""
     for sentence in sentences[:4]:
         if _WORKER.match(sentence) or _orders(sentence):
             return sentence

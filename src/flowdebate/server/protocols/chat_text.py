@@ -137,7 +137,7 @@ def _sections(event: object) -> Iterable[Section]:
 
 
 def _outcome(document: Document | None, output: object) -> str:
-    """Render the run's result. Text output keeps its Markdown, for the chat client to render."""
+    """Render the run's result. Markdown in text output is left for the chat client to render."""
     if document is None:
         return "" if output is None else f"{printable(_text_of(output))}\n\n"
     *sections, last = [None, *document.outcome()]

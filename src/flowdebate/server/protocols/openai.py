@@ -190,7 +190,10 @@ def _known(service: Service, name: str) -> ChatModel:
 async def _begin(
     service: Service | OwnedService, model: ChatModel, body: ChatRequest, *, run_id: str | None
 ) -> RunState:
-    """Start the run for a request, or return the run that already has its idempotency key, resumed if cancelled."""
+    """Start the run for a request; if a run already has the request's idempotency key, return that run instead.
+
+    An existing run is resumed if it was cancelled.
+    """
     options, question = model.input(body)
     try:
         run = await service.begin(
@@ -207,7 +210,7 @@ async def _begin(
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer(ABC):
-    """Answer that sends the text provided by `source`, either in one piece or in chunks."""
+    """Answer whose text is provided by `source`; it is sent either in one piece or in chunks."""
 
     source: Source
     model: ChatModel

@@ -1,4 +1,4 @@
-"""Streams for readers on whose behalf a run was started, and cancellation of the run once the last one leaves."""
+"""Streams for readers on whose behalf a run was started, and cancellation of the run once the last reader leaves."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Audience:
 class Reader:
     """Reader on whose behalf a run was started; the run is cancelled if all of its readers leave early.
 
-    Chat clients can stop an answer only by leaving. The cancelled run stays in the store and can be resumed.
+    Chat clients cannot stop an answer except by disconnecting. The cancelled run stays in the store and can be resumed.
     """
 
     def __init__(self, audience: Audience, service: Service | OwnedService, run_id: str, *, cancel: bool) -> None:
