@@ -215,7 +215,7 @@ def tokens(number: int) -> Condition:
 def seconds(number: float) -> Condition:
     """Stop when at least `number` seconds have passed since the run was first started.
 
-    If the run is resumed, the time before the resume counts too.
+    If the run is resumed, the time before it was resumed counts too.
     """
     check_seconds("stop.seconds()", number=number)
     return _SingleCondition(f"seconds({_number(number)})", lambda ctx: max(ctx.elapsed, ctx.run.seconds) >= number)
@@ -247,7 +247,7 @@ def converged(threshold: float = 0.9, *, similarity: Similarity | None = None) -
 
 
 def repeated(threshold: float = 0.9, *, similarity: Similarity | None = None) -> Condition:
-    """Stop when all speakers repeat themselves: each one's latest contribution is similar to their previous one.
+    """Stop when all speakers repeat themselves: each speaker's latest contribution is similar to the previous one.
 
     The condition holds once everybody has spoken twice and the mean similarity of each speaker's last two contributions
     is at least `threshold`. `similarity` works as in `converged`.

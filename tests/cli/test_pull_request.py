@@ -233,7 +233,7 @@ def test_pagination_and_rate_limits_are_handled(hub_with_pull_request: Hub, scri
     hub_with_pull_request.limits = [(403, {"x-ratelimit-remaining": "0", "x-ratelimit-reset": format_reset(3_000)})] * 9
     limited = run_review(*GATE)
     assert limited.exit_code == 2
-    assert "GitHub's rate limit is exhausted for another" in limited.stderr
+    assert "GitHub's rate limit will not reset for another" in limited.stderr
 
 
 def test_review_with_a_read_only_token_is_written_to_the_summary(

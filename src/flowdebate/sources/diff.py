@@ -24,17 +24,17 @@ _LINK, _SUBMODULE = "120000", "160000"
 IS_LINK, IS_SUBMODULE, IS_BINARY = "is a link", "is a submodule", "is binary"
 HOLDS_SECRETS = f"{SECRET}, so it is never read"
 TOO_LARGE = f"is larger than {MAX_FILE_MEGABYTES} MB"
-"""Reason why a changed file was omitted."""
+"""Reason given for omitting a changed file that is too large."""
 _MAX_CONTROL_SHARE = 0.02
-"""Maximum proportion of control characters in text; in compressed files, it is about 0.12."""
+"""Maximum proportion of control characters in a text file; in compressed files, it is about 0.12."""
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _CODE = re.compile(
     r"\.(c|cc|cpp|cs|css|dart|exs?|fs|go|h|hpp|hs|html|java|m?jsx?|kt|lua|md|mli?|php|p[lm]|pyi?|r|rb|rs|rst|scala|sh|sql|"
     r"swift|tsx?|vue|zig)$",
     re.IGNORECASE,
 )
-"""Suffixes of source code files. The names of source code files do not indicate secrets: `secrets.py` is a Python
-module.
+"""Suffixes of source code files. A source code file's name does not indicate secrets: `secrets.py` is a
+Python module.
 """
 _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
@@ -44,12 +44,10 @@ _GENERATED = (
 included.
 """
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
-"""Pattern matching a line too long to have been written by hand."""
+"""Pattern for a line too long to have been written by hand."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Limits on how much of a generated file is included in prompts: a number of changed lines, and a number of
-characters.
-"""
+"""Two limits on how much of a generated file is included in prompts: its changed lines, and its characters."""
 # Options that keep the user's configuration and environment from affecting a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
@@ -96,7 +94,7 @@ def read_diff(diff: Diff) -> list[Source]:
     Lock files and other generated files come last and are folded: a long diff is cut after its first lines, and
     `unread` states how many were cut. Secrets are masked. Git runs no programs configured in the repository.
 
-    Raises `BadFile` if the commits cannot be compared, or if nothing changed or no change is readable; in the latter
+    Raises `BadFile` if the commits cannot be compared, if nothing changed, or if no change is readable. In the last two
     cases, the error's `no_changes` is set.
     """
     git = _Git(diff.commits, Path(diff.folder))
@@ -155,7 +153,7 @@ def source_of_patch(name: str, patch: bytes) -> Source:
 
 
 def holds_secrets(name: str) -> bool:
-    """Return whether a file's name suggests that it contains secrets; source code is judged by content instead."""
+    """Return whether a file's name suggests secrets; source code files are judged by their content instead."""
     return is_secret(Path(name)) and not _CODE.search(name)
 
 
@@ -193,7 +191,7 @@ def _is_binary(patch: bytes) -> bool:
 
 
 def _decoded(line: bytes) -> str:
-    """Decode a line as UTF-8 or, failing that, as Windows-1252, the encoding of some older editors."""
+    """Decode a line as UTF-8 or, failing that, as Windows-1252, which some older editors use."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
@@ -252,7 +250,7 @@ class _Git:
         return [merge_base or ids[0], *ids[1:]]
 
     def _commit(self, revision: str) -> str:
-        """Return a commit's id, or the empty tree's id for an empty repository or for the parent of a root commit."""
+        """Return a commit's id; for an empty repository, or a root commit's parent, return the empty tree's id."""
         identifier = self._id_of(revision)
         if identifier is not None:
             return identifier
@@ -325,7 +323,10 @@ class _Git:
         yield from parts.values()
 
     def content(self, change: _Change, side: int) -> bytes | None:
-        """Return a file's content before (0) or after (1) a change; b"" if it is missing, None if it is too large."""
+        """Return a file's content before (0) or after (1) a change.
+
+        Returns b"" if the file is missing, and None if it is too large.
+        """
         limit = MAX_FILE_MEGABYTES * MEGABYTE
         if change.modes[side] == "000000":
             return b""

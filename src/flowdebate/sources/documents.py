@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 _MEGABYTE = 1_000_000
 MAX_TEXT_MEGABYTES = 2
-"""Maximum size, in megabytes, of a document's text and of all sources together: about 500,000 tokens, which are stored
-with each run.
+"""Maximum size, in megabytes, of a document's text and of all sources together: about 500,000 tokens. The text is
+stored with each run.
 """
 MAX_PAGES = 5_000
 """Maximum number of pages, slides or sheets in a document."""
 _MAX_UNPACKED_MEGABYTES = 100
-"""Maximum unpacked size of a document in megabytes: larger than a book with pictures, but smaller than a zip bomb."""
+"""Maximum unpacked size of a document in megabytes: enough for a book with pictures, but too small for a zip bomb."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _ONLY_TEXT = "contains no text: a scanned document needs OCR first"
 
@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether the extracted text of a page runs across two columns, as written by some programs."""
+    """Return whether a page's extracted text runs across two columns, as in files from some programs."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -185,7 +185,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _unpack(data: bytes) -> zipfile.ZipFile:
-    """Open a zip archive; raise _Unreadable if it is encrypted or too large, regardless of the sizes it declares."""
+    """Open a zip archive; raise _Unreadable if it is encrypted or too large, whatever sizes it declares."""
     if data.startswith(_OLD_OFFICE):
         raise _Unreadable(
             "is encrypted, or in a format from before 2007: save it in the current format, without a password"
@@ -779,8 +779,8 @@ def serve(memory: int, seconds: float) -> None:
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Seconds until an idle child process exits, and extra seconds until an overdue one exits if its parent has not killed
-it.
+"""Seconds until an idle child process exits, and extra seconds until an overdue one exits unless its parent kills it
+first.
 """
 
 

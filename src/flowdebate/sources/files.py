@@ -129,7 +129,7 @@ class _Room:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Add the size of `sources` to the total; raise BadFile, naming their `path`, if it is now too large."""
+        """Add the size of `sources` to the total; raise BadFile, naming their `path`, if the total is now too large."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:

@@ -125,7 +125,7 @@ class Changes:
     merge_base: str
     """Commit at which the branch diverged from its base."""
     since: str | None
-    """Commit after which the changes begin; None if all changes of the pull request are included."""
+    """Commit after which the changes begin; None if all of the pull request's changes are included."""
     sources: list[Source]
     is_fork: bool = False
     """True if the branch is in another repository."""
@@ -181,7 +181,7 @@ class GitHub:
         return [*self._pages(f"{self._pull(number)}/reviews", Comment)]
 
     def notes(self, number: int) -> list[Comment]:
-        """List the notes on lines of a pull request."""
+        """List the notes on a pull request's lines."""
         return [*self._pages(f"{self._pull(number)}/comments", Comment)]
 
     def read(
@@ -407,7 +407,7 @@ class GitHub:
                 limit = _seconds_to_wait(response, attempt)
                 if limit is not None and (last or limit > _MAX_WAIT):
                     raise BadFile(
-                        self._name, f"cannot be read: GitHub's rate limit is exhausted for another {limit:.0f} s"
+                        self._name, f"cannot be read: GitHub's rate limit will not reset for another {limit:.0f} s"
                     )
                 if limit is None and (last or method != "GET" or response.status_code < 500):  # noqa: PLR2004 - as in HTTP
                     raise self._refusal(method, response)
@@ -470,6 +470,6 @@ def _count(patch: str) -> int:
 
 
 def _lines_of(file: _File) -> set[int]:
-    """Return the line numbers, in the new version of a file, of the lines that GitHub shows in the diff."""
+    """Return the numbers of the lines that GitHub shows in the diff, counted in the new version of the file."""
     patch = Source.of(file.filename, f"{_head_of(file)}{file.patch or ''}\n")
     return {line.number for line in number_lines(patch) if line.number is not None} if file.patch else set()

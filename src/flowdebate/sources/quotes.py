@@ -1,4 +1,4 @@
-"""Passage search by question, and word-for-word verification of quotes against the sources."""
+"""Search for passages that match a question, and word-for-word verification of quotes against the sources."""
 
 from __future__ import annotations
 
@@ -254,9 +254,9 @@ def find_quotes(text: str) -> list[Quote]:
     r"""Find the quotations in `text`, ordered by their start, so that a quotation precedes those nested in it.
 
     Straight, curly, „German“, «French», »reversed« and 「Japanese」 quotation marks are recognized, as are single
-    quotation marks that are not apostrophes. So are block quotes: lines beginning with ">", except for a last line
-    naming the author. A mark without a counterpart does not start a quote. Quotes nested more than two levels deep are
-    omitted.
+    quotation marks that are not apostrophes. Block quotes are recognized too: lines beginning with ">", except for a
+    last line naming the author. A mark without a counterpart does not start a quote. Quotes nested more than two levels
+    deep are omitted.
 
     >>> [quote.text for quote in find_quotes("It said “we don’t «cut» it”.\n> Rents rose.\n> Twice.")]
     ['we don’t «cut» it', 'cut', 'Rents rose.\n> Twice.']
@@ -385,7 +385,7 @@ def verify_quotes(
 ) -> list[VerifiedQuote]:
     r"""Look up each quotation in `text` (see `find_quotes`) in `sources`, a mapping of source names to text.
 
-    The results are in the order of the quotations.
+    The results are in the same order as the quotations.
 
     - "verified": a source contains the quotation; the first such source and the half-open spans in it are included.
       Case, accents, spacing, line breaks, hyphens, punctuation, ligatures and invisible characters are ignored; letters
@@ -413,10 +413,10 @@ def verify_quotes(
 
 
 def _look_up_parts(quote: str, sources: Mapping[str, str], min_words: int, min_characters: int) -> dict[str, Any]:
-    """Look up the parts of `quote` around its ellipses; return its status and, if verified, its source and spans.
+    """Look up the parts of `quote` around its ellipses.
 
-    If the lookup fails, it is repeated with dots and brackets taken literally, as in code: `<Row {...props}
-    key={key}>`.
+    Returns the status and, if the quote is verified, its source and spans. If the lookup fails, it is repeated with
+    dots and brackets taken literally, as in code: `<Row {...props} key={key}>`.
     """
     plain = re.sub(_CASE_CHANGED, r"\1", re.sub(r"(?i)\[sic!?\]", " ", quote))
     parts = [part for part in map(normalize, _ELLIPSIS.split(plain)) if part.words]

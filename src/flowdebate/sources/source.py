@@ -75,7 +75,7 @@ IMAGES = {
     "image/gif": b"GIF8[79]a",
     "image/webp": b"RIFF....WEBP",
 }
-"""Patterns matching the first bytes of each image format accepted by providers, keyed by media type."""
+"""Patterns for the first bytes of each image format accepted by providers, keyed by media type."""
 MAX_IMAGE_MEGABYTES = 3.75
 """Maximum size of an image in megabytes: Anthropic accepts five megabytes of base64, and other providers
 accept more.

@@ -12,7 +12,7 @@ FORMS = 'must be a path, "sqlite:///PATH", "postgresql://USER:PASSWORD@HOST:PORT
 POSTGRES = "must be a PostgreSQL address: postgresql://user:password@host:port/database"
 _ENCODE = "In a user or password, / and @ must be written as %2F and %40"
 _SCHEME = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9]*)(?:\+[A-Za-z0-9_]+)?://")
-"""Pattern matching the scheme of an address, including the driver suffix used by SQLAlchemy."""
+"""Pattern for the scheme of an address, including the driver suffix used by SQLAlchemy."""
 # Anything that contains "://", has a password before an "@", or begins with a scheme (a single letter is a Windows
 # drive).
 _LOOKS_LIKE_ADDRESS = re.compile(

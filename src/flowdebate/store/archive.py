@@ -1,8 +1,8 @@
 """Persistent archive: records of past debates, kept as documents in a store.
 
 Each debate adds one document to each part of the archive, with the debate's id as the key, so writing is idempotent,
-and concurrent processes cannot overwrite each other's documents. Stores cannot delete documents, so forgotten ones are
-overwritten.
+and concurrent processes cannot overwrite each other's documents. Stores cannot delete documents, so the documents of a
+forgotten debate are overwritten.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ messages.
 
 
 class ArchivedDebate(PastDebate):
-    """An archived debate, its agents, and everything recorded about it since then."""
+    """An archived debate, its agents, and everything recorded about the debate since it was archived."""
 
     agents: list[str]
     """Agents that voted or received votes."""

@@ -14,7 +14,7 @@ from flowdebate._util.validation import check_count
 from flowdebate.errors import ConfigurationError, RunConflict, RunNotFound, StoreError
 
 ROW_FORMAT = 1
-"""Format version of headers and bodies."""
+"""Format version for headers and bodies."""
 PLAN_FORMAT = 1
 """Version of the plan format used in headers."""
 
@@ -79,7 +79,7 @@ class StepRow:
     """A step of a run, including its attempts and its recorded result."""
 
     key: str
-    """Path of the step in the run; with concurrent branches, a sequence number would be ambiguous."""
+    """Path of the step in the run; a sequence number would be ambiguous if branches ran concurrently."""
     kind: StepKind
     request: str | None = None
     """Hash of the request or, for a human's step, the complete request as JSON; None if the step made no request."""
@@ -137,7 +137,7 @@ class Store(Protocol):
         """Add a new run and take ownership of it; raise RunExists if the id is taken."""
 
     async def take(self, run_id: str) -> StoredRun:
-        """Take ownership of a run, and return the run in its state before the change.
+        """Take ownership of a run, and return the run as it was before the change.
 
         If the run's status is "running" but its process is dead, taking the run counts as a recovery. Raises
         RunNotFound, and RunConflict while a different owner is alive.
@@ -183,8 +183,8 @@ class Store(Protocol):
 
         `text` is searched for in the question, ignoring case; stores may limit searches for one or two characters to
         the newest 10,000 runs (`NEWEST_SEARCHED`). Ids must begin with `prefix`. `before` is the `position` of any run,
-        even one deleted since: only runs after it in the list are returned. Thus, the pages of a list never repeat a
-        run or skip one that was there from the beginning, even if runs are added or deleted in the meantime. With
+        even one deleted since: only runs after it in the list are returned. If runs are added or deleted while a list
+        is being paged through, no run is repeated, and no run that was there from the beginning is skipped. With
         `brief`, outcomes may omit `output` and `raw`, their largest fields. Raises ConfigurationError for an invalid
         `limit` or `before` (see `check_page`).
         """
@@ -193,12 +193,12 @@ class Store(Protocol):
         """Delete the run; raise RunNotFound, or RunConflict while its owner is alive."""
 
     async def add(self, run: StoredRun, steps: Sequence[StepRow]) -> None:
-        """Add a complete run from another store, unchanged and without an owner; raise RunExists if the id is taken."""
+        """Add an entire run from another store, unchanged and without an owner; raise RunExists if the id is taken."""
 
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
     ) -> Mapping[str, Mapping[str, str]]:
-        """Read the `documents` of several collections, grouped by collection, or only those with the given `key`.
+        """Read the `documents` of several collections, grouped by collection; with `key`, only those with that key.
 
         Empty collections are omitted.
         """
@@ -238,7 +238,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 def brief_of(outcome: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the outcome without the outputs, as shown in lists.
+    """Return an outcome without its two outputs, as shown in lists.
 
     >>> brief_of({"output": "…", "raw": {}, "error": None})
     {'error': None}
@@ -250,7 +250,7 @@ _OUTPUT_IS_RAW = "output_is_raw"
 
 
 def pack_outcome(outcome: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Pack the outcome for writing; if output and raw output are equal, as in most patterns, keep only the latter.
+    """Pack the outcome for writing; if the two outputs are equal, as they are in most patterns, keep only `raw`.
 
     >>> pack_outcome({"output": {"text": "…"}, "raw": {"text": "…"}})
     {'raw': {'text': '…'}, 'output_is_raw': True}
@@ -277,7 +277,10 @@ NEWEST_SEARCHED = 10_000
 
 
 def check_page(limit: int | None, before: tuple[float, str] | None) -> None:
-    """Check the paging arguments of `Store.runs`, as every store must do first; raise ConfigurationError if invalid."""
+    """Check the paging arguments of `Store.runs`, as every store must do first.
+
+    Raises ConfigurationError if an argument is invalid.
+    """
     check_count("Store.runs", minimum=0, maximum=_MAX_INT64, optional=True, limit=limit)
     match before:
         case None:
@@ -314,7 +317,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is being written, and longer if the write may have failed."""
+    """Keep the run in `ending` while its end or release is being written, and longer if that write may have failed."""
     # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
     # is still owned: the same store object must be able to take or delete it.
     ending.add(run_id)

@@ -35,7 +35,7 @@ from flowdebate.store.base import (
 )
 
 GONE = "null"
-"""Stored body marking a document as deleted."""
+"""Body stored to mark a document as deleted."""
 EXPORT_FORMAT = 1
 """Version number of the export format."""
 MAX_LINE_LENGTH = 64_000_000
@@ -466,7 +466,7 @@ def _check_depth(value: object) -> None:
 def _check_body(body: str, *, field: str = "row.body") -> None:
     """Check that the body of a step or document is JSON, because it is stored unchanged.
 
-    An invalid body of a step would make the resumed run fail.
+    An invalid step body would make the resumed run fail.
     """
     try:
         value = json.loads(body)

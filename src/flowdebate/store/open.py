@@ -1,4 +1,4 @@
-"""Opening of stores by path, address or name."""
+"""Functions for opening stores by path, address or name."""
 
 from __future__ import annotations
 

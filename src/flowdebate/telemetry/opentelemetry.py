@@ -208,7 +208,7 @@ class _Delivery(_Current):
 
 
 class _Agent(AbstractContextManager[None]):
-    """A generator's answer; the span begins with the first model or tool call, so a replayed answer has none."""
+    """A generator's answer; the span is created at the first model or tool call, so a replayed answer has none."""
 
     def __init__(self, tracer: trace.Tracer, agent: str, attributes: Attributes) -> None:
         self._tracer = tracer
@@ -229,7 +229,7 @@ class _Agent(AbstractContextManager[None]):
 
     @property
     def span(self) -> Span:
-        """Span of the agent, created on first use but starting when the agent started."""
+        """Span of the agent, created on first use, but with the agent's own start time."""
         if self._span is None:
             attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT: self._name, **self._attributes}
             self._span = self._tracer.start_span(
@@ -364,7 +364,7 @@ class _RunTrace(_Current, Observer):
     def count_cost(self, attempts: Sequence[Attempt], attributes: Attributes) -> None:
         """Add the cost of `attempts`, where known, to the cost metric."""
         for attempt in attempts:
-            # the application's price function may fail; the run itself raises its errors
+            # the application's price function may fail; the run itself raises the error
             with suppress(Exception):
                 cost = self._run.cost_of(attempt.model, attempt.usage)
                 if cost is not None and cost > 0:

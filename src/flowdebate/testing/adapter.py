@@ -27,7 +27,8 @@ ErrorT = TypeVar("ErrorT", bound=Exception)
 # Seconds until a test fails; large, because a framework's first call may spend several seconds on imports.
 _PATIENCE = 20.0
 _AT_ONCE = 4
-# With a listener, another method of the framework is called, which may count tokens and report failures in its own way.
+# A listener makes the adapter call a different method of the framework, which may count tokens and report failures in
+# its own way.
 _LISTENERS: tuple[Callable[[str], None] | None, ...] = (None, lambda _: None)
 _SCHEMA = {
     "title": "Ruling",

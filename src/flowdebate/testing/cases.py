@@ -130,7 +130,7 @@ async def _later(function: Callable[[Context], T], ctx: Context) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """A model's answers to each kind of block, returned in order and starting over after the last one."""
+    """A model's answers to each kind of block, returned in order; after the last one, they start over."""
 
     arguments: Sequence[Any] = ("An argument.",)
     """Answers to requests for text, from debaters and from a synthesizer without a schema."""

@@ -322,7 +322,7 @@ class _Check:
         first = await play(example)
         yield OF_A_RUN, first
         yield OF_A_RUN, other
-        # Repeating both runs reveals state that leaks into a later run, even if a different question comes between.
+        # Repeating both runs reveals state that leaks into a later run, even if a different question comes in between.
         at_once = await play(example)
         later = await play(elsewhere)
         changed = None
@@ -390,7 +390,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Run an example, appending the run's handle to `handles`, and another one each time humans have answered."""
+        """Run an example; append the run's handle to `handles`, and then another one each time humans have answered."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles

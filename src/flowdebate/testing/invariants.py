@@ -75,7 +75,7 @@ class Played:
         return outermost, tuple({f"{path}/" for path in paths if path.startswith(f"{outermost}/")})
 
     def events(self, kind: type[EventT]) -> list[EventT]:
-        """Return the events of one kind, in order, but without those of patterns nested in the outermost one."""
+        """Return the events of one kind, in order, excluding those of patterns nested in the outermost one."""
         outermost, inside = self._patterns
         matching: list[Any] = [event for event in self.view.events if isinstance(event, kind)]
         return [
@@ -332,7 +332,7 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield each event class that has a counterpart in the raw output, along with both field names."""
+    """Yield each event class that has a counterpart in the raw output, along with the names of both fields."""
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
@@ -361,7 +361,7 @@ def has_storable_output(run: Played) -> Problems:
 
 
 def keeps_no_state(runs: Runs) -> Problems:
-    """Check that patterns keep no state between runs: the same question, seed and answers must give equal runs."""
+    """Check that patterns keep no state between runs: the same question, seed and answers must produce equal runs."""
     for first, again in ((runs.first, runs.at_once), (runs.other, runs.later)):
         difference = _compare(first, again)
         if difference is not None:

@@ -21,13 +21,13 @@ def serve_recording(path: str | os.PathLike[str]) -> Iterator[str]:
     """Start a local model server that replays the exchanges in the cassette at `path`, and yield its base URL.
 
     Record the cassette with `flowdebate models check MODEL --record FILE`, or with a `RecordingModel` and
-    `exchanges=True`. A recorded request gets its recorded response; identical requests get their responses in the order
-    of recording. Any other request is rejected with the original server's message if that server always rejected one of
+    `exchanges=True`. A recorded request gets its recorded response; identical requests get their responses in recorded
+    order. Any other request is rejected with the original server's message if that server always rejected one of
     the request's parts, such as a temperature. Otherwise it gets the response to a request of the same form: streamed,
     with tools, or with a response format. A request containing a part that was never recorded is also rejected, with a
     message naming the part.
 
-    Raise BadFile for a file that is not such a cassette.
+    Raises BadFile if the file is not such a cassette.
 
     >>> with serve_recording("check.jsonl") as base_url:  # doctest: +SKIP
     ...     model = OpenAIModel("gpt-5-mini", base_url=base_url)

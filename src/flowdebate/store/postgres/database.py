@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-# Error codes of a server that is stopping or starting, has crashed, has ended an idle session, or has run out of
+# Error codes from a server that is stopping or starting, has crashed, has ended an idle session, or has run out of
 # sessions.
 _PASSING = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 _FULL = "53300"
@@ -96,7 +96,10 @@ class Address:
         return connection
 
     def is_away(self) -> bool:
-        """Return whether no server at the address accepts connections, as opposed to one that rejects this user."""
+        """Return whether no server at the address accepts connections.
+
+        A server that rejects only this user does accept connections.
+        """
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)
 

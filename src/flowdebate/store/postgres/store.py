@@ -360,7 +360,10 @@ _MAX_SECONDS = 1_000_000
 
 
 def _claim() -> int:
-    """Generate a random number to identify a change, so that a retry is recognized; it fits in a signed bigint."""
+    """Generate a random number to identify a change, so that a retry is recognized.
+
+    The number fits in a signed bigint.
+    """
     return secrets.randbits(63)
 
 

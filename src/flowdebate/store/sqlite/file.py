@@ -119,7 +119,7 @@ _HEAD = ("application_id", "user_version")
 
 
 def connect(path: Path, patience: float, *, name: str) -> sqlite3.Connection:
-    """Open the store at `path`; if it is missing, create it with access for the owner only.
+    """Open the store at `path`; if it is missing, create it, accessible only to its owner.
 
     Error messages refer to the store as `name`. Raises StoreError for a file that is not a store, and for a file with
     several hard links, because SQLite would write a separate log for each link.
@@ -291,7 +291,10 @@ class Disk:
         return self.lost
 
     def sync(self, finish: Callable[[OSError | None], None]) -> None:
-        """Have the thread call `finish` once all earlier writes are on disk, passing None or an error that occurred."""
+        """Have the thread call `finish` once all earlier writes are on disk.
+
+        `finish` receives the error if one occurred, and None otherwise.
+        """
         if self._thread is None:
             with self._lock:  # two event loops may get here at the same time
                 if self._thread is None:

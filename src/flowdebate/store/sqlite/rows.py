@@ -51,7 +51,7 @@ _OLDEST_SEARCHED = f"SELECT created_at FROM runs ORDER BY created_at DESC LIMIT 
 _MANY, _MAX_PARTS = 1_000, 32
 _HAVE_PARTS = f"SELECT count(*) FROM (SELECT 1 FROM run_texts WHERE run_texts MATCH ? LIMIT {_MANY})"  # noqa: S608
 _FEW = ("running", "queued", "awaiting")
-"""Rare statuses, for which the status index is the most selective index."""
+"""Rare statuses; for these, the status index is the most selective."""
 LATEST_OF = f"SELECT {_LATEST} FROM runs WHERE run_id = ?"  # noqa: S608
 RELEASE = (
     f"UPDATE runs SET owner = NULL, steps = {_FINISHED}, updated_at = max(updated_at, {_LATEST} / 1e9)"  # noqa: S608

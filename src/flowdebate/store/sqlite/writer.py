@@ -46,7 +46,7 @@ class _Job(Job):
 class Writer:
     """Executor that runs jobs in order, each completely or not at all, even if its caller is cancelled.
 
-    Writing to the page cache is quick, but waiting for locks or the disk is not. Therefore all writes from one
+    Writing to the page cache is quick, but waiting for locks or the disk is not. For this reason, all writes from one
     iteration of an event loop form one transaction in the next iteration, and a thread syncs the disk once for all of
     them. Another thread handles potentially slow jobs, jobs blocked by a lock on the file, and the writes of a task
     running alone. `connect` opens the connection for that thread, and `connect_quick` opens a connection that never

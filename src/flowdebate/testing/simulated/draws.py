@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # numpy is an optional dependency
     Floats: TypeAlias = NDArray[float64]
     Words: TypeAlias = NDArray[uint64]  # wraps around on overflow, as `_mix` expects
 
-# The constants of splitmix64; with others, the numbers might not pass tests of randomness.
+# The constants of splitmix64; with different ones, the numbers might fail tests of randomness.
 _ALL = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 # Number of quantiles: the table for arrays takes half a megabyte and makes a million draws cheap.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # numpy is an optional dependency
     Integers: TypeAlias = NDArray[int64]
 
 Form = Literal["scores", "winner", "letter", "quote"]
-"""Form of a judge's answer. For "quote", the answer is a letter that selects one of a side's sentences."""
+"""Kind of answer that a judge gives. For "quote", the answer is a letter that selects one of a side's sentences."""
 
 _TRANSCRIPT = re.compile(r"^Round [1-9][0-9]*:\n\[.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _BY_SIDE = re.compile(r"^Side ([A-Z]):((?:\n(?:- |  [|] ).*|\n\(empty\))*)", re.MULTILINE)
@@ -187,7 +187,7 @@ class SimJudge:
     - `noise`: the standard deviation for one side; for the difference between two sides it is √2 times as large.
     - `quality`: None draws it from the standard normal distribution, keyed by the side's text.
 
-    The judge answers requests of `create_judge()` in all forms: winner, scores (with a rubric, the same for each
+    The judge answers every kind of request made by `create_judge()`: winner, scores (with a rubric, the same for each
     criterion), and letters with exactly these log-odds as floats. The prompt for a letter contains no stances, so in
     this case `quality` must be a function of a side's text, or None. `settings.extra["seed"]` draws new noise, as it
     does with a real model. `log_odds()` computes the sums for one view, and `log_odds_of()` for arrays of views.
@@ -253,7 +253,7 @@ class SimJudge:
         return {side.called: weight / total for side, weight in zip(view.sides, weights, strict=True)}
 
     def _logprobs(self, view: SimView, *, draw: object) -> dict[str, float]:
-        """Return the logarithms of `shares()`; to choose a sentence to quote, use only the sentences' quality."""
+        """Return the logarithms of `shares()`; when choosing a sentence to quote, use only the sentences' quality."""
         quoted = view.form == "quote"
         odds = [self._quality_of(side) for side in view.sides] if quoted else self._odds(view, draw=draw)
         highest = max(odds)
@@ -285,9 +285,9 @@ class SimJudge:
     ) -> list[float]:
         """Compute each side's sum, in the order of side numbers.
 
-        `order` lists the side in each slot; `called`, the number of each side's label (None if there are no labels);
-        `content`, the terms for style, length and identity; and `names`, the labels themselves, which are required if
-        `label` is keyed by them.
+        `order` lists the side in each slot, and `called` lists the number of each side's label (None if there are no
+        labels). `content` lists each side's terms for style, length and identity. `names` lists the labels themselves,
+        and is required if `label` is keyed by them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)
@@ -313,9 +313,9 @@ class SimJudge:
     ) -> Floats:
         """Compute `log_odds()` for many items and views at once, with bit-identical results.
 
-        The result has shape [items, views, sides]. `quality` and `content` have shape [items, sides]; `orders` and
-        `called`, [views, sides] or [items, views, sides]. `items` and `views` are the numbers used to draw noise (by
-        default, counted from 0). Needs numpy.
+        The result has shape [items, views, sides]. `quality` and `content` have shape [items, sides]. `orders` and
+        `called` have shape [views, sides] or [items, views, sides]. `items` and `views` are the numbers used to draw
+        noise (by default, counted from 0). Needs numpy.
         """
         import numpy as np
 
@@ -420,7 +420,7 @@ class Decided(NamedTuple):
     scores: Floats
     """Each side's mean share of the points, or its share of the votes, as an array with shape [items, sides]."""
     leaders: NDArray[bool_]
-    """Boolean array of the sides that lead, alone or tied, with shape [items, sides]."""
+    """Boolean array with shape [items, sides]: True for each side that leads, alone or tied."""
 
 
 def orders_of(schedule: ScheduleLike, sides: int, *, random: Random | None = None, shuffle: bool = False) -> Integers:
