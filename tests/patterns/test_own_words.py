@@ -233,7 +233,7 @@ async def test_repeated_texts_cause_a_remark(pattern: Any, replies: list[str]) -
     """
     store = MemoryStore()
     result = await pattern.run("Office?", model=ScriptedModel(*replies), store=store, run_id="r")
-    remark = f"The same words stand in 3 contributions, by Ada, Ben: {REPEATED}"
+    remark = f"The same words appear in 3 contributions, by Ada, Ben: {REPEATED}"
     assert result.remarks == (remark,)
     outcome: Any = (await store.run("r")).outcome
     assert [*outcome["remarks"]] == [remark]

@@ -163,7 +163,7 @@ class PatternOutput(WireModel):
             if len(words := " ".join(entry.text.split())) >= _MIN_REPEATED_LENGTH:
                 same.setdefault(words.casefold(), []).append(entry)
         return [
-            f"The same words stand in {len(entries)} contributions, by {', '.join(dict.fromkeys(speakers))}: {words}"
+            f"The same words appear in {len(entries)} contributions, by {', '.join(dict.fromkeys(speakers))}: {words}"
             for entries in same.values()
             if len(entries) > 1
             for speakers in [[entry.speaker for entry in entries]]

@@ -24,7 +24,7 @@ class ModeratorDecided(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class MirrorStarted(BaseEvent):
-    """The debate is starting again, with the order of speakers reversed."""
+    """The debate is starting again, with the speaking order reversed."""
 
     kind: ClassVar[str] = "mirror_started"
     block: str
