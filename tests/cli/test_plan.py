@@ -196,7 +196,7 @@ def test_model_names_are_sent_unchanged_to_a_base_url() -> None:
     )
     assert plan.models is not None
     assert plan.models["chat"] is plan.models["synthesize"]
-    with pytest.raises(ConfigurationError, match="--model` cannot be local with a base URL"):
+    with pytest.raises(ConfigurationError, match="--model` cannot be local if a base URL is set"):
         make_plan(DEBATE, {"question": "Why?", "model": "local", "base_url": "http://127.0.0.1:1/v1"})
 
 

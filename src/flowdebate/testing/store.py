@@ -1,4 +1,4 @@
-"""Store conformance suite: tests of the guarantees made by `flowdebate.store.Store`."""
+"""Conformance suite for stores: tests for the guarantees made by `flowdebate.store.Store`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ TRICKY_TEXTS = (
     " ends in blanks ",
     "",
 )
-"""Strings that a store must not change or confuse: a null character ends a string in C; JSON allows half of a surrogate
-pair, but UTF-8 does not; `..` escapes from a folder; and some databases drop trailing spaces.
+"""Strings that a store must not change or mistake for one another. A null character ends a string in C. JSON allows
+half of a surrogate pair, but UTF-8 does not. A path containing `..` may lead out of its folder, and some databases drop
+trailing spaces.
 """
 
 # Runs are listed by start time, and a clock may repeat a value, so each run starts a millisecond after the previous
@@ -64,7 +65,7 @@ class HeaderFields(TypedDict, total=False):
 
 
 def header(run_id: str, **values: Unpack[HeaderFields]) -> RunHeader:
-    """Create a header for a new run, with a later creation time than any previous header."""
+    """Create a header for a new run; its creation time is later than that of any previous header."""
     default: HeaderFields = {
         "block": "debate",
         "seed": 7,
@@ -107,7 +108,7 @@ def _promise(check: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 async def _refuses(expected: type[StoreError], *calls: Coroutine[Any, Any, object]) -> None:
-    """Check that each call raises an error of exactly the class `expected`, about the run "r"."""
+    """Check that each call raises `expected` itself, not a subclass, and that the error is about the run "r"."""
     for call in calls:
         try:
             await call
@@ -149,8 +150,8 @@ class StoreConformance:
 
     Each call to `make()` returns a new store object. Within a test, all objects use the same location; each test starts
     with a new, empty location. `shared` is True if several objects can use one location; otherwise tests that need two
-    objects are skipped. `take_within` is the maximum number of seconds until a run can be taken after its owner has
-    ended. `examples` is the number of random sequences of operations. Needs `flowdebate[testing]`.
+    objects are skipped. `take_within` is the maximum time, in seconds, until another object can take a run whose owner
+    is gone. `examples` is the number of random sequences of operations. Needs `flowdebate[testing]`.
     """
 
     shared = True
@@ -182,7 +183,7 @@ class StoreConformance:
 
     @_promise
     async def test_unknown_run_raises_run_not_found(self, store: Store) -> None:
-        """Check that every operation except `release` raises RunNotFound, with the run's ID, for an unknown run."""
+        """Check that, for an unknown run, every operation except `release` raises RunNotFound with the run's ID."""
         await store.create(header("other"))
         calls = [call("r") for call in (store.run, store.steps, store.take, store.delete)]
         await _refuses(RunNotFound, *calls, *_writes(store))
@@ -271,7 +272,7 @@ class StoreConformance:
 
     @_promise
     async def test_abandoned_run_can_be_resumed(self, one: Store, other: Store) -> None:
-        """Check that a closed object owns nothing: another object sees all its writes and can take the run."""
+        """Check that a closed store object owns nothing: another one sees all its writes and can take its run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
         await one.intend("r", "b", "effect", "hash")
@@ -296,7 +297,10 @@ class StoreConformance:
 
     @_promise
     async def test_steps_record_intents_and_results(self, store: Store) -> None:
-        """Check that attempts count from 1, failures stay in order, and finished steps have a number and a time."""
+        """Check that attempts are numbered from 1 and failures stay in order.
+
+        Each finished step has a number and a time.
+        """
         await store.create(header("r"))
         assert await store.intend("r", "k", "call", "hash") == 1
         assert list(await store.steps("r")) == [StepRow(key="k", kind="call", request="hash")]
@@ -339,7 +343,7 @@ class StoreConformance:
 
     @_promise
     async def test_steps_after_a_number_can_be_read(self, store: Store) -> None:
-        """Check that clients following a run can read the steps after a given number, along with all open steps."""
+        """Check that clients following a run can read the steps after a given step number, and all open steps."""
         await store.create(header("r"))
         for number in range(5):
             await store.intend("r", f"k{5 - number}", "call", "hash")
@@ -364,7 +368,7 @@ class StoreConformance:
 
     @_promise
     async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
-        """Check that no ID, key, hash, body, failure, label, question or document is altered or confused."""
+        """Check that no ID, key, hash, body, failure, label, question or document is changed or taken for another."""
         for text in TRICKY_TEXTS:
             await store.create(header(text, block=text, question=text, labels={text: text}, plan={text: text}))
             await store.intend(text, text, "call", text)
@@ -410,7 +414,7 @@ class StoreConformance:
 
     @_promise
     async def test_cancelled_write_is_kept(self, store: Store) -> None:
-        """Check that a write completes even if cancelled repeatedly, and that later writes take effect after it."""
+        """Check that a write completes even if it is cancelled repeatedly, and that later writes come after it."""
         await store.create(header("r"))
         tasks = [asyncio.create_task(store.commit("r", f"k{n}", "call", "{}", 1.0)) for n in range(30)]
         # let each write start; once started, it must be completed, because it records an answer that has been paid for
@@ -434,7 +438,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_can_be_filtered(self, store: Store) -> None:
-        """Check each filter alone and in combination; newer runs come first, regardless of later writes."""
+        """Check filters alone and in combination, and that newer runs come first regardless of later writes."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -477,7 +481,7 @@ class StoreConformance:
 
     @_promise
     async def test_pages_add_up_to_the_list(self, store: Store) -> None:
-        """Check that pages of any size, with any filter, add up to the list, even for equal times or unusual IDs."""
+        """Check that pages of any size, with any filter, add up to the list, even if times are equal or IDs unusual."""
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -495,7 +499,7 @@ class StoreConformance:
 
     @_promise
     async def test_listing_survives_concurrent_changes(self, store: Store) -> None:
-        """Check that, during changes, no run is listed twice, and no run that exists throughout is skipped."""
+        """Check that, despite changes, no run is listed twice and no run existing throughout is skipped."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
         await _add_old(store, "r16, too", 16.0)
@@ -513,7 +517,7 @@ class StoreConformance:
 
     @_promise
     async def test_invalid_page_is_rejected(self, store: Store) -> None:
-        """Check that an invalid page raises a ConfigurationError with the name of the argument."""
+        """Check that an invalid page raises a ConfigurationError naming the argument."""
         # A position may come from a client, so an invalid one must not reach a comparison in the database.
         positions: tuple[Any, ...] = (
             *("a", 1.0, (), (1.0,), (1.0, "a", "b"), [1.0, "a"], (None, "a"), ("1", "a"), (1.0, 2), (1.0, None)),
@@ -535,7 +539,7 @@ class StoreConformance:
 
     @_promise
     async def test_deleted_run_leaves_nothing(self, store: Store) -> None:
-        """Check that a new or added run with a deleted run's ID inherits nothing; owned runs cannot be deleted."""
+        """Check that a run reusing a deleted run's ID inherits nothing, and that owned runs cannot be deleted."""
         await store.create(header("stays"))
         await store.commit("stays", "k", "call", "1", 1.0)
         for again in range(3):
@@ -577,7 +581,7 @@ class StoreConformance:
 
     @_promise
     async def test_documents_are_compared_and_set(self, store: Store) -> None:
-        """Check that a missing document is created, matching text is replaced, and lists are in creation order."""
+        """Check that documents are created, replaced only if their text matches, and listed in creation order."""
         assert await store.documents("c") == {}
         assert await store.put("c", "z", "1")
         assert not await store.put("c", "z", "2")

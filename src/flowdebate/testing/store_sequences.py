@@ -164,7 +164,7 @@ class _StoreMachine(RuleBasedStateMachine):
             listing = None
             while listing != expected and (listing is None or time.monotonic() <= end):
                 if listing is not None:
-                    time.sleep(0.01)  # `owned` may be updated with a delay
+                    time.sleep(0.01)  # `owned` may be updated after a delay
                 runs = self.loop.run(store.runs(labels={"mark": self.mark}))
                 listing = {run.header.run_id: _without_time(run) for run in runs}
             assert listing == expected
@@ -193,7 +193,7 @@ class _StoreMachine(RuleBasedStateMachine):
         return got
 
     def write(self, run_id: str, which: int, call: Callable[[Store], Coroutine[Any, Any, Any]]) -> object:
-        """Perform a write; check that the owner gets the MemoryStore's result, and that others are rejected."""
+        """Perform a write; check that an owner gets the MemoryStore's result, and that others' writes are rejected."""
         if self.owners.get(run_id) is self.at(which):
             return self.call_both(which, call)
         # The memory store is a single object that owns the runs of both stores, so it cannot tell which writes should

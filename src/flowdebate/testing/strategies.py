@@ -108,8 +108,8 @@ def debaters(
 ) -> SearchStrategy[list[Any]]:
     """Draw rosters with unique names and at least two different stances (drawn from `stance`).
 
-    Debaters may share a stance. Each is a `Debater` or, with `as_dicts`, a dict of its fields; if `as_dicts` is None,
-    either may be drawn.
+    Debaters may share a stance. Each is a `Debater` or, if `as_dicts` is set, a dict of its fields; if `as_dicts` is
+    None, either may be drawn.
     """
     role = st.none() | _texts("a landlord", max_size=20)
     side = st.builds(Debater, names(), stances() if stance is None else stance, role)
@@ -158,7 +158,8 @@ def examples(
 ) -> SearchStrategy[Example]:
     """Draw examples for `check_pattern`: a question, and the models' texts, choices, failures and delays.
 
-    With `failures`, calls fail in about a third of the examples. `texts` are added to the models' possible answers.
+    If `failures` is set, calls fail in about a third of the examples. `texts` are added to the models' possible
+    answers.
     """
     texts_drawn = st.sampled_from(texts) | arguments() if texts else arguments()
     fails = st.dictionaries(st.integers(1, 9), st.sampled_from(list(FAULTS)), min_size=1, max_size=2)
@@ -186,7 +187,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw debate transcripts with ascending rounds, whose speakers come from `roster` (None draws a roster).
+    """Draw debate transcripts with ascending rounds and speakers from `roster` (None draws a roster).
 
     Each speaker keeps one stance. A round has at most `max_turns` turns, and may be empty.
     """
@@ -301,11 +302,12 @@ def debates(  # noqa: C901 - an option a step
     deliverables: SearchStrategy[Any] | None = None,
     **fixed: Any,  # noqa: ANN401 - any option of debate()
 ) -> DebateCase:
-    """Draw whole debates with a model for all their default blocks; `case.run_sync()` runs the debate.
+    """Draw whole debates, each with one model for all its default blocks; `case.run_sync()` runs the debate.
 
     `fixed` contains options for `debate()` shared by all debates; the others are drawn, including custom blocks in any
-    role. `moderated` says whether there is a moderator (None allows both). With an `output_schema`, the model's answers
-    for the synthesizer are drawn from `deliverables` (by default, instances of the type; a JSON Schema has no default).
+    role. `moderated` says whether there is a moderator (None allows both). If there is an `output_schema`, the model's
+    answers for the synthesizer are drawn from `deliverables` (by default, instances of the type; a JSON Schema has no
+    default).
 
     A hostile debate may raise a FlowDebateError, or `Sabotage` if one of its blocks raises it. The debate never exceeds
     its `max_rounds`, but may emit warnings.
@@ -452,7 +454,7 @@ def hostile_replies() -> SearchStrategy[Any]:
 
 
 def _spoil(value: dict[str, Any], required: str) -> SearchStrategy[Any]:
-    """Draw `value` with a `required` key missing, an extra key or a hostile value; or draw only a hostile value."""
+    """Draw a hostile value, or `value` with its `required` key missing, an extra key, or a hostile value in it."""
     another = st.tuples(st.sampled_from(list(value)), hostile_values()).map(lambda item: {**value, item[0]: item[1]})
     without = {key: item for key, item in value.items() if key != required}
     return st.sampled_from([without, {**value, "mood": "angry"}]) | another | hostile_values()

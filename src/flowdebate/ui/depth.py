@@ -34,10 +34,10 @@ STEPS: tuple[Depth, ...] = tuple(depth for depth in get_args(Depth) if depth != 
 
 
 def with_depth(page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Complete `options` with the options implied by their depth.
+    """Return `options` completed with the values implied by their depth.
 
-    For depth "auto", these include the speakers of all steps; a pattern that cannot end early, or a conflicting option,
-    raises ConfigurationError.
+    For depth "auto", these include the speakers for all steps. Raises ConfigurationError if the pattern cannot end
+    early, or if another option conflicts with this depth.
     """
     if options.depth is None:
         return options
@@ -78,7 +78,7 @@ def _reports_agreement(page: PatternPage) -> bool:
 
 
 def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
-    """Build an escalation whose steps are the pattern at each depth; the last executed step produces the output."""
+    """Build an escalation whose steps run the pattern at each depth; the last executed step produces the output."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
     def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:

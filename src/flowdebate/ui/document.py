@@ -106,7 +106,7 @@ _MODELS = TypeAdapter(dict[str, list[str]])
 
 
 def read_models(stored: object) -> dict[str, list[str]] | None:
-    """Parse the recorded models of a run or an outcome, keyed by seat; return None if they are missing or invalid."""
+    """Parse the models recorded for a run or an outcome, keyed by seat; return None if they are missing or invalid."""
     try:
         return _MODELS.validate_python(stored)
     except ValidationError:  # an imported run may contain any values
@@ -140,7 +140,7 @@ class Document(InNotebooks, WireModel):
     GOES_ON: ClassVar[bool] = False
     """True if a finished run of this pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of the durations in the raw output; they cannot be measured again when the run is replayed."""
+    """Paths of durations in the raw output. These durations cannot be measured again when the run is replayed."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern does not support formats."""
@@ -227,7 +227,7 @@ class Document(InNotebooks, WireModel):
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def describe_reason(self, reason: str) -> str:
-        """Describe a stop reason, by name if it is a condition."""
+        """Describe a stop reason; for a condition, give its name."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def notes(self) -> list[str]:
-        """List the notes shown at the end of a page, on changed answers, calls, sources and quotes."""
+        """List the notes shown at the end of a page: changed answers, calls, sources and quotes."""
         changed = None if self.CHANGING is None else changes_note(self.raw, self.CHANGING)
         cut = [
             f"Round {answer.round}: {answer.name} also wrote a turn for {answer.other}, which was removed"
@@ -249,7 +249,7 @@ class Document(InNotebooks, WireModel):
 
     def quoted(self, index: int) -> tuple[Quoted, ...]:
         """Return the checked quotes in the contribution at `index` in `raw.entries`, with their offsets and sources."""
-        # empty if there are no sources, because quotes are then not looked up
+        # empty if there are no sources, because then no quotes are looked up
         looked_up = (self.raw.quotes or ())[index : index + 1]
         return tuple(
             Quoted(
@@ -429,9 +429,9 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 
 
 def read_document(path: str) -> Document:
-    """Read a document from `path` ("-" for stdin), or convert raw output in either key style to one.
+    """Read a document from `path` ("-" for stdin).
 
-    Raises BadFile, naming the invalid line or field.
+    Raw output alone, in either key style, is converted to a document. Raises BadFile, naming the invalid line or field.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):
@@ -440,7 +440,7 @@ def read_document(path: str) -> Document:
 
 
 def document_of(value: Mapping[str, Any], *, location: str) -> Document:
-    """Convert JSON data, of a document or only of raw output, to a document; raise BadFile if a field is invalid."""
+    """Build a document from JSON data for a document or for raw output alone; raise BadFile if a field is invalid."""
     try:
         if "raw" not in value:  # raw output alone does not name its pattern
             return _kind(_nearest(value)).of_raw(value)

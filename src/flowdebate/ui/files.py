@@ -1,4 +1,4 @@
-"""Readers for text, JSON and TOML files; they limit the size of files and include line numbers in errors."""
+"""Readers for text, JSON and TOML files. They limit file sizes and include line numbers in errors."""
 
 from __future__ import annotations
 

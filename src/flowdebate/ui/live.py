@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 LiveT = TypeVar("LiveT", bound=LiveSection)
 _TOOL_SHOWN = 200
-"""Maximum number of characters shown of a tool's arguments or result."""
+"""Maximum number of characters to show from a tool's arguments or result."""
 OwnSections: TypeAlias = "Mapping[type[BaseEvent], Callable[[Any], Iterable[Section]]]"
 """Functions that build the sections for pattern-specific events, keyed by event class."""
 
@@ -212,7 +212,7 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the caller's name: that of a speaker or a role or, failing that, of a block."""
+        """Return the name of the calling speaker or role or, failing that, of the calling block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 
@@ -329,7 +329,7 @@ class Live:
 
 
 class OneByOne(Live):
-    """View of a pattern with one speaker at a time, showing text as the model writes it.
+    """View for patterns with one speaker at a time, showing text as the model writes it.
 
     If turns overlap, the first turn is shown as it is written, and each later turn once all earlier turns have
     finished.
@@ -442,7 +442,7 @@ class OneByOne(Live):
 
 
 class Together(Live):
-    """View of a pattern with simultaneous speakers; each text is shown once it is complete."""
+    """View for patterns with simultaneous speakers; each speaker's text is shown once it is complete."""
 
     def __init__(self, plan: Plan | None = None, document: Document | None = None) -> None:
         super().__init__(plan, document)

@@ -109,7 +109,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models by name; there is a single object for each name and base URL, so connections are shared."""
+    """Models looked up by name; each name and base URL has a single object, so connections are shared."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -154,7 +154,7 @@ class Models:
             return spec  # keep the name: the run creates one model and shares it among its seats
         if spec == "local":
             raise ConfigurationError(
-                location, field, spec, "cannot be local with a base URL: specify a model on that server"
+                location, field, spec, "cannot be local if a base URL is set: specify a model on that server"
             )
         if spec not in self._made:
             self._made[spec] = OpenAIModel(spec, base_url=self._base_url)
@@ -334,7 +334,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """List the models for a run of `plan`, with their seats if they differ; return "" if no models are configured.
+    """List the models for a run of `plan`, with seats if there are several; return "" if no models are configured.
 
     `environment` is the default model of a resumed run.
 

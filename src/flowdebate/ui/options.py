@@ -280,7 +280,7 @@ _ABOUT = {"size", "sha256", "masked", "left_out", "unread", "excluded", "commits
 
 def _image(value: str) -> str:
     if not is_image(value):
-        raise rejected("must be an image as a data URL")
+        raise rejected("must be an image encoded as a data URL")
     return value
 
 

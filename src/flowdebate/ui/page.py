@@ -41,7 +41,7 @@ class StartTool:
 
 
 class PatternPage(ABC):
-    """Page of a pattern; it plans, builds and presents the pattern's runs, and is referenced by the registry entry."""
+    """Page for a pattern. It plans, builds and presents the pattern's runs, and the registry entry refers to it."""
 
     options: ClassVar[type[PlanOptions]]
     """Options class of the pattern; it determines plan file keys, flags, form fields, and HTTP and MCP arguments."""

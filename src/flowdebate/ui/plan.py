@@ -172,9 +172,9 @@ def make_plan(
 ) -> Plan:
     """Build the plan from a front end's values (None if not set), which override those in `file`.
 
-    With `begins`, speakers without a model get the default model of a new run, unless one model is set for everyone.
-    "each" assigns models permitted by `allow`. Invalid options raise ConfigurationError or BadFile with the name of the
-    option, or with the file and the key.
+    If `begins` is set, speakers without a model get a new run's default model, unless one model is set for everyone.
+    "each" assigns models permitted by `allow`. For invalid options, raises ConfigurationError or BadFile, naming the
+    option, or the file and the key.
     """
     page = info.load_page()
     options: PlanOptions = page.options.read(values, file=file, location=location)
@@ -218,9 +218,9 @@ def make_plan(
 
 
 def _with_subject(info: PatternInfo, page: PatternPage, options: PlanOptions) -> PlanOptions:
-    """Return the options with a subject, by default a question about the sources.
+    """Return the options with a subject; some patterns default to a question about the sources.
 
-    If there are no sources either, raise ConfigurationError.
+    Raises ConfigurationError if there is no subject.
     """
     if page.question_about_sources and getattr(options, info.subject) is None and (options.sources or options.diff):
         options = options.replaced(**{info.subject: page.question_about_sources})
@@ -268,7 +268,7 @@ def _with_defaults(plan: Plan) -> Plan:
 
 
 def _at_address(plan: Plan) -> Plan:
-    """Return `plan` with every call assigned to a model at its base URL; raise ConfigurationError if a seat has none.
+    """Return `plan` with each call assigned to a model at the base URL; raise ConfigurationError if a seat has none.
 
     The default model cannot be used in such a plan, because it is on another server.
     """
@@ -498,9 +498,9 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. Errors refer to
     `verb` as the command that needs the plan.
 
-    Raises ConfigurationError for a run without a plan. If `to_ask` is set, meaning that models will be called, it is
-    also raised if a secret has to be entered again, or if the run was imported, is not `trusted`, and `reached_by` is
-    not empty. If an imported run is only displayed, its plan omits all file options.
+    Raises ConfigurationError for a run without a plan. If `to_ask` is set (models will be called), it is also raised in
+    two cases: a secret has to be entered again, or an imported run is not `trusted` although `reached_by` finds
+    something in its plan. If an imported run is only displayed, its plan omits all file options.
     """
     stored = run.header.plan
     if stored is None:
@@ -593,8 +593,8 @@ def reached_by(run: StoredRun, values: Mapping[str, Any]) -> dict[str, list[str]
     info, options, _ = _read_stored(run)
     read = info.load_page().options.read(values, file=options)
     reached = {read.flag_of(name): texts for name, texts in read.reached("file", "server").items()}
-    # An agent's program runs with the user's permissions. All strings are searched, because seats can name models in
-    # many ways.
+    # An agent's program runs with the user's permissions. All strings are searched, because a seat's model can be
+    # specified in many ways.
     programs = sorted({name for text in _texts_in([options, run.header.model]) for name in _AGENT.findall(text)})
     return reached | ({"--model": programs} if programs else {})
 

@@ -69,7 +69,7 @@ class Fact:
     exact: bool = False
     """True for code, which HTML pages show unchanged."""
     apart: Literal["paragraphs", "heading"] | None = None
-    """HTML layout for a text shown without its label: as paragraphs, or as the heading of a new round."""
+    """HTML layout for text shown without its label: as paragraphs, or as the heading of a new round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Shares:
     values: tuple[float, ...]
     """Each side's share, in the same order as the sides in `Ballots`."""
     model: str | None = None
-    """Model that gave the answer; None if only one model judged."""
+    """Model that gave the answer; None if there was only one."""
 
     @property
     def winner(self) -> int | None:
@@ -197,7 +197,7 @@ class Working:
     who: str
     """Sentence describing the current work, such as "The judge is weighing the arguments"."""
     since: float
-    """Time at which the work started, on the live view's clock."""
+    """Time at which the work started, according to the live view's clock."""
     facts: tuple[str, ...] = ()
     """Further facts, most important first: the turn, and the tokens and money spent so far."""
     model: str = ""

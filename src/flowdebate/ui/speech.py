@@ -82,7 +82,7 @@ class _Utterance:
 
 
 class Speech:
-    """Detector of the utterances in a run, based on its events; it must receive every event from the beginning.
+    """Detector of utterances in a run. It must receive all of the run's events from the beginning.
 
     Several speakers may speak at once. Text from models is passed on as it arrives; an answer that is not streamed is
     passed on as a single chunk. Each utterance is opened and closed exactly once. An utterance is void if its call is
@@ -98,7 +98,10 @@ class Speech:
         """Text of the most recently finished turn, as recorded in the transcript if possible."""
 
     def of(self, event: object, start: int | None = None) -> Iterator[Spoken]:
-        """Return the updates in `event`; text starts at offset `start` of its call, or where earlier text ended."""
+        """Return the updates caused by `event`; streamed text starts at `start`, or where earlier text ended.
+
+        `start` is the text's offset within the answer to its call.
+        """
         match event:
             case TextDelta() as delta:
                 yield from self._written(delta, start)
@@ -244,7 +247,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block that made `call`: the call's path without the `#` and number of a repeat."""
+    """Return the path of the block that made `call`: the call's path without the `#` and number of any repeat."""
     return call.partition("#")[0]
 
 

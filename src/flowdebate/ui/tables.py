@@ -66,7 +66,7 @@ def read_parquet(path: str) -> str:
         with parquet.ParquetFile(path) as file:
             metadata = file.metadata
             size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
-            if size > MEGABYTES * 10**6:  # the size when uncompressed
+            if size > MEGABYTES * 10**6:  # the uncompressed size
                 raise BadFile(path, f"is larger than {MEGABYTES} MB")
             return "\n".join(json.dumps(row, default=str) for row in file.read().to_pylist())
     except (OSError, arrow.ArrowException) as error:

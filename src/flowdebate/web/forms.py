@@ -197,8 +197,8 @@ def form_of(
 ) -> Form:
     """Build a built-in pattern's form from its options class; if `example` is set, fill in the pattern's sample.
 
-    Without `example` or `question`, the sample is shown only as a placeholder, because sides that fit one question may
-    not fit another.
+    If neither `example` nor `question` is set, the sample is shown only as a placeholder, because its sides may not fit
+    the user's question.
     """
     page = info.load_page()
     options: type[PlanOptions] = page.options
@@ -206,7 +206,7 @@ def form_of(
     folded: dict[str, list[Field]] = {panel: [] for panel in ("Format", "Focus", *get_args(Panel), "Material", "Other")}
     front: list[Field] = []
     for name in options.model_fields:
-        # Omit people, who are selected beside the speakers on the page, and options that the server would reject.
+        # Omit people, who are selected next to the speakers on the page, and options that the server would reject.
         hidden = options.WITHOUT | _ELSEWHERE | _SPECIAL | {info.subject, options.ROSTER}
         if name in hidden or not is_option_allowed(options, name):
             continue

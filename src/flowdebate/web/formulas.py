@@ -23,8 +23,8 @@ RULE = "formula"
 _MAX_LENGTH = 1_000
 """Maximum length of a formula in characters; longer formulas are shown as written."""
 _MAX_FORMULAS = 1_000
-"""Maximum number of potential formula starts examined per text; each may require scanning up to the maximum length of a
-formula.
+"""Maximum number of potential formula starts to examine in a piece of text; each may require scanning up to the maximum
+length of a formula.
 """
 _FORMULA = re.compile(
     r"\$\$(?P<block>[^$]{1,1000}?)\$\$"
@@ -55,7 +55,7 @@ _ALIGNED = re.compile(r"\\(begin|end)\{(?:aligned|split|gathered)\}")
 
 
 def find_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - a rule of the parser is called so
-    """Parse a formula at the current position; serves as the parser's rule for formulas in inline text."""
+    """Parse a formula at the current position; this is the parser's rule for formulas in inline text."""
     if state.src[state.pos] not in "$\\" or converter() is None:
         return False
     tried = state.env["formulas"] = int(state.env.get("formulas", 0)) + 1

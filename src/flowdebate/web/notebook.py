@@ -225,7 +225,7 @@ def live_html(run: RunView, live: Live | None = None) -> str:
 # Excerpts: sections cut to a size that fits in a notebook
 
 _MAX_TEXT_LENGTH = 20_000
-"""Maximum length of a single text, in characters."""
+"""Maximum length of a single piece of text, in characters."""
 _MAX_EXCERPT_LENGTH = 300_000
 """Maximum total length of the contributions, in characters."""
 
@@ -233,7 +233,7 @@ _MAX_EXCERPT_LENGTH = 300_000
 def excerpt(
     sections: Iterable[Section], *, maximum: int = _MAX_EXCERPT_LENGTH, longest: int = _MAX_TEXT_LENGTH
 ) -> list[Section]:
-    """Shorten long texts in sections, and omit contributions from the middle if the total is too long.
+    """Shorten long text in sections, and omit contributions from the middle if the total is too long.
 
     The first and last contributions and all results are kept. A remark states how many contributions were omitted.
     """
@@ -356,7 +356,7 @@ def _markdown_lines(section: ReportSection, *, more: str) -> Iterator[str]:
 
 
 def _cut_row(section: ReportSection) -> ReportSection:
-    """Omit a section's excess rows or items, and shorten long texts."""
+    """Omit a section's excess rows or items, and shorten long text."""
     match section:
         case Heading():
             return section

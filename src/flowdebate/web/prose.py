@@ -1,7 +1,7 @@
 """Markdown written by models and people, rendered on all pages as the same safe subset of HTML.
 
 Paragraphs, emphasis, code, quotes, lists, tasks, tables and formulas are supported, and headings become bold lines.
-HTML is shown as text. Links and images become their text followed by the URL, so there is nothing to click or load. No
+HTML is shown as text. Links and images are replaced with their text and URL, so there is nothing to click or load. No
 text is ever hidden: a block that would lose a word in rendering is shown as written.
 """
 
@@ -223,7 +223,7 @@ class _Writer:
         self.inside: Span | None = None
 
     def write_block(self, tokens: Sequence[Token], *, directed: bool) -> None:
-        """Render a block's tokens; with `directed`, derive each part's writing direction from its own text."""
+        """Render a block's tokens; if `directed` is set, derive each part's writing direction from its own text."""
         self._directed = directed
         if directed:
             for index, token in enumerate(tokens):
@@ -390,12 +390,12 @@ def _marked_at(text: str, at: int) -> int:
 # Growing text
 
 _ALWAYS = 50
-"""Divisor for deciding when to render an open block again: whenever it has grown by a fiftieth, so that even a long
-block costs no more than a few short ones.
+"""Divisor for deciding when to render an open block again. It is rendered whenever it has grown by a fiftieth, so even
+a long block costs no more than a few short ones.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
-"""Pattern matching an ending of growing text whose meaning may change once more text follows."""
+"""Pattern matching the end of growing text if its meaning may still change when more text follows."""
 
 
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\(([^()]*)\Z")

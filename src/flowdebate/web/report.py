@@ -33,7 +33,7 @@ from flowdebate.web.run.sheet import Sheet
 from flowdebate.web.templates import render, style_of
 
 _MEGABYTES = 64
-"""Maximum size in megabytes of a file to verify and of the journal in it."""
+"""Maximum size, in megabytes, of a file to verify and of the journal it contains."""
 STYLES = ("style.css", "report.css")
 _JOURNAL = re.compile(r'<a id="journal" download="[^"<>]*" href="data:application/gzip;base64,([^"]*)">')
 _HASH = re.compile(r'<td class="mono" id="sha256">([^<]*)</td>')
@@ -88,7 +88,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """Render a report for display in a frame, without a journal, from a document and the run's events.
+    """Render a report without a journal, for display in a frame, from a document and the run's events.
 
     If given, `sections` replace the document's own sections.
     """
@@ -205,7 +205,7 @@ class _Piece:
 
     text: str
     place: str
-    """Nearest id before the text."""
+    """Last id on the page before the text."""
 
 
 def _pieces(html: str) -> Sequence[_Piece]:

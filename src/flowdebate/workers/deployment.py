@@ -264,8 +264,8 @@ class Workers:
 
         Once `stop` is set, no new calls start. Calls in flight have `patience` seconds to finish, and unfinished runs
         go back to the queue. The worker waits while the database is unreachable, but raises StoreError if the database
-        rejects the user. With a `health` port, GET /health reports that the worker is running, and GET /ready reports
-        whether its database answers.
+        rejects the user. If a `health` port is set, GET /health reports that the worker is running, and GET /ready
+        reports whether its database answers.
         """
         from flowdebate.workers.worker import Worker
 
@@ -350,7 +350,7 @@ class Workers:
             await asyncio.sleep(_PAUSE)
 
     def send(self, header: RunHeader, *, first: bool = False) -> bool:
-        """Put the run on the queue to wait for its owner's turn or, with `first`, ahead of all other runs.
+        """Put the run on the queue to wait for its owner's turn or, if `first` is set, ahead of all other runs.
 
         This call blocks. Returns False if a worker has already taken the run, as `RunQueue.send` does.
         """

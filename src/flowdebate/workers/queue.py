@@ -40,8 +40,8 @@ FROM {deliveries} WHERE queue_name = %(queue)s AND status IN ('ENQUEUED', 'DELAY
 _TAKEN = """
 SELECT executor_id, count(*) FROM {deliveries} WHERE queue_name = %(queue)s AND status = 'PENDING' GROUP BY 1
 """
-# Within its priority, a run shares the turn of the first waiting run, unless its owner already has waiting runs: then
-# it takes the turn after the last of them.
+# Within its priority, a run shares the turn of the first waiting run. If its owner already has waiting runs, it takes
+# the turn after the last of these instead.
 _TURN = """
 WITH waiting AS NOT MATERIALIZED (
     SELECT priority, queue_partition_key AS owner FROM "{schema}".workflow_status
@@ -64,7 +64,7 @@ SELECT workflow_uuid FROM "{schema}".workflow_status WHERE queue_name = %(queue)
 AND status IN ('ENQUEUED', 'DELAYED', 'PENDING', 'ERROR') AND serialization IS DISTINCT FROM 'portable_json' LIMIT 100
 """
 FOREIGN = "its delivery was not written by this library and is not read, because it may contain code"
-"""Reason given for abandoning a run with a pickled or unmarked row in the queue."""
+"""Reason given for abandoning a run because its row in the queue is pickled or unmarked."""
 _GIVEN_UP = """
 SELECT status, count(*) FROM runs
 WHERE status IN ('rejected', 'dead_letter') AND header::jsonb->'plan'->>'workers' = %(queue)s GROUP BY 1

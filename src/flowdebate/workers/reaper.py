@@ -65,7 +65,7 @@ def number_of(worker: str | None) -> int | None:
 
 
 class Reaper:
-    """Maintenance of a queue: redelivery of runs that have lost their worker or their delivery.
+    """Maintenance task for a queue. It redelivers runs that have lost their worker or their delivery.
 
     The reaper looks for dead workers' deliveries, runs in progress without a worker, and queued runs without a
     delivery. A worker is dead if nobody holds the advisory lock with its number. Only one process sweeps a queue at a
@@ -211,7 +211,7 @@ class Reaper:
                 session.close()
 
     def _long_enough(self, kind: str, ids: list[str]) -> list[str]:
-        """Return the `ids` first seen at least GRACE seconds ago; forget ids of this `kind` missing from `ids`."""
+        """Return the `ids` first seen at least GRACE seconds ago; forget ids of this `kind` that are not in `ids`."""
         now, names = time.monotonic(), {f"{kind} {run_id}" for run_id in ids}
         self._gone = {
             name: since for name, since in self._gone.items() if name in names or not name.startswith(f"{kind} ")

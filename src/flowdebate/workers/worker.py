@@ -322,7 +322,7 @@ class Worker:
         raise AssertionError
 
     async def _once(self, run_id: str, history: History, delivered: DeliveredRun, *, failed: bool) -> str:
-        """Make one attempt to resume the run; with `failed`, resume even a run that failed because of its store."""
+        """Make one attempt to resume the run; if `failed` is set, resume it even if it failed because of its store."""
         workers = self._workers
         stored = await self._store.run(run_id)
         if stored.status not in ("queued", "running", "rejected") and not (failed and stored.status == "failed"):

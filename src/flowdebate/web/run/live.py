@@ -45,7 +45,7 @@ class LivePage:
     same id. `news` returns the fragments since the last call as a message, and `whole` returns all of them for viewers
     who connect later. `link` is the URL of the run's steps, and `manual` is the base URL of the documentation. A
     `public` page shows the contributions, but not the record or any failures, because error messages may contain server
-    addresses. With `public`, the result appears only on the finished page.
+    addresses. If `public` is set, the result appears only on the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:
@@ -80,7 +80,7 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or its text from offset `start` on; return whether anything but streamed text is new."""
+        """Process `event`, or its text from offset `start` on; return whether anything but that text has changed."""
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed

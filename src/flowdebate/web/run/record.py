@@ -291,7 +291,7 @@ def _time(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """Current tasks of a run, open ones first."""
+    """A run's current tasks, open ones first."""
 
     tasks: tuple[tuple[Task, Party | None], ...] = ()
     number: int = 0

@@ -51,7 +51,7 @@ class Turn:
     entry: Entry
     party: Party | None
     call: Call | None
-    """Model call behind the turn; None if a person spoke or the call is unknown."""
+    """Model call that produced the turn; None if a person spoke or the call is unknown."""
     citations: tuple[Citation, ...] = ()
 
     @property
@@ -235,11 +235,11 @@ def _is_mark(section: Section) -> TypeGuard[Fact]:
 def _take_call(calls: list[Call], text: str) -> Call | None:
     """Remove and return the first call whose answer matches `text`; return None if there is none.
 
-    Structured answers do not contain the displayed text. If all of the speaker's answers are structured, the calls of
-    the first turn are therefore removed, and the last one is returned.
+    Structured answers do not contain the displayed text. So if all of the speaker's answers are structured, the first
+    turn's calls are removed, and the last of these calls is returned.
     """
     for call in calls:
-        # A turn may be cut to its last full sentence, or add a line to the model's text.
+        # A turn may be cut off after its last full sentence, or contain a line added to the model's text.
         if call.text.strip() and (call.text.strip() in text or text in call.text):
             calls.remove(call)
             return call

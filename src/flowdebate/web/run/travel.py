@@ -58,7 +58,10 @@ class Moment:
 
 
 def moment_at(sheet: Sheet, number: int) -> Moment | None:
-    """Return the run as of step `number`, or of its last step if it has fewer; return None for a run without steps."""
+    """Return the run as of step `number`, or as of the last step if there are fewer.
+
+    Return None for a run without steps.
+    """
     calls = sheet.trace.calls
     if not calls:
         return None
@@ -128,7 +131,7 @@ _ORIGINS = {"asked": "asked again", "reused": "reused", "edited": "changed by ha
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a text that is being compared."""
+    """A piece of text from a comparison."""
 
     kind: Kind
     """Origin of the piece: both texts, only the first, or only the second."""
@@ -168,7 +171,7 @@ class Same:
 
     first: int
     last: int
-    """Step number, in the first run, of the last of the steps."""
+    """Number of the last of the steps, as counted in the first run."""
     names: tuple[str, ...]
     """Names of the speakers in the steps, without duplicates."""
     reused: bool
@@ -239,7 +242,7 @@ def compare(one: Course, other: Course, *, fork: Literal["one", "other"] | None)
     """Pair the steps of two runs by round and turn rather than by name.
 
     `fork` says which of the runs, if any, is the fork. Steps found only in the run `other` are placed after the step
-    that precedes them in it. If the runs have no steps in common, every step is shown.
+    that precedes them there. If the runs have no steps in common, every step is shown.
     """
     pairs: list[Pair | Same] = []
     for same, group in groupby(_pair_steps(one.positions, other.positions), key=lambda pair: _are_equal(*pair)):
