@@ -26,7 +26,7 @@ def events(run: RunView, kind: type[EventT]) -> list[EventT]:
 
 
 def script(*arguments: str, verdict: Any = VERDICT, after: tuple[Any, ...] = ()) -> ScriptedModel:
-    """Create a model for a debate without a moderator: its turns, the verdict, and any further replies."""
+    """Create a model that returns an unmoderated debate's turns, the verdict, and any further replies."""
     return ScriptedModel(*arguments, verdict, *after)
 
 
@@ -47,12 +47,12 @@ def by_role(
 
 
 def decision(*speakers: str, done: bool = False, **words: str | None) -> dict[str, Any]:
-    """Create a moderator's answer in the form a model would write."""
+    """Create a moderator's answer as a model would write it."""
     return {"nextSpeakers": list(speakers), "briefing": None, "newAngle": None, "done": done, **words}
 
 
 def moderated(name: str = "rent", **options: Any) -> dict[str, Any]:
-    """Return the options of `debate()` for the default moderator."""
+    """Return the `debate()` options for the default moderator."""
     transcript = create_debate_transcript()
     roster = [debater.name for debater in SIDES]
     return {

@@ -1,4 +1,4 @@
-"""Conversion of failure options in tests to a failure policy."""
+"""Helper that turns a test's failure options into a failure policy."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ TURNS = {
     "critique": ("critic",),
     "review": ("reviewer", "examiner"),
 }
-"""Block names of the speakers, one per kind of turn."""
+"""The speakers' block names, one per kind of turn."""
 READERS: dict[str, tuple[str, ...]] = {"critique": ("author", "judge")}
 """Other roles that read the sources, either to answer from them or to check claims."""
 
@@ -71,7 +71,7 @@ WORD = re.compile(r"\bw[0-9a-f]{12}\b")
 def talk(  # noqa: PLR0911 - one for each pattern
     pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
 ) -> Sequencer[Any, Any]:
-    """Build the pattern as `x`, with two rounds if it has any. `block` speaks for bob, and `decider` decides."""
+    """Build the pattern as `x`, with two rounds if it has rounds. `block` speaks for bob, and `decider` decides."""
     of = {name: DebaterOptions(instructions=f"You are {name} of the city council.") for name in NAMES}
     if block is not None:
         del of["bob"]

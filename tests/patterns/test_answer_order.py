@@ -25,7 +25,7 @@ def find_enums(schema: Any) -> list[list[str]]:
 
 
 class Asked:
-    """A model that answers and records the enums in its requests."""
+    """A model that answers its requests and records the enums in them."""
 
     def __init__(self) -> None:
         self.shown: list[list[str]] = []

@@ -36,7 +36,7 @@ def slow_model(talkers: Talkers) -> FunctionModel:
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "in one session"])
 @pytest.mark.parametrize("pattern", slow_but_first(PATTERNS))
 async def test_concurrent_runs_of_a_pattern_are_independent(pattern: str, shared: bool) -> None:  # noqa: FBT001
-    """Each result is the same as if its run had been alone, although every answer depends on the whole prompt."""
+    """Each result is the same as if its run had been the only one, although answers depend on the whole prompt."""
     pattern_ = talk(pattern)
     alone = [await pattern_.run(question, model=Talkers().model(), seed=1) for question in QUESTIONS]
     assert len({word for run in alone for word in words_in(run.raw)}) == sum(len(words_in(run.raw)) for run in alone)

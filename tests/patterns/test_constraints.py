@@ -36,12 +36,12 @@ SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "requi
 
 @dataclass(frozen=True)
 class Case:
-    """Options that violate a constraint, as Python arguments, in a plan file and as flags."""
+    """Options that violate a constraint, given as Python arguments, in a plan file and as flags."""
 
     python: Mapping[str, Any]
     plan: Mapping[str, Any]
     flags: tuple[str, ...] | None = field(default=())
-    """Flags of the case; None if one of the options has no flag."""
+    """Flags for the case; None if one of the options has no flag."""
 
 
 SIDES = [{"name": "ann", "stance": "Yes"}, {"name": "ben", "stance": "No"}]
@@ -135,7 +135,7 @@ def test_every_declared_constraint_has_a_case() -> None:
 
 
 def expected_message(constraint: Constraint[Any], spelled: Mapping[str, str] | None = None) -> str:
-    """Return a constraint's message, with options spelled as in the front end."""
+    """Return a constraint's message, with options spelled the way the front end spells them."""
     names = {option: option for option in constraint.options} | dict(spelled or {})
     return constraint.sentence.format_map({option: f"`{name}`" for option, name in names.items()})
 

@@ -87,7 +87,7 @@ def _with_human() -> Any:
 
 
 def _parallel_blocks() -> Any:
-    """Build one block in many parallel branches."""
+    """Build a pipeline that runs one block in several parallel branches."""
     voice = generator(name="voice", prompt="Speak.", tools=[look_up])
     return sequencer(name="x").then(handler(lambda _: list("abcdef"), name="split")).for_each(voice, max_concurrency=4)
 

@@ -46,7 +46,7 @@ PATTERNS: dict[str, Callable[[Any], Any]] = {
 
 
 def _answering_model(text: ModelResponse | str = "Because.") -> FunctionModel:
-    """Create a model for any pattern that returns `text` as an argument, and valid data for any other request."""
+    """Create a model for any pattern that gives `text` as every argument, and otherwise valid data."""
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-judge"):
@@ -118,7 +118,7 @@ def test_one_empty_argument_degrades_a_result(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_truncated_texts_are_flagged(pattern: str) -> None:
+def test_truncated_text_is_flagged(pattern: str) -> None:
     """The incomplete sentence at the end is dropped, so that the text ends with the last complete one."""
     model = _answering_model(ModelResponse(text="It pays. It also", finish="length"))
     result = PATTERNS[pattern](None).run_sync(QUESTION, model=model)

@@ -167,7 +167,7 @@ VISIBILITIES: dict[str, dict[str, tuple[str, bool]]] = {
     "council": {"member": ("-member-", False), "chair": ("-chair", True)},
     "review": {"reviewer": ("-reviewer-", False)},
 }
-"""Roles with a visibility, by pattern, with their blocks, and whether the history stores them by default."""
+"""Roles that have a visibility, by pattern: their blocks, and whether the history stores their items by default."""
 
 
 def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:

@@ -67,7 +67,7 @@ rent
 """)
 
 
-def test_outlines_can_be_flowcharts() -> None:
+def test_outlines_can_be_rendered_as_flowcharts() -> None:
     """The Mermaid flowchart includes the edge back to the start of the loop."""
     assert outline(debate(name="rent", debaters=SIDES)).mermaid() == snapshot("""\
 flowchart TD

@@ -110,7 +110,7 @@ def test_extracting_the_words_of_a_speaker_is_idempotent(text: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="[:"), max_size=80))
 def test_texts_without_labels_are_never_changed(text: str) -> None:
-    """A text with neither brackets nor colons cannot contain a label."""
+    """Text with neither brackets nor colons cannot contain a label."""
     assert ADA.separate(text) == (text, None)
 
 

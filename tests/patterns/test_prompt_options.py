@@ -115,7 +115,7 @@ def test_prompt_options_without_effect_are_rejected(pattern: str) -> None:
             assert FACTORIES[pattern](prompts=prompts).name == "x"
 
 
-# Requests of each role
+# Requests from each role
 
 
 def give_answer(request: Any) -> Any:

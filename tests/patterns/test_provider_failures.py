@@ -258,7 +258,7 @@ async def test_failed_judges_and_chairs_are_called_again_on_resume(pattern: str)
 
 @pytest.mark.parametrize("pattern", ["debate", "round_robin"])
 @pytest.mark.parametrize("options", [{}, {"output_schema": dict[str, int]}], ids=["text", "schema"])
-def test_failed_synthesizers_leave_the_raw_output(pattern: str, options: dict[str, Any]) -> None:
+def test_failed_synthesizers_leave_the_raw_output_intact(pattern: str, options: dict[str, Any]) -> None:
     """If the synthesizer fails, the output is None, even if the pattern has an output schema."""
     talkers = Talkers(first_call("synthesizer"))
     pattern_without_synthesizer = talk(pattern, policy=SKIP, synthesizer=None, **options)
@@ -310,7 +310,7 @@ def test_limit_errors_raised_by_a_block_are_ordinary_errors(pattern: str) -> Non
 
 
 class Hanging:
-    """A block that never answers and counts its calls until they are cancelled."""
+    """A block that never answers; `calls` is the number of its calls that have not been cancelled yet."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -1,4 +1,7 @@
-"""Invalid options for all patterns, rejected up front with the pattern, the field and the valid values."""
+"""Invalid options for all patterns.
+
+Each is rejected up front by an error that names the pattern, the field and the valid values.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ WHAT = {"debate": "Debater", **{pattern: "Persona" for pattern in PATTERNS if pa
 
 
 def roster_of(pattern: str) -> str:
-    """Return the name of the option with the speakers."""
+    """Return the name of the option that takes the speakers."""
     return ROSTER.get(pattern, "debaters")
 
 

@@ -152,7 +152,7 @@ VERDICTS = {
 
 @pytest.mark.parametrize("verdict", VERDICTS.values(), ids=VERDICTS)
 async def test_verdicts_are_parsed_on_the_first_attempt(verdict: str) -> None:
-    """Text around the verdict is ignored, and so is a draft inside a thought."""
+    """Text around the verdict is ignored, as is a draft inside a thought."""
     reported = Reported(verdict=verdict)
     result = await run(reported)
     assert result.output.verdict.winner == HOME

@@ -80,7 +80,7 @@ WAYS: dict[str, Way] = {
 
 
 def requests_of(pattern: Any, role: str, options: dict[str, Any]) -> list[Any]:
-    """Return the requests by the block in `role`."""
+    """Return the requests made by the block in `role`."""
     requests: list[Any] = []
 
     def answer(request: ModelRequest) -> Any:

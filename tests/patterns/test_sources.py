@@ -31,7 +31,7 @@ def texts_of(request: ModelRequest) -> str:
 
 
 @pytest.mark.parametrize("pattern", TURNS)
-def test_speakers_see_sources_that_cannot_forge_a_line(pattern: str) -> None:
+def test_sources_shown_to_speakers_cannot_forge_a_line(pattern: str) -> None:
     """The sources are part of the system message, which is the same in all turns."""
     talkers = Talkers()
     result = talk(pattern, sources={"report": REPORT, "b]": FORGED}).run_sync(QUESTION, model=talkers.model())

@@ -192,14 +192,14 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def test_token_condition_counts_tokens_used_so_far_in_the_run() -> None:
-    """All tokens reported in the run count towards the limit. The round that reaches the limit is the last one."""
+    """All tokens reported in the run count toward the limit. The round that reaches the limit is the last one."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=4, terminate_when=stop.tokens(350), synthesizer=False)
     result = rent.run_sync(QUESTION, model=talker(tokens=100))
     assert (result.raw.rounds, result.raw.stop_reason) == (2, "tokens(350)")
     assert result.usage.total_tokens == 500
 
 
-def test_unknown_token_counts_are_estimated_from_the_texts() -> None:
+def test_unknown_token_counts_are_estimated_from_the_text() -> None:
     sizes: list[int] = []
 
     def spent(ctx: Context) -> bool:

@@ -63,7 +63,7 @@ def build(kind: str, count: int, **options: Any) -> Any:
 
 
 class Speakers:
-    """A model whose debaters state their name and call number; some of the calls fail."""
+    """A model that answers for each debater with their name and the call number; some of the calls fail."""
 
     def __init__(self, failing: frozenset[tuple[str, int]] = frozenset()) -> None:
         self.prompts: list[tuple[str, int, str]] = []

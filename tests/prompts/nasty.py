@@ -47,17 +47,17 @@ FORGERIES = (
 anything = st.characters(exclude_categories=())
 """Any code points, including lone surrogates."""
 texts = st.lists(st.sampled_from(FORGERIES) | st.text(anything, max_size=4), max_size=3).map("".join)
-"""Any texts, many of them hostile."""
+"""Arbitrary text, much of it hostile."""
 rounds = st.integers(1, 4) | st.integers(1, 10**40)
 
 
 def entry(number: int, name: str, stance: str, text: str) -> DebateContributionEntry:
-    """Create an entry with any texts, but without lone surrogates."""
+    """Create an entry with arbitrary text, but without lone surrogates."""
     return DebateContributionEntry.model_construct(round=number, agent_name=name, stance=stance, text=text)
 
 
 def decision(number: int, speakers: list[str], briefing: str | None, angle: str | None) -> DebateModeratorDecision:
-    """Create a decision with any texts."""
+    """Create a decision with arbitrary text."""
     return DebateModeratorDecision.model_construct(
         round=number, next_speakers=speakers, briefing=briefing, new_angle=angle, done=False
     )
@@ -84,7 +84,7 @@ def tags(text: str) -> int:
 
 
 def headings(text: str) -> int:
-    """Count the lines that begin like a round's heading."""
+    """Count the lines that begin like a round heading."""
     return sum(re.match(r"Round .*:", line) is not None for line in lines_of(text))
 
 

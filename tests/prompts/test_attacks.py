@@ -94,7 +94,7 @@ CONTROL_TOKENS = (
 
 
 def transcript_with(text: str) -> list[DebateContributionEntry]:
-    """Return two rounds in which `text` follows an argument, begins one, and is a whole one."""
+    """Return two rounds in which `text` follows an argument, begins one, and makes up a whole one."""
     return [
         entry(1, "anna", "for", HARMLESS),
         entry(1, "ben", "against", f"Build more.{text}"),
@@ -104,7 +104,10 @@ def transcript_with(text: str) -> list[DebateContributionEntry]:
 
 
 def raw_with(text: str) -> DebateRawOutput:
-    """Return the raw output of such a debate, in which the moderator's and the judge's texts are attacks as well."""
+    """Return the raw output of a debate with this transcript.
+
+    The moderator's and the judge's texts are attacks as well.
+    """
     return DebateRawOutput.model_construct(
         rounds=2,
         question=QUESTION,
@@ -163,7 +166,7 @@ def test_attacks_have_text_and_a_unique_name() -> None:
 
 
 @given(st.sampled_from(ATTACKS), st.text(anything), st.text(anything), st.text(anything))
-def test_filled_values_in_an_attack_are_not_parsed_again(
+def test_values_filled_into_an_attack_are_not_parsed_again(
     attack: Attack, own_stance: str, other: str, question: str
 ) -> None:
     parts = re.split("«(own|other|question)»", attack.template)
@@ -309,7 +312,7 @@ def test_arguments_never_reach_a_system_message(attack: Attack) -> None:
 
 
 @each_argument
-def test_only_judge_and_moderator_decide_a_debate(attack: Attack) -> None:
+def test_only_the_judge_and_the_moderator_can_decide_a_debate(attack: Attack) -> None:
     _, result = run_debate(attack.written())
     raw = result.raw
     assert raw.verdict is not None

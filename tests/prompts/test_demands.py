@@ -66,13 +66,13 @@ class Prompt(NamedTuple):
 
 
 def prompts(pattern: str, role: str, profile: str = "full") -> list[Prompt]:
-    """Return a role's prompts in call order; a speaker's role includes all speakers."""
+    """Return a role's prompts in call order. The role of a speaker covers all speakers."""
     requests = [request for request in requests_of(pattern, profile) if role_of(request) == role]
     assert requests, (pattern, role)
     return [Prompt(system_of(request), turn_of(request)) for request in requests]
 
 
-# Only speakers with something to answer are asked to answer
+# Only speakers who have something to answer are asked to answer
 
 ANSWERING = re.compile(
     r"(?:^|[.:;,] |- |\band |\bthen |\bto )"
@@ -434,7 +434,7 @@ QUOTED = re.compile(r"quoted material|Nothing inside an argument is an instructi
 
 
 @pytest.mark.parametrize(("pattern", "profile"), EVERY)
-def test_prompts_mark_texts_by_other_speakers_as_data(pattern: str, profile: str) -> None:
+def test_prompts_mark_text_by_other_speakers_as_data(pattern: str, profile: str) -> None:
     for request in requests_of(pattern, profile):
         text = f"{system_of(request)}\n{turn_of(request)}"
         if re.search(r"^\[[^\n\]]*\] ", text, re.MULTILINE) and '"  | "' in text:

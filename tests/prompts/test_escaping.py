@@ -33,7 +33,7 @@ def test_quoted_text_can_be_encoded(text: str) -> None:
 
 @given(texts | texts.map(quoted))
 def test_invalid_quotations_are_rejected(text: str) -> None:
-    """Every valid quotation stands for exactly one text, and anything else raises a `ViewError`."""
+    """Every valid quotation stands for exactly one string, and anything else raises a `ViewError`."""
     try:
         plain = unquoted(text)
     except ViewError:
@@ -79,7 +79,7 @@ def test_characters_that_break_lines_or_cannot_be_sent_are_escaped() -> None:
 
 
 @given(texts)
-def test_tags_are_one_line_without_brackets(text: str) -> None:
+def test_tags_fit_on_one_line_and_contain_no_brackets(text: str) -> None:
     assert not set(tag_text(text)) & set("[]\n")
     assert not set(tag_name(text)) & set("[],\n")
     assert len(f"x{tag_text(text)}x".splitlines()) == 1

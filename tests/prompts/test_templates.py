@@ -83,7 +83,7 @@ def test_braces_without_a_field_are_unchanged() -> None:
 
 
 @given(texts)
-def test_filled_values_are_not_parsed_again(text: str) -> None:
+def test_values_filled_into_a_template_are_not_parsed_again(text: str) -> None:
     """Braces and backslashes in a question must stay as they are."""
     assert filled("Q: {question} ({round})", question=text, round=1) == f"Q: {text} (1)"
     system = render_debater_system(question=text, stances=["for"], max_rounds=1)

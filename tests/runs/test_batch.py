@@ -39,7 +39,7 @@ SIDES = [Debater("ann", "for"), Debater("bob", "against")]
 
 
 def batch_tasks() -> list[asyncio.Task[Any]]:
-    """Return the asyncio tasks of this loop that execute batches."""
+    """Return the asyncio tasks on this loop that execute batches."""
     return [task for task in asyncio.all_tasks() if task.get_name() == "flowdebate batch"]
 
 

@@ -1,4 +1,4 @@
-"""Handles of runs in progress: following, awaiting, cancelling and reading them."""
+"""Handles for runs in progress: ways to follow, await, cancel and read them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ QUESTION = "Should rents be capped?"
 
 @pytest.fixture
 def vendor_stubs() -> Iterator[dict[VendorName, Vendor]]:
-    """Start stub servers of four vendors."""
+    """Start stub servers for four vendors."""
     with vendors() as running:
         yield running
 
@@ -81,7 +81,7 @@ def test_costs_have_a_currency_and_the_date_of_their_prices(vendor_stubs: dict[V
     assert batch.summary.prices == listed[0]
 
 
-def test_downloaded_prices_have_their_download_date() -> None:
+def test_downloaded_prices_include_their_download_date() -> None:
     from genai_prices.data_snapshot import DataSnapshot, get_snapshot, set_custom_snapshot
 
     fetched = DataSnapshot(get_snapshot().providers, from_auto_update=True, timestamp=datetime(2031, 5, 6, tzinfo=UTC))

@@ -31,7 +31,7 @@ def answer(text: str, prompt: int | None = 100, completion: int | None = 10) -> 
 
 
 def rent_debate(**options: Any) -> Any:
-    """Return a debate with two sides and two rounds: five calls."""
+    """Return a debate with two sides and two rounds, which takes five calls."""
     return debate(**{"name": "rent", "debaters": SIDES, "synthesizer": False, **options})
 
 
@@ -80,7 +80,7 @@ def test_every_attempt_counts() -> None:
     assert generator(name="ask").run_sync("?", model=retrying, limits=Limits(calls=3)).output == "third"
 
 
-async def test_calls_in_flight_count_towards_the_limit() -> None:
+async def test_calls_in_flight_count_toward_the_limit() -> None:
     """The limit must not be exceeded, no matter how many calls begin at once."""
     calls = 0
 
@@ -180,7 +180,7 @@ async def test_timeout_inside_a_block_is_not_mistaken_for_the_run_limit() -> Non
 
 
 def test_working_time_excludes_waiting() -> None:
-    """The wait before a retry does not count towards the model's working time."""
+    """The wait before a retry does not count toward the model's working time."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

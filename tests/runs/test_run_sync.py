@@ -22,7 +22,7 @@ WORD: contextvars.ContextVar[str] = contextvars.ContextVar("WORD")
 
 
 async def thread_block(value: str, ctx: Context) -> tuple[str, str, str]:
-    """Report which thread the block runs in and the caller's context variable as the block sees it."""
+    """Report the thread that the block runs in, and the value of the caller's context variable inside the block."""
     await asyncio.sleep(0)
     return value, threading.current_thread().name, WORD.get("unset")
 
@@ -31,14 +31,14 @@ async def boom(_: object) -> None:
     raise RuntimeError("boom")
 
 
-def test_without_a_loop_run_sync_uses_the_calling_thread() -> None:
+def test_run_sync_uses_the_calling_thread_if_no_loop_is_running() -> None:
     assert handler(thread_block).run_sync("x").output[:2] == ("x", threading.current_thread().name)
     with pytest.raises(RuntimeError, match="boom") as caught:
         handler(boom).run_sync("x")
     assert caught.value.__context__ is None
 
 
-async def test_inside_a_running_loop_run_sync_uses_another_thread() -> None:
+async def test_run_sync_uses_another_thread_inside_a_running_loop() -> None:
     WORD.set("hello")
     assert handler(thread_block).run_sync("x").output == ("x", "flowdebate-run-sync", "hello")
     with pytest.raises(RuntimeError, match="boom"):

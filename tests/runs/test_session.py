@@ -27,18 +27,18 @@ def test_session_is_shared_by_its_runs() -> None:
     assert handler(counting_block).run_sync(0, session=session).output == 1
 
 
-def test_dict_can_be_the_state_of_a_session() -> None:
+def test_session_state_can_be_a_dict() -> None:
     state: dict[str, Any] = {"count": 5}
     result = handler(counting_block).run_sync(0, session=state)
     assert (result.output, state) == (6, {"count": 6})
     assert result.session.state is state
 
 
-def test_without_a_session_each_run_has_a_new_one() -> None:
+def test_each_run_gets_a_new_session_by_default() -> None:
     assert [handler(counting_block).run_sync(0).output for _ in range(2)] == [1, 1]
 
 
-def test_any_mutable_mapping_can_be_the_state() -> None:
+def test_session_state_can_be_any_mutable_mapping() -> None:
     state: Any = UserDict(count=1)
     assert handler(counting_block).run_sync(0, session=state).output == 2
     assert state["count"] == 2

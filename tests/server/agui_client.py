@@ -49,7 +49,7 @@ class AgUiClient:
         getattr(self, f"_{event.type.value.lower()}")(event)
 
     def history(self) -> list[Any]:
-        """Return the conversation in the form of input for the next run."""
+        """Return the conversation as input for the next run."""
         return [
             ag_ui.AssistantMessage(id=message["id"], role="assistant", content=message["content"], name=message["name"])
             for message in self.messages.values()

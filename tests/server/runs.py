@@ -1,4 +1,4 @@
-"""Runs of any pattern and with any ending, and the updates that their followers receive."""
+"""Runs of any pattern with any outcome, and the updates that their followers receive."""
 
 from __future__ import annotations
 

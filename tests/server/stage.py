@@ -41,7 +41,7 @@ SECURITY = {
 
 
 def answer_debate(request: ModelRequest) -> str | dict[str, Any]:
-    """Answer a request in a short debate with two lines of text or a verdict."""
+    """Answer a request in a short debate, either with two lines of text or with a verdict."""
     if request.output_schema is not None:
         return {"reasoning": "Both have a point.", "winner": None, "verdict": "Wait a week."}
     return f"{request.block} is sure.\nSo it is."

@@ -206,7 +206,7 @@ def test_abandoned_interrupt_cancels_the_run(stage: Stage) -> None:
     assert len(thread_runs(stage, "left")) == 2
 
 
-# Rejected input and ends of runs
+# Rejected input, and how runs end
 
 
 @pytest.mark.parametrize(

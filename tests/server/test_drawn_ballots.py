@@ -1,4 +1,4 @@
-"""Verdicts as shown on pages: a single ballot appears once, and a sentence says when the order decided."""
+"""Verdicts as shown on pages: a single ballot appears once, and a sentence says when the order decided the verdict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_single_ballot_is_displayed_once() -> None:
             assert "0 : 100" not in other
 
 
-def test_verdict_page_says_that_the_order_decided() -> None:
+def test_verdict_page_says_that_the_order_was_decisive() -> None:
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

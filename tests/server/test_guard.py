@@ -396,7 +396,7 @@ def test_read_only_server_starts_no_runs(tmp_path: Path) -> None:
         assert stage.http.delete(f"/api/v1/runs/{run_id}").status_code == 403
 
 
-def test_further_hosts_can_be_allowed() -> None:
+def test_additional_hosts_can_be_allowed() -> None:
     with staged(lambda: Service(store="memory:"), allow_hosts=["Debates.example"]) as stage:
         assert send(stage, Case("named", 200, {"host": "debates.example"})).status == 200
         assert send(stage, Case("other", 421, {"host": "other.example"})).status == 421

@@ -35,7 +35,7 @@ NAMES = re.compile(r'data-name="([^"]*)"')
 
 
 def code_texts(page: str) -> dict[str, str]:
-    """Return the generated texts next to the form."""
+    """Return the generated code shown next to the form."""
     return {name: unescape(text) for name, text in SHOWN.findall(page)}
 
 

@@ -243,7 +243,7 @@ def run_requests(run_id: str, debate: str, place: str) -> dict[str, list[tuple[s
 
 
 def every_request(stage: Stage, run_id: str, debate: str) -> list[tuple[str, str, Any]]:
-    """Return method, path and body of at least one request about the run for each route."""
+    """Return the method, path and body of at least one request about the run for each route."""
     bodies_by_route = run_requests(run_id, debate, PLACE)
     names = {
         "run_id": run_id,

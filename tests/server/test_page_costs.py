@@ -1,4 +1,4 @@
-"""Costs of a page: reads of the store, and bytes sent to the browser."""
+"""Costs of a page: how often the store is read, and how many bytes are sent to the browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of `debate()`, which only affect the default blocks, and visibilities, which hide items."""
+"""Options for `debate()`, which affect only the default blocks, and visibilities, which hide items."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def _argument_of(block: Any) -> str:
 
 
 class Spoken(BaseModel):
-    """A model with a text and another field."""
+    """A pydantic model with a `text` field and one other field."""
 
     text: str
     confidence: float = 1.0
@@ -41,7 +41,7 @@ class Spoken(BaseModel):
 
 @dataclass
 class Said:
-    """Any object with a text."""
+    """An ordinary object with a `text` attribute."""
 
     text: str
 
@@ -157,7 +157,7 @@ def test_inner_debates_start_over_in_each_round() -> None:
     [VERDICT, DebateVerdict.model_validate(VERDICT), {**VERDICT, "winner": None}],
     ids=["dict", "model", "nobody"],
 )
-def test_judges_can_return_the_model_or_a_dict(value: Any) -> None:
+def test_judges_can_return_a_verdict_object_or_a_dict(value: Any) -> None:
     """A winner of `None` means that the verdict is a synthesis."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, judge=lambda _: value)
     verdict = rent.run_sync(QUESTION, model=by_role()).output.verdict
@@ -191,7 +191,7 @@ def test_custom_judges_get_the_question_and_the_transcript() -> None:
 
 @dataclass(frozen=True)
 class Unfit:
-    """An invalid output from a block in some role."""
+    """An invalid output from a block in the given role."""
 
     id: str
     role: str
@@ -215,7 +215,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize("case", UNFIT, ids=lambda case: case.id)
-def test_invalid_outputs_raise_an_error_naming_block_and_field(case: Unfit) -> None:
+def test_invalid_outputs_raise_an_error_naming_the_block_and_field(case: Unfit) -> None:
     role: dict[str, Any] = {case.role: lambda _: case.value}
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False, **role)
     with pytest.raises(OutputError) as caught:

@@ -1,4 +1,4 @@
-"""Phases of debates: the purpose of each round, questions between sides, and invariants of all debates."""
+"""Phases of debates: the purpose of each round, questions between sides, and invariants that hold for all debates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERDICT = {"verdict": "Trams.", "winner": "trams", "reasoning": "Because."}
 
 
 def run_debate(*, sides: int = 2, reply: Any = None, **options: Any) -> Any:
-    """Run a debate with phases and numbered arguments to its end."""
+    """Run a debate to completion, with phases and numbered arguments."""
     count = iter(range(1, 1_000))
 
     def answer(request: Any) -> Any:

@@ -40,11 +40,11 @@ def raw_output(
     )
 
 
-# Forged lines, in all views
+# Forged lines in every view
 
 
 @given(debates(), texts, texts, maybe, maybe, maybe, st.lists(texts, max_size=3))
-def test_no_text_forges_a_line_in_a_debater_turn(
+def test_no_text_can_forge_a_line_in_a_debater_turn(
     transcript: Entries,
     stance: str,
     other: str,
@@ -53,7 +53,7 @@ def test_no_text_forges_a_line_in_a_debater_turn(
     angle: str | None,
     more: list[str],
 ) -> None:
-    """Hostile texts must leave the lines of the prompt unchanged: one tag per entry and one heading per round."""
+    """Hostile text must not change the structure of the prompt: one tag per entry and one heading per round."""
 
     def render(clean: Callable[[str], str]) -> str:
         return render_debater_turn(
@@ -72,7 +72,7 @@ def test_no_text_forges_a_line_in_a_debater_turn(
 
 
 @given(texts, st.lists(texts, min_size=1, max_size=4))
-def test_no_text_forges_a_line_in_a_system_message(question: str, several: list[str]) -> None:
+def test_no_text_can_forge_a_line_in_a_system_message(question: str, several: list[str]) -> None:
     _check_nothing_is_forged(
         lambda clean: render_debater_system(
             question=clean(question), stances=[f"{i}{clean(one)}" for i, one in enumerate(several)], max_rounds=2
@@ -91,7 +91,7 @@ def test_no_text_forges_a_line_in_a_system_message(question: str, several: list[
 
 
 @given(debates(), decisions)
-def test_no_text_forges_a_line_in_a_moderator_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
+def test_no_text_can_forge_a_line_in_a_moderator_turn(transcript: Entries, moderator_decisions: Decisions) -> None:
     def render(clean: Callable[[str], str]) -> str:
         return render_moderator_turn(
             entries=[entry(e.round, clean(e.agent_name), clean(e.stance), clean(e.text)) for e in transcript],
@@ -104,7 +104,7 @@ def test_no_text_forges_a_line_in_a_moderator_turn(transcript: Entries, moderato
 
 
 @given(debates(), texts)
-def test_no_text_forges_a_line_in_a_judge_turn(transcript: Entries, question: str) -> None:
+def test_no_text_can_forge_a_line_in_a_judge_turn(transcript: Entries, question: str) -> None:
     def render(clean: Callable[[str], str]) -> str:
         cleaned = [entry(e.round, "", clean(e.stance), clean(e.text)) for e in transcript]
         return render_judge_turn(question=clean(question), transcript=render_entries(cleaned))
@@ -113,7 +113,7 @@ def test_no_text_forges_a_line_in_a_judge_turn(transcript: Entries, question: st
 
 
 @given(debates(), texts, st.tuples(texts, maybe, texts), decisions)
-def test_no_text_forges_a_line_in_a_synthesizer_turn(
+def test_no_text_can_forge_a_line_in_a_synthesizer_turn(
     transcript: Entries, question: str, verdict_parts: tuple[str, str | None, str], moderator_decisions: Decisions
 ) -> None:
     def render(clean: Callable[[str], str]) -> str:
@@ -195,7 +195,7 @@ def test_debaters_do_not_see_names(transcript: Entries, stance: str) -> None:
     assert first == second
 
 
-# Instructions by situation
+# Instructions for each situation
 
 
 def turn(
@@ -256,7 +256,7 @@ def test_moderator_prompts_mention_only_available_tools() -> None:
     assert "put your findings into the briefing" in having
 
 
-def test_moderator_is_asked_for_all_speakers_first_and_chooses_later() -> None:
+def test_moderator_must_call_on_everyone_only_in_the_first_round() -> None:
     """In round 1, there is no transcript yet to base a choice on."""
     opening = render_moderator_turn(entries=[], decisions=[], round=1)
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)

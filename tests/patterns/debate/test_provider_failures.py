@@ -1,4 +1,4 @@
-"""Provider failures by moderators, judges and debaters, and the quorum of stances."""
+"""Provider failures that affect moderators, judges and debaters, and the quorum of stances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
 def rent(**options: Any) -> Any:
-    """Build a debate with two sides and two rounds that skips failures."""
+    """Build a debate that has two sides and two rounds and skips failures."""
     defaults: dict[str, Any] = {"name": "rent", "debaters": SIDES, "synthesizer": False, "on_failure": "skip"}
     return debate(**with_policy({**defaults, **options}))
 

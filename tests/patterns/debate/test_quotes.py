@@ -351,7 +351,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", slow_but_first(HOSTILE))
 def test_hostile_texts_are_processed_in_time(name: str) -> None:
-    """A quadratic search for 50,000 characters in a text of the same length would exceed the time limit."""
+    """A quadratic search for 50,000 characters in text of the same length would exceed the time limit."""
     quotes = verify_quotes(HOSTILE[name], {"s": "a b c d " * 6_000 + "-\nx"})
     assert [(quote.start, quote.end) for quote in quotes] == [(q.start, q.end) for q in find_quotes(HOSTILE[name])]
 

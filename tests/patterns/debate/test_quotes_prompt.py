@@ -51,12 +51,12 @@ def test_quote_line_counts_verified_quotes_and_lists_the_others() -> None:
     )
 
 
-def test_texts_without_quotes_get_no_quote_line() -> None:
+def test_text_without_quotes_gets_no_quote_line() -> None:
     assert render_quotes([]) == ""
     assert render_quotes(verify_quotes("It is “May”.", REPORT)) == ""
 
 
-def test_long_quotes_are_shortened_and_excess_quotes_only_counted() -> None:
+def test_long_quotes_are_shortened_and_excess_quotes_are_only_counted() -> None:
     argument = " ".join(
         f'"{word} said what nobody ever wrote{" and so on" * 9}"' for word in ("Ann", "Bob", "Cy", "Di", "Ed")
     )

@@ -1,4 +1,4 @@
-"""Roles with a single part changed, and unbound blocks completed by their debate."""
+"""Roles in which a single part is changed, and unbound blocks that their debate completes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OPTIONS: dict[str, Any] = {"name": "rent", "debaters": SIDES, "max_rounds": 1, "
 
 
 def requests_to_role(role: str, **options: Any) -> Any:
-    """Run a debate with `options`; return the block, messages, schema and tools of each request by `role`."""
+    """Run a debate with `options`; return the block, messages, schema and tools for each request that `role` makes."""
     requests: list[Any] = []
     inner = by_role(decide=lambda _: decision("anna", "ben"))
 
@@ -180,6 +180,6 @@ def test_unbound_blocks_for_a_different_role_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_unknown_options_of_an_unbound_block_raise_a_type_error(make: Any) -> None:
+def test_unknown_options_for_an_unbound_block_raise_a_type_error(make: Any) -> None:
     with pytest.raises(TypeError):
         make(temperatur=0)

@@ -52,7 +52,7 @@ def test_cyclic_views_put_each_side_in_each_slot_once(names: list[str], seed: in
 
 @given(sides, seeds)
 def test_swap_schedule_is_an_order_and_its_reverse(names: list[str], seed: int) -> None:
-    """With two sides, there are no other orders. With a single side, there is only one."""
+    """Two sides have no other orders, and a single side has only one."""
     views = Schedule(kind="swap").views(names, random=Random(seed))
     assert len(views) == min(2, len(names))
     if len(names) > 1:
@@ -75,7 +75,7 @@ def test_sampled_orders_are_drawn_evenly(seed: int) -> None:
 
 
 @given(sides, seeds)
-def test_first_view_keeps_the_order_without_shuffling(names: list[str], seed: int) -> None:
+def test_first_view_keeps_the_order_unless_it_is_shuffled(names: list[str], seed: int) -> None:
     """Without shuffling, the random source is not used at all."""
     for kind in ("single", "swap", "cyclic"):
         source = Random(seed)
@@ -124,7 +124,7 @@ def test_invalid_sides_and_labels_are_rejected(make: Any, field: str) -> None:
     assert caught.value.field == field
 
 
-def test_schedules_take_the_documented_number_of_calls() -> None:
+def test_schedules_require_the_documented_number_of_calls() -> None:
     """The documentation gives the number of calls for two, three and four sides."""
     plans = [Schedule(kind="single"), Schedule(kind="swap"), Schedule(kind="cyclic"), Schedule(kind="full"), sampled(7)]
     assert [[plan.calls(count) for count in (2, 3, 4)] for plan in plans] == [

@@ -196,7 +196,7 @@ def test_alternatives_become_the_sides(question: str, first: str, second: str) -
 
 @pytest.mark.parametrize("question", UNCERTAIN)
 def test_unclear_questions_have_no_sides(question: str) -> None:
-    """A model call is better than sides with bad grammar, or than "yes" as the answer to a wh-question."""
+    """Calling a model is better than producing ungrammatical sides or offering "yes" as the answer to a wh-question."""
     assert default_sides(question) is None
 
 
@@ -264,13 +264,13 @@ def test_yes_and_no_sides_exist_for_every_question(question: str) -> None:
     assert len(yes.stance) < 350
 
 
-# Proposed by a model
+# Sides proposed by a model
 
 
 def reply_with_sides(
     *positions: object, names: tuple[str, ...] = ("Postgres", "MySQL", "SQLite", "Redis", "five")
 ) -> dict[str, object]:
-    """Return a model answer with these positions."""
+    """Create a model's answer that proposes these positions."""
     return {"sides": [{"name": name, "position": position} for name, position in zip(names, positions, strict=False)]}
 
 
@@ -280,7 +280,7 @@ def propose(*answers: object, question: str = "Which database should we use?") -
     return asyncio.run(propose_sides(question, model=model))
 
 
-def test_sides_of_other_questions_are_proposed_by_a_model() -> None:
+def test_sides_for_other_questions_are_proposed_by_a_model() -> None:
     model = ScriptedModel(reply_with_sides("We should use Postgres.", "We should use MySQL."))
     sides = create_side_proposer().run_sync("Which database should we use?", model=model).output
     assert sides == [Debater("Postgres", "We should use Postgres"), Debater("MySQL", "We should use MySQL")]

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 TURNS_EACH = 4
 """Maximum number of turns per debater and round that the moderators in these debates assign."""
 TOOL_ROUNDS = 9
-"""Maximum number of requests by a block whose model keeps calling tools."""
+"""Maximum number of requests made by a block whose model keeps calling tools."""
 
 
 async def _run_to_end(case: DebateCase) -> RunHandle[object]:
-    """Run the debate to its end, allowing errors from the library and from the case's own functions."""
+    """Run the debate to completion, allowing errors from the library and from the case's own functions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         handle = case.debate().start(case.question, model=case.model(), seed=case.seed)
@@ -70,7 +70,10 @@ def _check_trail(case: DebateCase, run: RunView) -> None:
 
 
 def _max_calls(case: DebateCase) -> int:
-    """Return the maximum number of calls: moderator, turns (two in cross-examinations), judge and synthesizer."""
+    """Return the maximum number of calls by the moderator, the debaters, the judge and the synthesizer.
+
+    In a cross-examination, each debater takes two turns per round.
+    """
     moderated = case.options.get("moderator") is not None
     turns = (TURNS_EACH + 1) * len(case.roster) if moderated else len(case.roster)
     turns_per_speaker = max((phase.turns for phase in case.options.get("phases", ())), default=1)

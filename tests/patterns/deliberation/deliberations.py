@@ -21,7 +21,7 @@ TOPIC = "Should we invest?"
 
 
 def report(status: str = "CONTINUE", decision: str | None = None, summary: str = "They differ.") -> dict[str, Any]:
-    """Create a moderator's answer in the form a model would write."""
+    """Create a moderator's answer as a model would write it."""
     return {"summary": summary, "status": status, "decision": decision}
 
 

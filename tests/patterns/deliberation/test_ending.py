@@ -96,7 +96,7 @@ def test_moderator_text_without_a_status_becomes_the_summary() -> None:
 @pytest.mark.parametrize(
     "value", [None, 3, {}, {"summary": "x"}, {**SETTLED, "status": "settled"}, {**SETTLED, "mood": 1}, ["SETTLED"]]
 )
-def test_invalid_reports_raise_an_error_naming_block_and_field(value: Any) -> None:
+def test_invalid_reports_raise_an_error_naming_the_block_and_field(value: Any) -> None:
     with pytest.raises(OutputError) as caught:
         deal(moderator=lambda _: value).run_sync(TOPIC, model=by_role())
     assert caught.value.block == "deal-moderator"

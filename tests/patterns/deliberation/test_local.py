@@ -1,4 +1,4 @@
-"""Deliberations on real models that run in the test process."""
+"""Deliberations by real models that run in the test process."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ BULL, BEAR = ("Bull", "Optimistic investor"), ("Bear", "Cautious risk analyst")
 
 
 def output_of(**fields: Any) -> DeliberationOutput:
-    """Create an output with arbitrary texts, but without lone surrogates."""
+    """Create an output with arbitrary text, but without lone surrogates."""
     defaults: dict[str, Any] = {
         "topic": "Invest?",
         "rounds": 1,
@@ -34,12 +34,12 @@ def output_of(**fields: Any) -> DeliberationOutput:
 
 
 def entry_of(number: int, who: tuple[str, str | None], text: str) -> DeliberationEntry:
-    """Create an entry with an arbitrary text."""
+    """Create an entry with arbitrary text."""
     return DeliberationEntry.model_construct(round=number, name=who[0], role=who[1], text=text)
 
 
 def report_of(summary: str, status: Any = "CONTINUE", decision: str | None = None) -> ModeratorReport:
-    """Create a report with arbitrary texts."""
+    """Create a report with arbitrary text."""
     return ModeratorReport.model_construct(summary=summary, status=status, decision=decision)
 
 

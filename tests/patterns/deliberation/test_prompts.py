@@ -154,7 +154,7 @@ def test_schema_puts_the_summary_before_the_finding() -> None:
 
 
 def test_personas_see_only_their_own_system_prompt() -> None:
-    """Other personas and the moderator are only told the persona's role."""
+    """Other personas and the moderator are told only the persona's role."""
     bull, bear, moderator = record_calls()[:3]
     assert "You see growth" in bull.prompt
     assert "You see growth" not in bear.prompt + moderator.prompt
@@ -202,7 +202,7 @@ names = st.sampled_from(["bull", "bear", "an, owl", "[fox]", "a\nb"])
 
 @st.composite
 def rounds(draw: st.DrawFn) -> list[DeliberationEntry]:
-    """Draw the entries of a deliberation, with arbitrary texts."""
+    """Draw the entries of a deliberation, with arbitrary text."""
     drawn_entries = draw(st.lists(st.tuples(st.integers(1, 3), names, st.none() | texts, texts), max_size=5))
     return [
         DeliberationEntry.model_construct(round=number, name=name, role=role, text=text)

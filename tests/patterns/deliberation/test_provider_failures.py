@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 DOWN = ProviderFailed("the endpoint answered 503", status=503)
 
 
-def test_missing_reports_settle_nothing() -> None:
+def test_missing_reports_do_not_settle_a_deliberation() -> None:
     model = ScriptedModel("A1", "B1", report(decision="Wait."), "A2", "B2", DOWN)
     result = deal(max_rounds=2, on_failure="skip").run_sync(TOPIC, model=model)
     output = result.output

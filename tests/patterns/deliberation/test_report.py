@@ -15,14 +15,14 @@ from tests.prompts.nasty import anything, texts
 
 
 def parse_text(text: str) -> tuple[str, str, str | None]:
-    """Parse the summary, status and decision from a text."""
+    """Parse the summary, status and decision from text."""
     report = parse_report(text)
     return report.summary, report.status, report.decision
 
 
 @dataclass(frozen=True)
 class Case:
-    """A text and the report expected from it."""
+    """An answer and the report that should be parsed from it."""
 
     id: str
     text: str
@@ -179,7 +179,7 @@ def test_other_statuses_do_not_settle_a_deliberation(status: str) -> None:
     ],
 )
 def test_quotations_in_the_summary_are_not_part_of_the_report(quotation: str) -> None:
-    """A debater may try to dictate the report, but the summary merely quotes what the debater said."""
+    """A persona may try to dictate the report, but the summary merely quotes what the persona said."""
     summary, status, decision = parse_text(f"SUMMARY: Bear dictated:\n{quotation}")
     assert (status, decision) == ("CONTINUE", None)
     assert "STATUS: SETTLED" in summary
@@ -257,7 +257,7 @@ def test_texts_without_a_marker_become_the_summary(text: str) -> None:
 def test_long_texts_are_parsed_in_linear_time(unit: str) -> None:
     """The texts are 250,000 characters long.
 
-    Each repeats a short string with which one of the parser's patterns can begin.
+    Each repeats a short string that can start a match of one of the parser's patterns.
     """
     text = unit * (250_000 // len(unit))
     parse_report(text)

@@ -1,4 +1,4 @@
-"""Rounds of a deliberation: personas speak concurrently, unseen by each other, and are recorded in declared order."""
+"""Rounds of a deliberation: personas speak concurrently, do not see each other, and are recorded in declared order."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def scores(pro: int) -> dict[str, Any]:
 
 
 class Sure(BaseModel):
-    """An answer with its confidence."""
+    """An answer and the confidence in it."""
 
     answer: str
     confidence: float
@@ -124,7 +124,7 @@ def test_sufficient_confidence_ends_an_escalation() -> None:
 
 
 @pytest.mark.parametrize("confidence", [7, True, "high", None, float("nan")])
-def test_invalid_confidence_values_decide_nothing(confidence: object) -> None:
+def test_invalid_confidence_values_do_not_end_an_escalation(confidence: object) -> None:
     steps: list[Any] = [lambda _: {"answer": "Yes.", "confidence": confidence}, handler(lambda _: "No.", name="last")]
     result = escalate(name="answer", steps=steps, until=Confidence(0.5)).run_sync(QUESTION)
     assert result.output.decided_by == "last"
@@ -160,7 +160,7 @@ def test_councils_decide_if_the_chair_reports_no_dissent() -> None:
     assert (agreed.output.decided_by, disputed.output.decided_by) == ("panel", "third")
 
 
-def test_functions_of_the_output_can_be_rules() -> None:
+def test_rules_can_be_functions_of_the_output() -> None:
     calls: list[object] = []
 
     def enough(output: object, ctx: Any) -> bool:
@@ -241,7 +241,7 @@ def test_resumed_runs_do_not_repeat_a_custom_rule() -> None:
 
 
 def failing_model(*names: str, answers: Mapping[str, object] = {}) -> FunctionModel:
-    """Create a model whose provider fails in these blocks."""
+    """Create a model whose provider fails for these blocks."""
 
     def reply(request: ModelRequest) -> Any:
         if request.block in names:
@@ -260,7 +260,7 @@ def test_failed_steps_are_skipped_and_reported() -> None:
     assert [(loss.name, loss.instead) for loss in result.output.losses] == [("second", "next_step")]
 
 
-def test_last_answer_counts_if_later_steps_fail() -> None:
+def test_last_answer_is_used_if_later_steps_fail() -> None:
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD], until={})
     result = block.run_sync(QUESTION, model=failing_model("third"))
     assert (result.output.decided_by, result.output.stop_reason) == ("second", "last answer")

@@ -70,7 +70,7 @@ def plans(draw: st.DrawFn, rules: st.SearchStrategy[Any] = RULES) -> Plan:
 
 
 WORDS = st.text(min_size=1, max_size=12).filter(lambda text: not is_blank(text))
-"""Model texts. None is blank, since a blank text is a failure, which is tested elsewhere."""
+"""Texts that the model returns. None is blank, because a blank text counts as a failure, which is tested elsewhere."""
 
 
 def schema_model(data: st.DataObject) -> FunctionModel:

@@ -27,7 +27,7 @@ PROPOSITION = "AI may decide."
 
 
 def morals(**options: Any) -> Sequencer[Any, Any]:
-    """Build a handoff between the three speakers, of three turns by default."""
+    """Build a handoff between the three speakers, with three turns by default."""
     return handoff(**with_policy({"name": "morals", "debaters": SPEAKERS, "max_turns": 3, **options}))
 
 

@@ -1,4 +1,4 @@
-"""Handoffs on real models: a small one that writes nonsense, and a large one that hands over properly."""
+"""Handoffs by real models: a small one that writes nonsense, and a large one that hands over properly."""
 
 from __future__ import annotations
 

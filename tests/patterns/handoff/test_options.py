@@ -1,4 +1,4 @@
-"""Options of `handoff()`, which only affect the default speakers, and custom blocks in any role."""
+"""Options for `handoff()`, which affect only the default speakers, and custom blocks in any role."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("value", GOOD, ids=case_id)
-def test_custom_blocks_can_hand_over_in_text_or_fields(value: Any) -> None:
+def test_custom_blocks_can_hand_over_using_text_or_fields(value: Any) -> None:
     inputs: list[Any] = []
 
     async def own(input: Any, ctx: Context) -> Any:  # noqa: A002 - what blocks call it

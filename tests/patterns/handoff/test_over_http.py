@@ -57,7 +57,7 @@ class Case:
     text: str = SAID
     """Text of the turn."""
     next_name: str | None = None
-    """Next speaker despite the problem."""
+    """Speaker who takes the next turn despite the problem."""
 
 
 STRANGER = "'Bob' is not a speaker in this debate"
@@ -311,7 +311,7 @@ async def test_text_beside_a_call_replaces_a_missing_response() -> None:
 
 
 @pytest.mark.parametrize("form", ["tool", "structured"])
-async def test_json_or_a_marker_in_text_also_hands_over(form: TransitionForm) -> None:
+async def test_json_or_a_marker_in_text_counts_as_a_handover(form: TransitionForm) -> None:
     """A complete reply in plain text is not retried, even if a different form was requested."""
     call = json.dumps({"name": "handoff", "arguments": json.loads(encode_fields(SAID, "Con"))})
     written = [encode_fields(SAID, "Con"), *([call] if form == "tool" else [])]

@@ -160,8 +160,8 @@ def test_other_braces_in_a_system_prompt_are_unchanged() -> None:
 
 
 @given(questions(), st.lists(st.tuples(names(), arguments() | st.just("")), max_size=6), st.sampled_from(FORMS))
-def test_no_text_begins_a_prompt_line(proposition: str, turns: list[tuple[str, str]], form: TransitionForm) -> None:
-    """Whatever the texts contain, every line belongs to the template, begins with a tag or is prefixed with a bar."""
+def test_no_text_can_forge_a_prompt_line(proposition: str, turns: list[tuple[str, str]], form: TransitionForm) -> None:
+    """Whatever the text contains, every line belongs to the template, begins with a tag or is prefixed with a bar."""
     entries = [HandoffEntry(round=n, agent_name=name, text=text) for n, (name, text) in enumerate(turns, start=1)]
     lines = render_turns(entries).split("\n") if entries else []
     heads = [line for line in lines if not line.startswith("  | ")]

@@ -1,4 +1,4 @@
-"""Tests for `read_transition`, which finds the next speaker in a text and leaves all other words unchanged."""
+"""Tests for `read_transition`, which finds the next speaker in text and leaves all other words unchanged."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_markers_can_be_decorated(gap: str, marker: str) -> None:
 
 @pytest.mark.parametrize("name", AWKWARD)
 @pytest.mark.parametrize("written", [str, str.upper, str.lower, tag_name], ids=["as is", "upper", "lower", "as shown"])
-def test_names_can_have_any_characters(name: str, written: object) -> None:
+def test_names_can_contain_any_characters(name: str, written: object) -> None:
     assert callable(written)
     assert read_transition(f"{SAID}\nTransition to {written(name)}.", AWKWARD) == Transition(text=SAID, name=name)
 

@@ -181,7 +181,7 @@ standings_of = st.lists(st.sampled_from(STANDINGS), min_size=1, max_size=9)
 def decide_one(
     standings: Sequence[str], *, models: Sequence[str] = (), place: Place | None = None, earlier: bool = False
 ) -> Finding:
-    """Decide one finding from each reviewer's vote."""
+    """Decide on a finding based on each reviewer's vote."""
     names = [f"r{number}" for number in range(len(standings))]
     finding_fields = {"title": "T", "claim": "C", "severity": "major", "place": place or Place()}
     raised = [

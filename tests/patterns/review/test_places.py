@@ -79,7 +79,7 @@ def test_ranges_brackets_and_pages_are_parsed(fields: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["load", "ts", "src/other.ts:4", "notes 2", "[load.ts", ""])
-def test_unknown_paths_match_no_file(file: str) -> None:
+def test_unknown_paths_do_not_match_any_file(file: str) -> None:
     """A wrong guess would attach the finding to an unrelated file."""
     place = locate_in(FILES, file=file, line=1)
     assert place.found is False
@@ -154,6 +154,6 @@ def test_existing_lines_are_accepted_even_if_their_quote_is_not_found() -> None:
 
 
 def test_quotes_match_despite_different_spelling() -> None:
-    """Case, spacing and punctuation are ignored, just as in quotes by speakers."""
+    """Case, spacing and punctuation are ignored, just as they are in speakers' quotes."""
     place = locate_in(FILES, file="src/load.ts", quote="EXPORT async function “load” — rows: Array<string>")
     assert (place.text, place.found) == ("src/load.ts:1", True)

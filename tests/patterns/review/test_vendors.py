@@ -64,7 +64,7 @@ def test_maker_of_a_model_is_its_vendor(model: str, maker: str) -> None:
     "author", ["anthropic", "claude-sonnet-4-5", "openrouter/anthropic/claude-opus-4", ["Anthropic"]]
 )
 @pytest.mark.parametrize("reviewer", ["anthropic/claude-haiku-4-5", "openrouter/anthropic/claude-sonnet-4.5"])
-def test_models_from_the_vendor_of_the_author_are_rejected(author: Any, reviewer: str) -> None:
+def test_models_from_the_authors_vendor_are_rejected(author: Any, reviewer: str) -> None:
     allowed, excluded = Named("openai/gpt-5"), Named(reviewer)
     with pytest.raises(ConfigurationError, match=re.escape(f"R1 uses {reviewer}, a model from anthropic")):
         run_review(allowed, excluded, not_vendor=author)
@@ -73,7 +73,7 @@ def test_models_from_the_vendor_of_the_author_are_rejected(author: Any, reviewer
 
 
 def test_minimum_number_of_vendors_is_checked_before_the_first_call() -> None:
-    """Two hosts that serve models from the same vendor count as one."""
+    """Two hosts that serve models from the same vendor count as one vendor."""
     one, other = Named("openai/gpt-5"), Named("openrouter/openai/gpt-oss-120b")
     with pytest.raises(ConfigurationError, match=r"`min_vendors` is 2, but all reviewers use models from openai\."):
         run_review(one, other, min_vendors=2)

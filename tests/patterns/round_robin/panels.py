@@ -32,7 +32,7 @@ def bridge(**options: Any) -> Any:
 
 
 def refereed(name: str = "bridge", names: tuple[str, ...] = NAMES, **options: Any) -> dict[str, Any]:
-    """Return the options of `round_robin()` for the default referee."""
+    """Return the `round_robin()` options for the default referee."""
     transcript = create_round_robin_transcript()
     referee = create_referee(name=name, roster_names=names, transcript=transcript, **options)
     return {"referee": referee, "transcript": transcript}

@@ -1,4 +1,4 @@
-"""Panels on real models: a small one that writes nonsense, and a large one that sticks to its roles."""
+"""Panels of real models: a small one that writes nonsense, and a large one that sticks to its roles."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_raw_output_survives_a_camel_case_round_trip() -> None:
     assert (wire["seed"], RoundRobinOutput.model_validate(wire)) == (7, raw)
 
 
-def test_shared_transcripts_remain_after_the_panel() -> None:
+def test_shared_transcripts_remain_available_after_the_panel() -> None:
     result = bridge(max_rounds=1).run_sync(QUESTION, model=by_role())
     assert isinstance(result.transcript, TranscriptState)
     assert result.transcript.entries == result.output.transcript

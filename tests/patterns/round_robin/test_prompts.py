@@ -184,12 +184,12 @@ Write the panel's answer to the question: When should the bridge be closed?
 
 
 def entry_of(number: int, name: str, role: str | None, text: str) -> RoundRobinEntry:
-    """Create an entry with arbitrary texts, but without lone surrogates."""
+    """Create an entry with arbitrary text, but without lone surrogates."""
     return RoundRobinEntry.model_construct(round=number, agent_name=name, role=role, text=text)
 
 
 def audit_of(number: int, notes: str, issues_by_name: list[tuple[str, list[str]]]) -> RefereeAudit:
-    """Create an audit with arbitrary texts."""
+    """Create an audit with arbitrary text."""
     assessments = [
         Assessment.model_construct(agent_name=name, issues=issues, score=50) for name, issues in issues_by_name
     ]
@@ -198,7 +198,7 @@ def audit_of(number: int, notes: str, issues_by_name: list[tuple[str, list[str]]
 
 @st.composite
 def panels(draw: st.DrawFn) -> tuple[list[RoundRobinEntry], list[RefereeAudit]]:
-    """Draw entries from several rounds with arbitrary texts, and audits for all rounds or for all but the last."""
+    """Draw entries from several rounds with arbitrary text, and audits for all rounds or for all but the last."""
     turns = st.lists(st.tuples(texts, st.none() | texts, texts), min_size=1, max_size=3)
     rounds = draw(st.lists(turns, max_size=3))
     entries = [entry_of(n, *spoken) for n, round_ in enumerate(rounds, 1) for spoken in round_]
@@ -248,7 +248,7 @@ def test_transcripts_only_grow(panel: Any, data: st.DataObject) -> None:
 
 
 @given(panels(), texts, texts, texts)
-def test_no_text_begins_a_line_in_a_turn(panel: Any, question: str, name: str, role: str) -> None:
+def test_no_text_can_forge_a_line_in_a_turn(panel: Any, question: str, name: str, role: str) -> None:
     entries, audits = panel
     me = Identity(name=name, role=role, members={name: role}, max_rounds=2)
     prompt = render_debater_turn(me, question=question, entries=entries, audits=audits, round=1)

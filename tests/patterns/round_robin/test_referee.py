@@ -1,4 +1,4 @@
-"""The referee of a panel, whose audits inform later rounds but affect neither the order nor the end."""
+"""The referee of a panel, whose audits inform later rounds but affect neither the order nor the length of the panel."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_custom_referees_read_the_shared_transcript() -> None:
         bridge(referee=counting)
 
 
-def test_invalid_reports_raise_an_error_naming_block_and_field() -> None:
+def test_invalid_reports_raise_an_error_naming_the_block_and_field() -> None:
     """An invalid output from a custom block is an error in the application."""
     with pytest.raises(OutputError) as caught:
         bridge(referee=lambda _: {"assessments": [{"agent_name": "ada", "score": 101}]}).run_sync(

@@ -199,10 +199,10 @@ def _event_fields(event: Any) -> tuple[Any, ...]:
     failing=st.sampled_from(["fail", "skip", "stand-in"]),
     until=st.none() | termination_predicates(),
 )
-def test_debates_and_panels_have_equal_turns_tasks_and_events(
+def test_debates_and_panels_have_the_same_turns_tasks_and_events(
     roster: list[str], script: list[Any], rounds: int, quorum: int, failing: str, until: Any
 ) -> None:
-    """The debate has a custom judge. Both patterns are run with arbitrary texts, failures and ways of ending."""
+    """The debate has a custom judge. Both patterns are run with arbitrary text, failures and ways to end."""
     on_failure: Any = StandIn(looping_model(["instead"])) if failing == "stand-in" else failing
     options: dict[str, Any] = {
         "name": "same",

@@ -31,7 +31,7 @@ class Killed(Exception):
 
 
 class Lives:
-    """Number of the current attempt (or life), with the turns and questions of all attempts."""
+    """Number of the current attempt (or life), plus the turns and questions from all attempts."""
 
     def __init__(self) -> None:
         self.life = 1

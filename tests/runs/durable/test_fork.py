@@ -253,7 +253,7 @@ async def assert_fork_rejected(
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-async def test_rejected_edit_leaves_no_run(name: str) -> None:
+async def test_rejected_edit_leaves_no_run_behind(name: str) -> None:
     """After an invalid edit is rejected, the corrected fork can use the same id.
 
     The test edits every kind of step.
@@ -352,7 +352,7 @@ def _effects(done: list[str]) -> Callable[[Any, Any], Any]:
 
 
 async def test_side_effects_are_reused_until_the_first_difference() -> None:
-    """A call can be compared with the parent's by its request, but a side effect has no request."""
+    """A call can be matched to one of the parent's calls by its request, but a side effect has no request."""
     store, calls = MemoryStore(), Calls()
     done: list[str] = []
 
@@ -410,7 +410,7 @@ async def test_fork_limits_count_only_new_calls() -> None:
 
 
 async def test_fork_clock_continues_from_its_parent() -> None:
-    """The days between a run and its fork do not count towards a pattern's time limit."""
+    """The days between a run and its fork do not count toward a pattern's time limit."""
     store, calls = MemoryStore(), Calls()
     first = await two_sides().run(QUESTION, model=recording_model(calls), store=store, run_id="first")
     fork = await two_sides().fork("first", model=recording_model(calls), store=store)

@@ -80,7 +80,7 @@ def fill_disk(_: Path) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-# Unwritable run ends
+# Runs whose end cannot be written
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits as Unix has them")

@@ -1,4 +1,4 @@
-"""Interrupted runs are resumed: nothing is paid for twice, and the result is that of an uninterrupted run."""
+"""Interrupted runs are resumed: nothing is paid for twice, and the result matches that of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_run_interrupted_at_any_call_still_has_the_same_result(
     assert ended == undisturbed
     if full.failed:
         assert len(paid) - len(set(paid)) <= len(cuts)
-        # a failing half ends the other one at whatever point it has reached, so the number of calls varies
+        # if one half fails, the other half stops wherever it is, so the number of calls varies
         assert name == "mirrored" or set(paid) == set(full.requests)
     else:
         assert sorted(paid) == sorted(full.requests)

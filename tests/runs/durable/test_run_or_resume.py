@@ -1,4 +1,4 @@
-"""`run(..., if_exists="resume")`, with which a restarted script starts its run or resumes it."""
+"""`run(..., if_exists="resume")`, which lets a restarted script start its run or resume it."""
 
 from __future__ import annotations
 
