@@ -102,7 +102,7 @@ def test_a_function_that_blocks_the_loop_is_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_argument_length_is_limited() -> None:
-    """An overlong argument would otherwise be repeated in the prompt of every later turn.
+    """An overlong argument is rejected, because every later prompt would repeat it.
 
     The error does not quote it.
     """

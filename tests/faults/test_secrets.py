@@ -1,4 +1,4 @@
-"""A key that a server repeats does not appear in errors, tracebacks, events, results, logs or recordings."""
+"""A key that a server repeats must not appear in errors, tracebacks, events, results, logs or recordings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _declines_with_it(exchange: Exchange) -> None:
 
 @pytest.fixture
 def debug_logs() -> Iterator[io.StringIO]:
-    """Capture the logs of all libraries at level DEBUG."""
+    """Capture the logs of all libraries at the DEBUG level."""
     written = io.StringIO()
     sink = logging.StreamHandler(written)
     sink.setLevel(logging.DEBUG)
@@ -159,7 +159,7 @@ async def _echoes(exchange: Exchange) -> None:
 
 
 async def _read_stored(store: Path) -> str:
-    """Return the content of a store's files and of the run's export."""
+    """Return the contents of a store's files and of the run's export."""
     opened = SqliteStore(store)
     lines = [line async for line in export_run(opened, "the-run")]
     await opened.close()
@@ -212,7 +212,7 @@ async def test_secrets_echoed_by_a_server_do_not_appear_in_errors(
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_short_secret_in_a_query_does_not_appear_in_logs(transport: Any, debug_logs: io.StringIO) -> None:
-    """The HTTP library httpx2 logs the URL of every request, including its query."""
+    """The HTTP library httpx2 logs the URL of every request, so the secret must be removed from its query."""
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=f"{server.base_url}?key=42", transport=transport)
         await generator(name="tenant").run("Cap?", model=model)

@@ -1,4 +1,4 @@
-"""The documented table of faults matches the rows."""
+"""The fault table in the documentation matches the rows that the tests run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CATALOG = {
 
 
 def test_the_page_shows_the_current_table() -> None:
-    """Run `python -m tests.faults.table` to update the page."""
+    """If this test fails, run `python -m tests.faults.table` to update the page."""
     page = PAGE.read_text("utf-8")
     assert page == with_table(page)
 

@@ -1,4 +1,4 @@
-"""Debaters that stream their thinking before their answers, as shown by all front ends over real HTTP."""
+"""How each front end shows debaters that stream their thinking before their answers, over real HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def thinker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def group_deltas(frames: list[Any]) -> list[tuple[str, str]]:
-    """Return the deltas and withdrawals of each path in order."""
+    """Return the deltas and withdrawals in order, joining consecutive deltas with the same path."""
     entries: list[tuple[str, str]] = []
     for frame in frames:
         if frame.event == "text_delta":

@@ -41,7 +41,7 @@ ERAS = ("2026-07-28", "legacy")
 def cached_schemas() -> Iterator[None]:
     """Cache the schemas that the SDK reads and checks for each tool.
 
-    A process with one server does this once. Repeating it for each test would take 0.2 seconds.
+    A process that runs one server does this only once. Repeating it for each test would take 0.2 seconds per test.
     """
     check = Draft202012Validator.check_schema
     metadata: dict[Any, Any] = {}
@@ -81,14 +81,14 @@ def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParam
 
 
 def structured_output(result: CallToolResult) -> dict[str, Any]:
-    """Return the structured output of a successful tool call."""
+    """Return the structured output from a successful tool call."""
     assert not result.is_error, result.content
     output: dict[str, Any] = result.structured_content or {}
     return output
 
 
 def error_text(result: CallToolResult) -> str:
-    """Return the error text of a failed tool call."""
+    """Return the error text from a failed tool call."""
     assert result.is_error, result.content
     (content,) = result.content
     assert isinstance(content, TextContent)
@@ -108,7 +108,7 @@ async def poll_report(client: Client, run_id: str, *, seconds: float = 1) -> dic
 async def open_client(
     folder: Path, *, mode: str = ERAS[0], seconds: float = 0.03, **options: Any
 ) -> AsyncIterator[Client]:
-    """Connect a client to a stage in a separate process whose model takes `seconds` per call."""
+    """Connect a client to a stage in a separate process, with a model that takes `seconds` per call."""
     started = parameters(folder, FLOWDEBATE_TEST_SECONDS=str(seconds))
     with (folder / "stderr").open("a") as errors:
         async with Client(stdio_client(started, errlog=errors), mode=mode, **options) as client:
@@ -117,7 +117,7 @@ async def open_client(
 
 @asynccontextmanager
 async def serve_in_memory(folder: Path, mode: str) -> AsyncIterator[Stage]:
-    """Run a server in this process, with clients of one era."""
+    """Run a server in this process, with clients that use the protocol of one era."""
     service, model = make_service(folder)
     server = create_server(service)
     async with service:

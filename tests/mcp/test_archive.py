@@ -1,4 +1,4 @@
-"""Consensus debates that remember earlier runs, through MCP."""
+"""Consensus debates that are started through MCP and remember earlier runs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def test_requests_from_other_sites_are_rejected(tmp_path: Path, headers: d
     assert response.status_code == status
 
 
-async def test_a_client_discovers_the_server_by_its_card(tmp_path: Path) -> None:
+async def test_a_client_discovers_the_server_through_its_card(tmp_path: Path) -> None:
     service, _ = make_service(tmp_path)
     async with service, serve_on_socket(service) as url, httpx2.AsyncClient() as client:
         response = await client.get(f"{url}/server-card")

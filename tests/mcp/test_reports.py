@@ -29,7 +29,7 @@ BREAKS = "\n\r\x0b\x0c\x1c\x85\u2028\u2029"
 
 
 def result_lines(text: str, pattern: str) -> list[str]:
-    """Return the lines that a tool returns for a run in which every text equals `text`."""
+    """Return the lines that a tool returns for a run in which every piece of text is `text`."""
     document = document_of(build_document(text)[pattern], location="test")
     return "\n".join([render_contributions(split_contributions(document)), render_result(document) or ""]).splitlines()
 
@@ -39,7 +39,7 @@ def result_lines(text: str, pattern: str) -> list[str]:
     text=st.text() | st.sampled_from([attack.written(own="a", other="b") for attack in ATTACKS]), more=st.text(BREAKS)
 )
 def test_text_cannot_imitate_a_result_line(pattern: str, text: str, more: str) -> None:
-    """Line breaks in a text do not change the number of lines in the tool's own output."""
+    """Line breaks in text do not change the number of lines in the tool's own output."""
     unframed = [line for line in result_lines(f"x{more}{text}", pattern) if not line.startswith("  | ")]
     assert len(unframed) == len(result_lines("x", pattern))
     assert all(line.startswith(("[", "- ", "(")) or line.partition(":")[0].isprintable() for line in unframed)

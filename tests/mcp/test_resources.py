@@ -60,7 +60,7 @@ async def test_an_unknown_resource_is_a_protocol_error(local_stage: Stage, uri: 
     assert str(local_stage.folder) not in str(error.value)
 
 
-async def test_subscribers_of_a_run_are_notified_of_changes(tmp_path: Path) -> None:
+async def test_subscribers_to_a_run_are_notified_of_changes(tmp_path: Path) -> None:
     """Each turn causes exactly one notification, and no notification is sent to a closed stream."""
     service, model = make_service(tmp_path)
     model.hold.touch()
@@ -117,7 +117,7 @@ _TYPES |= dict.fromkeys(("properties", "required", "additionalProperties", "minP
 
 
 def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keywords that do not apply to the type beside them, as a strict validator reports them."""
+    """Yield keywords that do not apply to the type beside them, as a strict validator would."""
     if not isinstance(part, dict):
         return
     for keyword, value in part.items():
@@ -179,7 +179,10 @@ async def test_a_service_without_plans_offers_only_its_own_patterns(tmp_path: Pa
 
 
 async def test_each_caller_can_have_a_separate_service(tmp_path: Path) -> None:
-    """`service_of` selects the service for each call. The in-process client in this test makes no HTTP request."""
+    """`service_of` selects the service for each call.
+
+    The client in this test runs in the same process, so there is no HTTP request to pass to the function.
+    """
     (tmp_path / "ann").mkdir()
     (tmp_path / "bob").mkdir()
     (ann, _), (bob, _) = make_service(tmp_path / "ann"), make_service(tmp_path / "bob")

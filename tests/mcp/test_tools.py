@@ -82,7 +82,7 @@ async def test_a_debate_can_be_started_awaited_and_read(stage: Stage) -> None:
         ("start_council", "quick", 4), ("start_council", "balanced", 7), ("start_council", "thorough", 11),
     ],
 )  # fmt: skip
-async def test_each_depth_makes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
+async def test_each_depth_takes_the_documented_number_of_calls(tool: str, depth: str, calls: int) -> None:
     service = Service(store="memory:", model=FunctionModel(fit_schema))
     async with service, Client(create_server(service)) as client:
         (described,) = [entry.description for entry in (await client.list_tools()).tools if entry.name == tool]
@@ -93,7 +93,7 @@ async def test_each_depth_makes_the_documented_number_of_calls(tool: str, depth:
     assert run["spent"] == f"{calls} calls, tokens unknown, cost unknown: the server has no prices."
 
 
-async def test_every_result_reports_the_usage() -> None:
+async def test_every_result_reports_its_usage() -> None:
     def counted(request: ModelRequest) -> ModelResponse:
         answer, usage = answer_to(request), Usage(calls=1, prompt_tokens=1_000, completion_tokens=100)
         return ModelResponse(**{"text" if isinstance(answer, str) else "data": answer}, usage=usage)

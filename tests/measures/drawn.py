@@ -1,4 +1,4 @@
-"""Strategies for names and texts of any kind, used to test the invariants of measures."""
+"""Strategies that draw arbitrary names and texts, used to test the invariants of measures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ texts = st.one_of(
     ),
     st.lists(st.sampled_from(["cap", "rents", "not", "should", "3%", "now", "but", "we"]), max_size=8).map(" ".join),
 )
-"""Texts of any kind, some of which share words."""
+"""Arbitrary texts, some of which share words."""
 
 names = st.lists(st.text(_signs, min_size=1, max_size=3), min_size=1, max_size=10, unique=True)
 """Names of one to ten agents."""

@@ -65,7 +65,7 @@ def debates(draw: st.DrawFn) -> Debate:
 
 
 @given(debates())
-def test_both_measures_are_shares(debate: Debate) -> None:
+def test_both_measures_are_between_0_and_1(debate: Debate) -> None:
     result = convergence(debate.now, debate.before, positions=debate.positions, similarity=Jaccard())
     assert 0 <= result.similarity <= 1
     assert len(set(debate.now.values())) > 1 or result.similarity == 1.0
@@ -181,13 +181,13 @@ def test_invalid_thresholds_are_rejected(field: str, options: dict[str, Any]) ->
     [[], [[1.0]], [[1.0, 0.5], [0.5]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, math.nan], [math.nan, 1.0]]],
     ids=case_id,
 )
-def test_measures_without_shares_raise_an_output_error(matrix: Any) -> None:
+def test_invalid_values_from_a_measure_raise_an_output_error(matrix: Any) -> None:
     with pytest.raises(OutputError, match="block 'given' must return 2 rows of 2 numbers from 0 to 1"):
         convergence({"a": "x", "b": "y"}, similarity=Given(matrix))
 
 
 class Apart:
-    """A measure in which all texts are equal except "other"."""
+    """A measure that treats all texts as equal except "other"."""
 
     name = "apart"
 

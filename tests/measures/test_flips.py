@@ -27,7 +27,7 @@ histories = st.lists(positions, max_size=12)
 
 
 def flip_kinds(*answers: str | None) -> list[FlipKind]:
-    """Return the kinds of flips by an agent that gives these answers, one per round."""
+    """Return the kind of each flip that an agent makes by giving these answers, one per round."""
     history = [Position(agent="ann", answer=answer, round=number) for number, answer in enumerate(answers, 1)]
     return [flip.kind for flip in flips(history)]
 
@@ -74,7 +74,7 @@ def test_each_position_is_compared_with_the_previous_one() -> None:
 
 
 def test_long_answers_are_compared_by_the_similarity_measure() -> None:
-    """With an embedding as the measure, two answers are compared by meaning rather than by wording."""
+    """If the measure is an embedding, two answers are compared by meaning rather than by wording."""
     reworded = "In every large city rents should rise by no more than 3% each year since wages do not keep up"
     before, after = (
         Position(agent="ann", answer=text, round=number)

@@ -25,7 +25,7 @@ def test_constants_have_their_usual_values() -> None:
     assert (INITIAL_RATING, K_FACTOR) == (1500.0, 32.0)
 
 
-def test_winner_with_consensus_gains_from_two_equal_agents() -> None:
+def test_consensus_winner_gains_from_two_equal_agents() -> None:
     """The winner gets two thirds of the points in each pair instead of the expected half.
 
     It gains 32/6 points per pair.
@@ -119,7 +119,7 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
-def test_calibration_is_a_share_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
+def test_calibration_is_between_0_and_1_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
     """The calibration is between 0 and 1. It scales the weight of a vote by a factor between 0.5 and 1.5."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
@@ -147,7 +147,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
 def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[float, bool]], confidence: float) -> None:
-    """If two voters differ in one confidence only, the voter who is closer to the outcome is better calibrated."""
+    """If two voters differ in only one confidence, the voter closer to the outcome is better calibrated."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])

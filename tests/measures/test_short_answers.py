@@ -65,5 +65,5 @@ def test_answers_that_differ_in_spelling_or_detail_are_equal(one: str, other: st
     ids=case_id,
 )
 def test_answers_that_differ_in_meaning_are_not_equal(one: str, other: str) -> None:
-    """Answers with different negations, signs or numbers differ, and so do words that merely begin alike."""
+    """Answers with different negations, signs or numbers differ, as do words that merely begin alike."""
     assert not same_answer(one, other)

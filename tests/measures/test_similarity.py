@@ -25,7 +25,7 @@ def _load_libraries() -> None:
 
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
-def test_similarities_are_symmetric_matrices_of_shares(backend: str, texts: list[str]) -> None:
+def test_similarities_form_a_symmetric_matrix_of_values_from_0_to_1(backend: str, texts: list[str]) -> None:
     matrix = MEASURES[backend](texts)
     assert [len(row) for row in matrix] == [len(texts)] * len(texts)
     for row, one in zip(matrix, texts, strict=True):

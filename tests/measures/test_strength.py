@@ -68,7 +68,7 @@ def test_more_agreement_never_lowers_the_grade(
 
 @given(elections())
 def test_grades_above_split_require_a_majority(election: tuple[dict[str, int], int]) -> None:
-    """The majority is counted among all eligible voters.
+    """More than half of all eligible voters must agree.
 
     The grade "contested" means that no proposal received more than one vote.
     """

@@ -29,7 +29,7 @@ class Election:
     quorum: int | None
 
     def count(self, **changes: Any) -> Tally:
-        """Return the tally, with these fields replaced."""
+        """Return the tally after replacing these fields."""
         options = {name: value for name, value in vars(self).items() if name != "ballots"} | changes
         return tally(options.pop("ballots", self.ballots), **options)
 

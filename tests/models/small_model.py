@@ -1,4 +1,4 @@
-"""The small model with which the real local engine is tested. Its text is nonsense, but everything else is real."""
+"""The small model used to test the real local engine. Its text is nonsense, but everything else is real."""
 
 from __future__ import annotations
 

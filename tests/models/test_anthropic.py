@@ -144,7 +144,7 @@ async def test_a_structured_answer_becomes_an_application_object(mode: Any, anth
 
 
 async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
-    """Older models, for example, reject structured answers, so they are given a tool instead."""
+    """Older models, for example, reject structured answers and are given a tool instead."""
 
     async def old(exchange: Exchange) -> None:
         if "output_config" in exchange.body:
@@ -283,7 +283,7 @@ async def test_anthropic_works_alongside_other_models(anthropic: Vendor) -> None
 
 
 def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None:
-    """Each turn pays the full price only for new text.
+    """Each turn is charged the full price only for new text.
 
     The judge reads the cached transcript once and writes nothing to the cache.
     """
@@ -321,7 +321,7 @@ def test_prompts_with_the_same_prefix_share_an_openai_cache_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
 def test_a_prompt_is_split_without_loss(text: str) -> None:
-    """Joining the pieces restores the prompt, and the pieces of a longer transcript begin with the same ones."""
+    """Joining the pieces restores the prompt. When the transcript grows, the earlier pieces stay the same."""
     assert "".join(split_entries(text)) == text
     longer = text.replace("\nEnd", "\n[c] w\nEnd")
     assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]

@@ -149,7 +149,7 @@ async def test_a_str_subclass_becomes_plain_text() -> None:
 async def test_calls_to_unknown_tools_are_preserved() -> None:
     """The caller has to respond to a tool call.
 
-    Therefore, an answer with a tool call is complete even without text or structured data.
+    An answer with a tool call is complete, even if it contains neither text nor structured data.
     """
     answered = await ask(Returning(ModelResponse(tool_calls=[CALL], finish="tool_calls")), question(output=Verdict))
     assert answered.tool_calls == [CALL]

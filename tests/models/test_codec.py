@@ -59,7 +59,7 @@ def test_hashing_does_not_depend_on_earlier_hashes(texts: list[str]) -> None:
 
 
 def test_request_hash_includes_the_choices() -> None:
-    """A different order of the choices gives a different hash."""
+    """Listing the choices in a different order gives a different hash."""
     request = ModelRequest(messages=[{"role": "user", "content": "Which?"}], block="b")
     hashes = {digest_of(replace(request, choices=choices)) for choices in ((), ("A", "B"), ("B", "A"))}
     assert len(hashes) == 3

@@ -1,4 +1,7 @@
-"""Connections of `OpenAIModel` per event loop: kept open while in use, then closed, even after cancellations."""
+"""`OpenAIModel` connections, separate for each event loop: kept open while in use, and closed afterwards.
+
+Connections are closed even after a cancellation.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,7 @@ async def test_each_call_closes_its_connection_by_default() -> None:
         assert server.accepted == 2
 
 
-async def test_the_connection_closes_with_the_last_block_that_opened_it() -> None:
+async def test_the_connection_closes_when_the_last_open_block_ends() -> None:
     async with ChatServer() as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=None)
         first, second = model.open_connections(), model.open_connections()

@@ -106,7 +106,7 @@ async def test_a_strict_model_raises_an_error_if_the_effort_is_rejected(
 
 
 @pytest.mark.parametrize("on_text", [None, lambda _: None], ids=["whole", "streamed"])
-async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
+async def test_the_error_for_an_answer_lost_to_thinking_names_the_limit(
     on_text: Any, vendor_servers: dict[VendorName, Vendor]
 ) -> None:
     """The call is retried once with twice the limit.
@@ -121,7 +121,7 @@ async def test_an_answer_lost_to_thinking_names_the_limit_to_raise(
     assert request.attempts.usage.reasoning_tokens == 300
 
 
-async def test_an_answer_lost_to_thinking_gets_a_higher_default_limit() -> None:
+async def test_an_answer_lost_to_thinking_is_retried_with_a_higher_limit() -> None:
     """If no limit is configured, the retry may use twice as many tokens, but at least several thousand."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")

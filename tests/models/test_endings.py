@@ -71,7 +71,7 @@ def test_any_finish_reason_is_handled(reason: object) -> None:
 
 
 def make_model(client: Any, server: ChatServer, **options: Any) -> Model:
-    """Return a model of `server` that uses one of the clients."""
+    """Return a model that calls `server` and uses one of the clients."""
     options = {"base_url": server.base_url, "api_key": "k", "retry": None, **options}
     if client == "anthropic":
         return AnthropicModel("claude-haiku-5-5", **options)
@@ -86,7 +86,7 @@ def serve_answer(client: str, answer: Any) -> ChatServer:
 async def ask_server(
     client: str, *, body: Any = None, stream: Any = None, structured: bool = False, room: int | None = None
 ) -> ModelResponse:
-    """Return the model's answer if a server sends a completion, or else the given events and the end of the stream."""
+    """Return the model's answer; the server sends `body`, or the events in `stream` if a stream is requested."""
 
     async def answer(exchange: Exchange) -> None:
         if exchange.body.get("stream"):
@@ -101,7 +101,7 @@ async def ask_server(
 
 
 def text_ending_for(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
-    """Return a text that ends for `reason`, both as a completion and as a stream."""
+    """Return text that ends for `reason`, both as a completion and as a stream."""
     return {
         "whole": completion(text, finish=reason, **more),
         "stream": [chunk(text[:9]), chunk(text[9:]), chunk(finish=reason), usage_chunk()],
@@ -149,7 +149,7 @@ async def test_a_stream_without_a_finish_reason_is_truncated(client: str) -> Non
             await ask(make_model(client, server), make_request(on_text=[].append))
 
 
-async def test_the_native_reason_of_a_router_is_used_as_a_fallback() -> None:
+async def test_a_routers_native_reason_is_used_as_a_fallback() -> None:
     """A router such as OpenRouter may report its reason as an object instead of a string."""
     body = text_ending_for("unknown")["whole"]
     body["choices"][0]["native_finish_reason"] = "MAX_TOKENS"

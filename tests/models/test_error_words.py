@@ -134,7 +134,7 @@ def test_a_refusal_is_classified_by_its_wording(kind: str) -> None:
         wrapped = {"message": "Provider returned error", "metadata": {"raw": words}}
         for body in (words, {"message": words}, {"error": words}, [{"error": {"message": words}}], {"error": wrapped}):
             if kind == "address" and body == {"error": wrapped}:
-                continue  # a service behind an endpoint has another address
+                continue  # if a router wraps the error, the wrong address is not the one that the application called
             error = status_error(int(status), body, headers={})
             assert type(error) is expected, (body, error)
             assert {name: getattr(error, name) for name in facts} == facts, body

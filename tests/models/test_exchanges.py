@@ -1,4 +1,4 @@
-"""Data sent to servers, fields returned to them, and the tokens they count, over real HTTP with each client."""
+"""Requests over real HTTP, with each client: the data sent, the fields returned to servers, and token counts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ TOOL = ToolSpec(name="look_up", description="Look up.", parameters={"type": "obj
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("mode", ["json_schema", "tools", "md_json"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_all_arguments_fit_the_installed_sdk(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
+async def test_the_installed_sdk_accepts_all_arguments(client: str, mode: str, stream: bool) -> None:  # noqa: FBT001
     settings: dict[str, Any] = {"temperature": 0.3, "max_tokens": 500, "effort": "low", "extra": {"seed": 7}}
     async with serving(client, answer_any) as server:
         model = make_model(client, server, structured=mode)
@@ -257,7 +257,10 @@ LONG = "It was counted: commuting costs an hour a day. " * 1_000
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("client", OPENAI)
 async def test_a_truncated_prompt_is_detected(client: str, stream: bool) -> None:  # noqa: FBT001 - a case
-    """A call is flagged if the server reports far fewer tokens than were sent, but only the first call warns."""
+    """A call is flagged if the server reports far fewer tokens than were sent.
+
+    A warning is emitted only for the first such call.
+    """
     few = {**completion("Rents rise."), "usage": {"prompt_tokens": 2_050, "completion_tokens": 20}}
 
     async def serve(exchange: Exchange) -> None:

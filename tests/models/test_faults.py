@@ -1,4 +1,4 @@
-"""Faults of servers and networks, and the error that each raises after a single request."""
+"""Server and network faults, and the error that each raises after a single request."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ async def end_in_the_stream(exchange: Exchange) -> None:
     ],
 )
 async def test_a_broken_stream_raises_an_error(handler: Handler, errors: tuple[type[ModelError], ...]) -> None:
-    """The listener has already received the beginning of the text, but a partial text does not count as an answer."""
+    """The listener has already received the beginning of the text, but partial text does not count as an answer."""
     async with ChatServer({"m": handler}) as server:
         with pytest.raises(errors):
             await ask(OpenAIModel("m", base_url=server.base_url, retry=None), question(on_text=lambda _: None))
@@ -279,7 +279,7 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
 
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
-def test_addresses_never_raise_unexpected_errors(address: str) -> None:
+def test_no_address_causes_an_unexpected_error(address: str) -> None:
     async def connect() -> None:
         clients = Clients()
         async with clients.keep_open():
@@ -475,7 +475,7 @@ def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
-def test_answers_never_raise_unexpected_errors(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
+def test_no_answer_causes_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
     answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:

@@ -50,7 +50,7 @@ def test_the_parts_are_joined_in_order(tmp_path_factory: pytest.TempPathFactory,
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_file_with_another_hash_is_rejected_and_removed(tmp_path: Path) -> None:
+def test_a_file_with_the_wrong_hash_is_rejected_and_removed(tmp_path: Path) -> None:
     target = tmp_path / "cache" / "model.gguf"
     with pytest.raises(ModelUnavailable, match="sha256"):
         join_parts(write_files(tmp_path, [b"something", b"else"]), target, sha256="0" * 64)

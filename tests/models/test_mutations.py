@@ -1,4 +1,4 @@
-"""Mutations of a server's answer: each leads to a usable answer or a library error.
+"""Mutated server answers: each leads to a usable answer or a library error.
 
 `make soak` runs the full million cases. These tests run a sample drawn by Hypothesis, and the cases in which the soak
 found bugs.
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 
 def run_cases(*cases: Case) -> list[str]:
-    """Run the cases in order on one client and return their outcomes; raise AssertionError for a broken promise."""
+    """Run the cases in order on one client and return their outcomes; raise AssertionError if a promise is broken."""
 
     async def all_of() -> list[str]:
         async with Fuzzed() as fuzzed:
@@ -161,7 +161,7 @@ def test_the_error_check_can_fail(error: MalformedResponse, problem: str) -> Non
         check_error(error)
 
 
-def test_soak_shares_add_up_their_cases() -> None:
+def test_soak_shares_can_be_added_together() -> None:
     share = run_answer_cases(1, range(5))
     repeated = run_answer_cases(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)

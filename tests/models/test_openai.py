@@ -192,7 +192,7 @@ async def test_streamed_tool_calls_are_assembled() -> None:
     )
 
 
-async def test_messages_of_tool_exchanges_are_passed_on() -> None:
+async def test_tool_exchange_messages_are_passed_on() -> None:
     call = tool_call("lookup", "{}")
     messages = [
         {"role": "user", "content": "a"},
@@ -265,7 +265,7 @@ async def test_missing_or_invalid_usage_is_unknown(usage: Any) -> None:
 
 
 async def test_truncated_text_is_flagged() -> None:
-    """Only the caller can decide whether a partial text is useful."""
+    """Only the caller can decide whether partial text is useful."""
     async with ChatServer({"l": reply_with(completion("half", finish="length"))}) as server:
         answered = await ask(OpenAIModel("l", base_url=server.base_url, retry=None), make_request())
     assert (answered.text, answered.finish) == ("half", "length")
@@ -359,7 +359,7 @@ async def test_a_web_page_is_not_a_stream() -> None:
 
 @pytest.fixture(params=[True, False], ids=["instructor's words", "ours"])
 def available_modes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """Return the modes that put no schema in the request, with and without instructor installed."""
+    """Make instructor available or unavailable, and return whether it is available."""
     if request.param:
         pytest.importorskip("instructor")
     else:
@@ -429,7 +429,7 @@ async def test_any_output_schema_works_in_every_mode(
     [('{"reasoning": "r"}', "winner"), ('{"reasoning": "r", "winner": "both"}', "winner"), ("no JSON at all", "")],
     ids=["a field is missing", "not in the enum", "no JSON"],
 )
-async def test_an_invalid_answer_is_requested_only_once_and_its_error_names_the_field(
+async def test_an_invalid_answer_is_not_requested_again_and_its_error_names_the_field(
     mode: StructuredMode, text: str, field: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`SchemaViolation` is raised after a single request. No part of the answer is logged or printed."""
@@ -595,7 +595,7 @@ async def test_each_choice_gets_a_log_probability() -> None:
 def test_unreported_choices_are_bounded_by_the_remaining_probability(weights: list[float], unlisted: int) -> None:
     """The bound is no higher than the lowest reported probability.
 
-    Nor is it higher than the probability that remains after all reported ones are subtracted from 1.
+    It is also no higher than the probability that remains after all reported ones are subtracted from 1.
     """
     from openai.types.chat import ChatCompletion
 
@@ -632,9 +632,9 @@ async def test_placeholder_log_probabilities_are_ignored(logprobs: Any) -> None:
 
 
 async def test_rejected_log_probabilities_are_omitted() -> None:
-    """OpenAI rejects log-probabilities for reasoning models with varying error messages.
+    """OpenAI rejects log-probabilities for reasoning models, with error messages that vary.
 
-    They are not requested again.
+    After a rejection, log-probabilities are not requested again.
     """
     refusal = {"error": {"message": "Quux is not for you.", "code": None}}
 

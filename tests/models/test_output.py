@@ -1,4 +1,4 @@
-"""Types of structured answers, in every form in which an application can specify them."""
+"""Structured answer types, in every form that an application can pass."""
 
 from __future__ import annotations
 
@@ -209,7 +209,10 @@ def server() -> Iterator[tuple[str, list[str]]]:
     ],
 )
 def test_subschemas_with_an_id_are_checked(part: dict[str, Any]) -> None:
-    """An invalid reference would otherwise fail only after the model has answered, with another library's error."""
+    """Without this check, an invalid reference would cause an error only after the model has answered.
+
+    The error would come from another library.
+    """
     with pytest.raises(ConfigurationError, match="must not refer to anything outside the schema"):
         OutputSchema.of({"type": "object", "properties": {"a": part}})
 
@@ -292,7 +295,7 @@ def test_a_finite_recursive_schema_is_accepted(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("schema", [{"$id": 5}, {"$schema": 5}, {"type": 5}, {"properties": []}])
-def test_an_invalid_schema_for_a_human_is_rejected_by_name(schema: dict[str, Any]) -> None:
+def test_an_invalid_schema_for_a_human_is_rejected(schema: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="a valid JSON Schema"):
         check_answer(schema, "{}", block="judge")
 

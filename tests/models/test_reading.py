@@ -174,7 +174,7 @@ WINNERS: list[tuple[object, str | None]] = [
 async def test_a_choice_may_be_spelled_differently(written: object, winner: str | None) -> None:
     """Differences in case, Unicode form, brackets, quotes or emphasis do not matter.
 
-    Neither does a label or a trailing period.
+    A label or a trailing period is ignored as well.
     """
     response = await read_answer({**VERDICT, "winner": written}, JUDGE)
     assert getattr(response.data, "winner") == winner  # noqa: B009 - of a schema made for the case
@@ -188,7 +188,7 @@ NO_CHOICES += ["~~cap rents~~", "cap-rents", "[]", "A", "1", "rents", 0, True, {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("written", NO_CHOICES)
-async def test_other_answers_are_requested_again_with_the_choices(written: object) -> None:
+async def test_an_answer_that_matches_no_choice_is_requested_again(written: object) -> None:
     """A substring, a similar word or a hidden name does not count as a choice."""
     with pytest.raises(SchemaViolation, match='"cap rents" or "free rents"'):
         await read_answer({**VERDICT, "winner": written}, JUDGE)
@@ -333,7 +333,7 @@ async def test_unreadable_values_are_requested_again(output: OutputSchema, raw: 
         await read_answer(raw, output)
 
 
-def test_a_shared_position_identifies_no_debater() -> None:
+def test_a_shared_position_does_not_identify_a_debater() -> None:
     """If two debaters share a position, it cannot stand for either of their names."""
     output = OutputSchema.of(decision_among(("ann", "bob")))
     with pytest.raises(SchemaViolation):
@@ -442,7 +442,7 @@ def test_repairs_are_stored_with_the_call() -> None:
 
 
 def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
-    """Return a server that answers a schema with `structured(name of the schema)`, or else with an argument."""
+    """Return a server that answers with `structured(schema name)` if there is a schema, or else with an argument."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body
@@ -458,7 +458,7 @@ def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
 
 
 async def _run(pattern: Any, structured: Callable[[str], str]) -> tuple[Any, dict[str, tuple[str, ...]]]:
-    """Return a run's result and the repairs of each call, by block. Each call succeeds at the first attempt."""
+    """Return a run's result and its repairs, keyed by block. Each call succeeds at the first attempt."""
     async with ChatServer({"m": _answers(structured)}) as server:
         model = OpenAIModel("m", base_url=server.base_url, api_key="k")
         result = await pattern.run("Cap rents?", model=model)
@@ -484,7 +484,7 @@ async def test_a_repairable_verdict_needs_no_second_attempt(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_name_counts_if_the_judge_sees_names(transport: Any) -> None:
-    """If the judge sees names, "Bob" stands for the position that he defends.
+    """If the judge sees names, "Bob" stands for the position that Bob defends.
 
     A judge that sees only aliases is asked for another answer if it names Bob.
     """

@@ -1,4 +1,4 @@
-"""Refusals by servers over real HTTP: either the request is repeated in another form, or an error is raised."""
+"""Server refusals over real HTTP: either the request is repeated in another form, or an error is raised."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ async def test_the_first_refusal_is_raised_if_all_forms_are_rejected() -> None:
         assert learned_of(server.base_url, "m").dropped == frozenset()
 
 
-async def test_a_strict_model_raises_the_refusal_of_a_user_setting() -> None:
+async def test_a_strict_model_raises_an_error_if_a_user_setting_is_refused() -> None:
     """Parts that were added by the library rather than the user are still omitted."""
     picky = PickyServer(lambda body: not {"temperature", "stream"}.isdisjoint(body), 400, error(DEFAULT_ONLY))
     async with picky.server() as server:
@@ -331,7 +331,7 @@ async def test_adjacent_messages_with_the_same_role_are_joined() -> None:
     assert server.bodies[-1]["messages"] == [{"role": "user", "content": "Cap rents?\n\nThat cannot be used."}]
 
 
-async def test_another_mode_is_tried_after_ignored_and_rejected_ones() -> None:
+async def test_another_mode_is_tried_after_some_are_ignored_or_rejected() -> None:
     """The model answers in prose in two modes, and the server rejects JSON mode.
 
     The debate still succeeds with JSON in a code block.

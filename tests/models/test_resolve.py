@@ -37,7 +37,7 @@ NAMES = ("FLOWDEBATE_MODEL", "FLOWDEBATE_LOCAL_MODEL", *map(address_variable, PR
 
 
 class CustomModel:
-    """Custom model of an application."""
+    """An application's custom model."""
 
     name = "mine"
 
@@ -86,7 +86,7 @@ def test_local_selects_the_embedded_model() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Models of the run and the block, the environment, and the model name expected from them."""
+    """The run's model, the block's model and the environment, with the model name expected from them."""
 
     id: str
     run_model: Any
@@ -129,7 +129,7 @@ def test_an_intent_uses_the_first_configured_model(case: Case) -> None:
 
 @dataclass(frozen=True)
 class EnclosingModels:
-    """Models of the enclosing patterns, nearest first, with the block's model and the expected one."""
+    """The enclosing patterns' models, nearest first, with the block's model and the expected model name."""
 
     id: str
     defaults: tuple[Any, ...]
@@ -234,7 +234,7 @@ def list_models(*names: str) -> bytes:
     return json.dumps({"object": "list", "data": [{"id": name} for name in names]}).encode()
 
 
-def test_a_local_server_is_the_default_without_a_key(local_servers: Servers) -> None:
+def test_a_local_server_is_the_default_if_no_key_is_set(local_servers: Servers) -> None:
     local_servers.answers = {
         "ollama": list_models("nomic-embed-text", "gemma3:4b", "qwen3"),
         "vllm": list_models("big"),
@@ -299,7 +299,7 @@ def test_unresponsive_servers_delay_startup_by_at_most_200_ms(local_servers: Ser
 def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, str], local_servers: Servers) -> None:
     """Importing the library never probes a server.
 
-    Neither do calls inside a guard against real models, unless the guard allows loopback.
+    A call inside a guard against real models does not probe any server either, unless the guard allows loopback.
     """
     local_servers.answers = {"ollama": list_models("gemma3")}
     with environment(**variables):
@@ -313,7 +313,7 @@ def test_no_server_is_probed_when_a_model_or_a_key_is_set(variables: dict[str, s
 
 
 @pytest.mark.slow
-def test_imports_open_no_connection() -> None:
+def test_importing_the_library_opens_no_connection() -> None:
     script = (
         "import pkgutil, importlib, sys, flowdebate\n"
         "sys.addaudithook(lambda event, _: event == 'socket.connect' and sys.exit(9))\n"
@@ -367,7 +367,7 @@ HOSTED = {name: provider for name, provider in PROVIDERS.items() if provider.key
 
 
 def sent_key(model: Model) -> tuple[str, str | None]:
-    """Return the host of a call and the key that it would send, or None if it would send no key."""
+    """Return the host that a call would reach, and the key that it would send; None if it would send no key."""
     assert isinstance(model, (OpenAIModel, AnthropicModel))
     try:
         endpoint = model._endpoint()

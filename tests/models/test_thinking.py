@@ -162,7 +162,7 @@ def split_at(text: str, cuts: list[int]) -> list[str]:
 @settings(max_examples=500)
 @example("```\n<think>a</think>```\n<think>b</think>")
 def test_cleaning_is_idempotent(text: str) -> None:
-    """After thinking has been removed from a text, a second cleaning must not find anything else to remove."""
+    """After thinking has been removed, a second cleaning must not find anything else to remove."""
     once = separate_thinking(text).text
     assert separate_thinking(once).text == once
 
@@ -178,10 +178,10 @@ def test_any_chunking_of_a_stream_gives_the_same_text(text: str, cuts: list[int]
 
 
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_every_kind_of_answer_can_be_streamed_by_character(kind: str) -> None:
+def test_every_kind_of_answer_can_be_streamed_character_by_character(kind: str) -> None:
     """Servers may send one token at a time.
 
-    Text has to be withdrawn only if a closing tag has no opening tag, because nothing announces it.
+    Text has to be withdrawn only if a closing tag has no opening tag, because nothing announces the thinking.
     """
     separated = separate_thinking(ANSWERS[kind])
     texts, withdrawn = stream_to_listener(list(ANSWERS[kind]))

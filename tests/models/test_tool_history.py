@@ -147,18 +147,18 @@ async def test_fields_rejected_by_another_server_are_omitted(words: str) -> None
     assert "reasoning_content" not in sent_message
 
 
-async def test_the_error_names_an_sdk_with_another_signature() -> None:
+async def test_an_incompatible_sdk_is_named_in_the_error() -> None:
     """The error explains the incompatibility instead of reporting an unreadable answer."""
 
     class Completions:
-        """Completions of an older SDK."""
+        """An older SDK's completions."""
 
         async def create(self, *, model: str, messages: object) -> object:
             """Accept fewer arguments than the library sends."""
             raise AssertionError(model, messages)
 
     class Older(AsyncOpenAI):
-        """Client of an older SDK."""
+        """An older SDK's client."""
 
         chat: Any = SimpleNamespace(completions=Completions())
 

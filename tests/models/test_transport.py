@@ -1,4 +1,4 @@
-"""Event streams and bodies passed to openai, however they are split into chunks, with a limit on their size."""
+"""Event streams and bodies passed to openai: their size is limited, and the split into chunks does not matter."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ SECONDS = 60
 
 @dataclass
 class Output:
-    """Displays of a cell, in order. An update replaces the earlier display."""
+    """A cell's displays, in order. An update replaces the earlier display."""
 
     displays: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Kernel:
         return output
 
     def run(self, code: str) -> Output:
-        """Run a cell to its end."""
+        """Run a cell to completion."""
         output = self.start(code)
         self.read(lambda: output.ended)
         return output

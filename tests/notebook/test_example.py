@@ -35,12 +35,12 @@ def executed_notebook() -> Any:
 
 
 def output_kinds(notebook: Any) -> list[list[list[str]]]:
-    """Return the kinds of output of each cell."""
+    """Return the output kinds for each cell."""
     return [[sorted(output.get("data", ())) for output in cell.get("outputs", ())] for cell in notebook.cells]
 
 
 def outputs_of_kind(notebook: Any, kind: str) -> Sequence[str]:
-    """Return all outputs of a kind in order."""
+    """Return all outputs of one kind, in order."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [output["data"][kind] for output in outputs if kind in output.get("data", {})]
 

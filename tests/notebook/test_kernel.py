@@ -83,7 +83,7 @@ def test_run_is_shown_in_one_output(cells: Kernel) -> None:
     assert 1 <= len(slow.updates) <= 3
 
 
-def test_failure_is_raised_after_the_page(cells: Kernel) -> None:
+def test_failure_is_raised_after_the_page_is_shown(cells: Kernel) -> None:
     cells.run(
         "async def fail(request):\n    if 'olga' in request.block: raise ConnectionError('gone')\n    return 'Homes.'"
     )
@@ -180,7 +180,7 @@ def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> No
 
 
 def test_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
-    """A new kernel needs only the id and the store."""
+    """A new kernel needs only the run's id and the store."""
     cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
     turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))
     cells.read(lambda: "<form" in cells.page(turn))

@@ -19,7 +19,7 @@ VERDICT = {"reasoning": "The figure was not disputed.", "winner": "Rents should 
 
 
 def answer_openai(request: ModelRequest) -> Any:
-    """Argue, judge, or fill in the schema of the page."""
+    """Argue, judge, or fill in the page's schema."""
     fields = set((request.output_schema or {}).get("properties", ()))
     if "steps" in fields:
         return {"steps": ["cap rents", "build homes"]}

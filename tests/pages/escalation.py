@@ -8,7 +8,7 @@ from typing import Any
 from flowdebate.testing import FunctionModel, ModelRequest
 
 LIMITS = {"first": 3, "second": 5}
-"""Number of open bugs from which each step answers that the release should wait."""
+"""Number of open bugs at which each step starts to answer that the release should wait."""
 
 
 def answer(request: ModelRequest) -> Any:

@@ -103,7 +103,7 @@ def make_request(
 
 
 def attempt_errors(attempts: Sequence[Attempt]) -> list[str | None]:
-    """Return the error of each attempt; None for a successful one."""
+    """Return each attempt's error, or None if the attempt succeeded."""
     return [attempt.error for attempt in attempts]
 
 

@@ -111,7 +111,10 @@ class Reference:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """State machine: after any calls, results, cancellations and times, the breaker must agree with the reference."""
+    """State machine that compares the breaker with the reference.
+
+    They must agree after any sequence of calls, results, cancellations and waits.
+    """
 
     calls = Bundle("calls")
 
@@ -183,11 +186,11 @@ TestBreakerMachine = BreakerMachine.TestCase
 @given(
     failures=st.integers(1, 4),
     successes=st.integers(1, 3),
-    # no sum of these equals the cooldown of 60 seconds, because the other library reads a running clock
+    # no sum of these may equal the 60-second cooldown, because the other library reads a running clock
     steps=st.lists(st.booleans() | st.sampled_from([7, 50, 100]), max_size=60),
 )
 def test_sequential_calls_match_another_library(failures: int, successes: int, steps: list[bool | int]) -> None:
-    """The breaker changes its state on exactly the same calls as the one in pyresilience."""
+    """The breaker changes state on exactly the same calls as the one in pyresilience."""
     clock = Clock()
     breaker = Breaker(failures=failures, cooldown=60, successes=successes, clock=clock)
     config = CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=60, success_threshold=successes)
@@ -206,8 +209,11 @@ def test_sequential_calls_match_another_library(failures: int, successes: int, s
         assert breaker.state == oracle.state.value
 
 
-def test_threads_share_the_limit_of_trials() -> None:
-    """Sixteen threads call at the same time while the circuit is half-open, and exactly two calls are admitted."""
+def test_threads_share_the_trial_limit() -> None:
+    """Sixteen threads make calls at the same time while the circuit is half-open.
+
+    Exactly two calls are admitted.
+    """
     clock = Clock()
     breaker = Breaker(failures=1, cooldown=1, successes=2, clock=clock)
     for _ in range(50):

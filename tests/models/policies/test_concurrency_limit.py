@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
     max_concurrency=st.integers(1, 5),
     calls=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 20)), max_size=20),
 )
-def test_concurrency_stays_below_the_limit_and_no_slot_is_lost(
+def test_concurrency_stays_within_the_limit_and_no_slot_is_lost(
     max_concurrency: int, calls: list[tuple[int, int, int | None]]
 ) -> None:
     """Whichever calls are cancelled, all other calls are answered, and all slots are free at the end."""

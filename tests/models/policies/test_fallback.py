@@ -136,7 +136,7 @@ async def test_an_outer_retry_repeats_the_whole_chain() -> None:
 
 
 def test_a_timed_out_call_tries_no_other_model() -> None:
-    """A timeout of the whole call ends it, whereas a timeout of a single model moves on to the next model."""
+    """If the whole call times out, it ends. If only a single model times out, the next model is called."""
 
     async def late() -> None:
         last = Leaf()

@@ -36,7 +36,7 @@ PER = 60.0
 
 
 def expected_times(at: list[float], requests: int) -> list[float]:
-    """Return when each request may be sent, from an exact token bucket that is updated with every request."""
+    """Return when each request may be sent, according to an exact token bucket that is updated with every request."""
     level, last, times = 0.0, 0.0, []
     for when in at:
         at_the_earliest = max(when, last)
@@ -121,7 +121,7 @@ def test_concurrent_requests_may_overdraw_tokens() -> None:
 def test_unreported_tokens_are_estimated(first: Any, wait: float) -> None:
     """Tokens are estimated at four characters each.
 
-    A rejected request costs nothing, and a failed one costs its prompt.
+    A rejected request costs nothing, and a failed one costs the tokens in its prompt.
     """
     leaf = Leaf([first, "fine"])
     prompt = [{"role": "user", "content": "y" * 4000}]
@@ -169,7 +169,7 @@ def test_a_late_arrival_waits_behind_earlier_requests() -> None:
             await ask(model, make_request(messages=[{"role": "user", "content": "2"}]))
 
         late = asyncio.create_task(at_ten())
-        await asyncio.sleep(0)  # let the first timer due now run
+        await asyncio.sleep(0)  # let the first timer run, which is due now
         await call_at(model, [0.0, 0.0])
         await late
 
@@ -257,7 +257,7 @@ def test_a_fallback_takes_over_at_once() -> None:
 
 
 @given(at=st.lists(st.integers(0, 10).map(float), min_size=2, max_size=12).map(sorted), data=st.data())
-def test_a_cancelled_wait_frees_its_turn(at: list[float], data: st.DataObject) -> None:
+def test_a_cancelled_wait_gives_up_its_turn(at: list[float], data: st.DataObject) -> None:
     """All other requests are sent as if the cancelled request had never been waiting."""
     leaf = Leaf()
     lost = data.draw(st.sets(st.integers(1, len(at) - 1)))

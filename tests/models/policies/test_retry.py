@@ -111,7 +111,7 @@ async def test_retry_after_is_respected() -> None:
     assert naps.waits[1] >= 1.0
 
 
-async def test_an_excessive_retry_after_is_not_awaited() -> None:
+async def test_an_excessive_retry_after_causes_no_wait() -> None:
     naps, leaf = Naps(), Leaf([RateLimited("busy", retry_after=130)])
     with pytest.raises(RateLimited) as caught:
         await ask(Retrying(leaf, Retry(longest_wait=60, sleep=naps)), make_request())
@@ -131,7 +131,7 @@ def test_a_wait_beyond_the_deadline_is_not_started() -> None:
     assert warped(late()) == 0
 
 
-def test_a_call_with_all_its_waits_ends_at_its_deadline() -> None:
+def test_a_call_including_all_its_waits_ends_at_its_deadline() -> None:
     """If the deadline passes in the middle of a request, the error still reports it as the call's deadline."""
 
     async def late() -> float:
@@ -311,7 +311,7 @@ class Duck:
 
 @dataclass(frozen=True)
 class Tree:
-    """Nested models as a value; `attempts` belongs to a leaf or a `Retrying`."""
+    """A tree of nested models, described as data; only a leaf or a `Retrying` sets `attempts`."""
 
     kind: str
     inner: tuple[Tree, ...] = ()
@@ -340,12 +340,12 @@ class Tree:
 
     @property
     def retries(self) -> int | None:
-        """Return the attempts of the loop around this model; None if there is no loop."""
+        """Return the number of attempts made by the loop around this model; None if there is no loop."""
         return self.inner[0].retries if self.kind in EACH_REQUEST else self.attempts
 
     @property
     def all_attempts(self) -> list[int]:
-        """Return every number of attempts that the tree sets."""
+        """Return all the numbers of attempts that are set in the tree."""
         return [self.attempts or 1, *(one for tree in self.inner for one in tree.all_attempts)]
 
     @property

@@ -98,7 +98,7 @@ def test_inner_models_see_the_deadline() -> None:
 def test_silence_is_limited_before_and_between_chunks(
     pauses: list[int], end: int, first: float | None, between: float | None, *, listening: bool
 ) -> None:
-    """The call ends at the first pause that is too long, and keeps the chunks that arrived before it."""
+    """The call ends at the first pause that is too long. Chunks that arrived before the pause have been passed on."""
     pieces: list[str] = []
     model = Timeout(Leaf([drip_text(pauses, end)]), 1000, first_text=first, between=between)
     request = make_request(on_text=pieces.append if listening else None)

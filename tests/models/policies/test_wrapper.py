@@ -100,7 +100,7 @@ async def test_a_block_accepts_any_policy(make: Callable[[Any], Any]) -> None:
 
 
 async def test_opening_a_wrapper_opens_all_inner_models() -> None:
-    """Wrappers of every kind keep their inner models open for as long as they are open.
+    """Wrappers of every kind keep their inner models open for as long as the wrappers are open.
 
     Models without connections are skipped.
     """

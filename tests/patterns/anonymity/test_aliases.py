@@ -26,12 +26,12 @@ ALIASES = {
 
 
 def strip_marks(marked: str) -> str:
-    """Remove the marks from a turn of the corpus."""
+    """Remove the marks from a turn in the corpus."""
     return _MARK.sub(lambda mark: mark[1], marked)
 
 
 def simplify(text: str) -> str:
-    """Reduce a text to plain letters and digits separated by spaces, without using the library's code."""
+    """Reduce text to plain letters and digits separated by spaces, without using the library's code."""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
     visible = "".join(char for char in plain if unicodedata.category(char) not in {"Cf", "Mn"})
     return " ".join(re.sub(r"[\W_]+", " ", visible).split())
@@ -54,7 +54,7 @@ def resolve_mark(mark: str, names: tuple[str, ...]) -> list[str]:
     return [name for name in names if simplify(name) == simplify(mark)]
 
 
-def test_corpora_have_a_hundred_turns_each() -> None:
+def test_each_corpus_has_at_least_a_hundred_turns() -> None:
     assert len({text for _, text in NAMING}) >= 100
     assert len({text for _, text in SILENT}) >= 100
     assert {key for key, _ in NAMING} == {key for key, _ in SILENT} == set(ROSTERS)
@@ -256,7 +256,7 @@ def test_aliases_are_assigned_uniformly() -> None:
 def test_large_and_hostile_rosters_get_aliases() -> None:
     """One roster has more names than there are two-digit numbers.
 
-    For the other one, the question contains all the words with which aliases normally begin.
+    The other belongs to a debate whose question contains all the words with which aliases normally begin.
     """
     many = make_aliases([f"n{number}" for number in range(120)], random=Random(1))
     assert len(set(many.names.values())) == 120

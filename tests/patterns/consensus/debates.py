@@ -51,7 +51,7 @@ class Call:
 
     @property
     def prompt(self) -> str:
-        """Join all messages into one text."""
+        """Join all messages into one string."""
         return "\n".join(str(message["content"]) for message in self.request.messages)
 
 
@@ -228,7 +228,7 @@ def check_recorded(emissions: Sequence[Any], raw: ConsensusOutput) -> None:
 
 
 def by_key(critiques: Sequence[Any]) -> list[Any]:
-    """Return the critiques in an order independent of their arrival."""
+    """Return the critiques in an order that does not depend on when they arrived."""
     return sorted(critiques, key=lambda critique: (critique.round, critique.critic, critique.target))
 
 
@@ -237,7 +237,7 @@ _WORDS = ("Cap rents", "Build homes", "Build more homes now", "Cap all rents now
 
 @dataclass
 class World:
-    """A model with answers derived from a seed, the call and the entire prompt; calls may fail or take longer.
+    """A model whose answers are derived from a seed, the call and the entire prompt; calls may fail or take longer.
 
     `order` seeds the call durations, which must not affect results; `failing` is the share of calls that fail.
     """

@@ -27,7 +27,7 @@ called = [attack for attack in ATTACKS if attack.place in ("name", "stance")]
 
 
 def run_debate(text: str, names: tuple[str, ...] = THREE) -> tuple[list[Call], Any]:
-    """Run a debate of two rounds in which every text, including the archive's, contains `text`."""
+    """Run a two-round debate in which every text, including the archive's, contains `text`."""
     sentence = f"Build {text} now."
     calls: list[Call] = []
 

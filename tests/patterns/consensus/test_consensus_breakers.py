@@ -21,9 +21,7 @@ from .debates import NAMES, TASK, THREE, Call, check_emitted, model, plan, withi
 
 FIVE = NAMES[:5]
 CALLS = 1 + 2 + 1 + 1
-"""Number of calls per agent in an all-to-all debate between three agents with one round: proposal, critiques, revision,
-vote.
-"""
+"""Number of calls per agent if three agents critique each other for one round: proposal, critiques, revision, vote."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def run_debate(world: World, **options: Any) -> Any:
-    """Run a debate in `world`, however it ends."""
+    """Run a debate in `world`, and return the run even if it ended without proposals."""
     try:
         return plan(world.names, **options).run_sync(TASK, model=world.model(), seed=world.seed)
     except NoProposals as error:

@@ -90,7 +90,7 @@ def test_positions_last_until_the_agent_states_a_new_one() -> None:
     }
 
 
-def test_convergence_is_measured_but_ends_nothing_without_a_threshold() -> None:
+def test_convergence_is_only_measured_if_no_threshold_is_set() -> None:
     output = plan(max_rounds=3, convergence=None).run_sync(TASK, model=repeating_model()).output
     assert get_ending(output) is None
     assert [one.convergence.status for one in output.rounds if one.convergence] == ["converged"] * 3
@@ -264,7 +264,7 @@ def test_predicate_can_end_the_rounds() -> None:
 
 
 def voting_model(confidence: dict[int, float], choice: str = "bob") -> Any:
-    """Create a model whose agents all vote for `choice`, with a confidence per round."""
+    """Create a model whose agents all vote for `choice`, with the confidence given for each round."""
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":

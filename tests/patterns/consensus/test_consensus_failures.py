@@ -37,7 +37,7 @@ WHISPER = "Xanthippe"
 
 
 def failing_model(*lost: tuple[str, str], error: Exception | None = None) -> Any:
-    """Create a model that fails for the given pairs of phase and agent."""
+    """Create a model that fails for the given (phase, agent) pairs."""
 
     def answer(call: Call) -> Any:
         return (error or ConnectionLost("gone")) if (call.phase, call.agent) in lost else None
@@ -275,7 +275,7 @@ def test_agents_without_critiques_do_not_revise() -> None:
     assert plan(max_rounds=1).run_sync(TASK, model=failing).output.rounds[0].critiques
 
 
-def test_vote_takes_place_without_critiques() -> None:
+def test_vote_takes_place_even_if_there_are_no_critiques() -> None:
     failing = failing_model(*(("critique", name) for name in THREE))
     output = plan(max_rounds=1).run_sync(TASK, model=failing).output
     assert [proposal.round for proposal in output.final_proposals] == [0, 0, 0]

@@ -254,7 +254,7 @@ async def test_debates_without_agreement_are_stored_without_an_answer() -> None:
 async def test_history_limit_bounds_the_context(limit: int) -> None:
     """The limit applies to past debates as well as to helpful points.
 
-    If it is 0, the prompt contains neither, and the result states the reason.
+    If the limit is 0, the prompt contains neither, and the result gives that as the reason.
     """
     archive = Archive()
     for number in range(4):
@@ -424,7 +424,7 @@ def test_broken_archives_do_not_affect_the_answer(act: Callable[[], Any]) -> Non
 
 
 @pytest.mark.parametrize("act", [raise_trouble, never_return, return_nonsense])
-def test_votes_have_equal_weights_without_ratings(act: Callable[[], Any]) -> None:
+def test_votes_have_default_weights_if_ratings_are_unavailable(act: Callable[[], Any]) -> None:
     archive = broken_archive(("ratings",), act)
     debate = plan(max_rounds=1, archive=archive, voting=VotingOptions("weighted", weights={"cy": 4.0}))
     result = debate.run_sync(TASK, model=voting("ann", "ann", "bob"))

@@ -36,7 +36,7 @@ def failing_model(*phases: str, agent: str = "bob") -> FunctionModel:
 
 
 def fallback_policy(calls: list[Call], *, fails: bool = False) -> FailurePolicy:
-    """Create a policy whose fallback model checks that it is called as such and records its calls."""
+    """Create a policy whose fallback model checks that it is called as a fallback and records its calls."""
 
     def answer(request: ModelRequest) -> Any:
         assert request.block.startswith("plan-stand-in-")

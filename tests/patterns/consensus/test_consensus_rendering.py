@@ -92,7 +92,7 @@ each_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 
 
 def check_same_lines(rendered: str, harmless: str) -> None:
-    """Check that `rendered` has the same lines as `harmless`, up to where a text begins in each line."""
+    """Check that `rendered` has the same lines as `harmless`, comparing each line only up to where a text begins."""
     lines, expected_lines = lines_of(rendered), lines_of(harmless)
     assert len(lines) == len(expected_lines)
     for line, expected in zip(lines, expected_lines, strict=True):
@@ -111,7 +111,7 @@ def test_no_attack_begins_a_line_or_ends_a_message(attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("attack", called, ids=lambda attack: attack.id)
-def test_attacks_in_names_or_roles_stay_on_one_line(attack: Attack) -> None:
+def test_attacks_in_names_or_roles_cannot_start_a_new_line(attack: Attack) -> None:
     for view in VIEWS.values():
         rendered = view(attack.written(), "Cap rents.")
         harmless = view(MARK, "Cap rents.")

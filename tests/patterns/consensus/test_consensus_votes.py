@@ -248,7 +248,7 @@ def test_votes_for_agents_without_a_proposal_are_spoiled() -> None:
 def test_voters_see_proposals_in_different_orders(shuffle: bool) -> None:  # noqa: FBT001
     """The order of the proposals depends on the seed.
 
-    Without shuffling, all voters see the proposals in the order in which the agents were declared.
+    If shuffling is disabled, all voters see the proposals in the order in which the agents were declared.
     """
 
     def orders(seed: int) -> list[list[str]]:
@@ -331,7 +331,7 @@ def tie(choose: Any, choices: Sequence[str | None] = ("ann", "ann", "bob", "bob"
     return vote(choices, tie_break=choose, **options)
 
 
-def test_ties_have_no_winner_without_a_tie_rule() -> None:
+def test_tied_votes_produce_no_winner_if_there_is_no_tie_rule() -> None:
     output = tie(None)
     assert output.tally is not None
     assert (output.winner, output.tally.tied, output.outcome) == (None, ["ann", "bob"], "no_consensus")

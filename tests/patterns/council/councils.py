@@ -46,6 +46,6 @@ def by_text(request: ModelRequest) -> Any:
 
 
 def run_council(names: Sequence[str] = NAMES[:3], *, model: Any = None, seed: int = 7, **options: Any) -> Any:
-    """Run a council whose members are `names` on `QUESTION`."""
+    """Run a council on `QUESTION`, with `names` as its members."""
     pattern = council(name="ship", members=[{"name": name} for name in names], **options)
     return pattern.run_sync(QUESTION, model=FunctionModel(reply) if model is None else model, seed=seed)

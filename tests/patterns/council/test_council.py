@@ -140,7 +140,7 @@ def test_reviewing_all_answers_measures_self_preference() -> None:
     assert all(rank.self_preference is not None for rank in raw.ranking)
 
 
-def test_chair_answers_in_the_output_schema() -> None:
+def test_chair_answer_follows_the_output_schema() -> None:
     model = FunctionModel(
         lambda request: {"ship": False, "why": "Tests fail."} if "chair" in request.block else reply(request)
     )
@@ -219,7 +219,7 @@ def test_custom_blocks_can_take_any_role() -> None:
     assert len(inputs[0].ranking) == 2
 
 
-def test_errors_name_the_block_with_an_invalid_ranking() -> None:
+def test_errors_name_the_block_that_returned_an_invalid_answer() -> None:
     members = [Persona("Ann", block=lambda _: "Yes."), Persona("Bea")]
     with pytest.raises(OutputError, match="ship-member-Ann"):
         council(name="ship", members=members).run_sync(QUESTION, model=FunctionModel(reply))

@@ -38,7 +38,7 @@ def test_debaters_and_judge_see_aliases_instead_of_names() -> None:
     assert "Ben" not in _prompts(model, "rent-judge")[0]
     assert [entry.text for entry in result.raw.transcript] == list(NAMED)
     leaks = result.raw.leaks
-    # the two models include the vendor, and "GPT-5 told her" does not reveal an author
+    # the vendor counts as one of the two models, and "GPT-5 told her" does not reveal an author
     assert (leaks.own, leaks.others, leaks.models) == (2, 2, 2)
     assert leaks == audit_run(result).leaks
     assert any("names hidden in arguments: 6" in finding for finding in audit_run(result).findings)

@@ -68,7 +68,7 @@ def test_judge_view_can_include_names() -> None:
     assert not view_event.anonymized
 
 
-def test_judge_sees_arguments_in_original_order_without_shuffling() -> None:
+def test_judge_sees_arguments_in_original_order_if_shuffling_is_disabled() -> None:
     prompt, view_event, _ = _run_judge(shuffle_for_judge=False)
     assert _arguments_in(prompt) == TEXTS
     assert view_event.order == tuple(range(9))

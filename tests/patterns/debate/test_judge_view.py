@@ -25,7 +25,7 @@ def test_shuffling_permutes_entries_within_each_round(transcript: Entries, seed:
 
 
 @given(entries, st.booleans())
-def test_without_shuffling_entries_are_sorted_by_round(transcript: Entries, anonymize: bool) -> None:  # noqa: FBT001
+def test_entries_are_sorted_by_round_if_they_are_not_shuffled(transcript: Entries, anonymize: bool) -> None:  # noqa: FBT001
     """The sort is stable, so entries from the same round keep their order."""
     rendered = format_transcript_for_judge(transcript, anonymize=anonymize, shuffle=False)
     assert rendered == render_entries(sorted(transcript, key=lambda one: one.round), names=not anonymize)

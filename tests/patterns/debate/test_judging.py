@@ -36,7 +36,7 @@ Scores = dict[str, float]
 
 
 def _order(prompt: str) -> list[str]:
-    """Return the names of the sides in the order of the first round in a judge's prompt."""
+    """Return the sides' names in the order in which the first round in a judge's prompt lists them."""
     transcript = prompt.split("The full debate:\n")[1].split("\n\n", maxsplit=1)[0]
     return [entry.stance for entry in parse_entries(transcript) if entry.round == 1]
 
@@ -179,7 +179,7 @@ def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, lin
     assert line in verdict.reasoning
 
 
-def test_people_see_the_ballots_of_a_flip_and_decide() -> None:
+def test_people_see_the_ballots_and_decide_after_a_flip() -> None:
     """With `on_flip="human"`, a human receives the findings from each ballot and replies with the verdict."""
     requests: list[str] = []
 

@@ -423,7 +423,7 @@ def test_too_many_sides_are_rejected() -> None:
         create_judge.create(name="many", transcript=create_debate_transcript(), stances=many, answer_form="letter")
 
 
-# Answer forms by model
+# Answer formats by model
 
 
 def test_small_models_judge_by_letter_and_large_ones_by_reasons() -> None:
