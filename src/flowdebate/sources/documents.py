@@ -775,7 +775,7 @@ def serve(memory: int, seconds: float) -> None:
         answers.write(line + b"\n")
         answers.flush()
         if "isFull" in answer or resident_memory(os.getpid()) > memory * _MEGABYTE // 2:
-            return  # this process has used too much memory; the next document is read in a fresh one
+            return  # this process has used too much memory; the next document is read in a fresh process
 
 
 _IDLE, _GRACE = 60.0, 10.0

@@ -267,7 +267,7 @@ def find_quotes(text: str) -> list[Quote]:
     for start, end in spans:
         while around and around[-1] <= start:
             around.pop()
-        if around and end > around[-1]:  # a mark inside a block quote cannot pair with one outside
+        if around and end > around[-1]:  # a mark inside a block quote cannot pair with a mark outside it
             continue
         if len(around) <= _DEEPEST:
             # skip validation, which rejects lone surrogates, because models do write them

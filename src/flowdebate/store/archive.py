@@ -144,7 +144,7 @@ class _StoredLog(Log[Any]):
         if not await self._store.put(self._collection, debate, body):
             await self._store.put(
                 self._collection, debate, body, expected=GONE
-            )  # replaces a forgotten document, because a new run may have the same id as a deleted one
+            )  # replaces a forgotten document, because a new run may have the same id as a deleted run
 
     async def replace(self, debate: str, value: object) -> None:
         """Replace the value recorded for `debate` with `value`, or remove it if `value` is None."""

@@ -62,7 +62,7 @@ def open_store(choice: StoreChoice = None, *, location: str = "run") -> Store | 
     if not isinstance(choice, (bool, str)):
         from flowdebate.store.base import Store
 
-        # `isinstance` with a protocol checks every method; this recognizes declared subclasses without those checks.
+        # For a protocol, `isinstance` checks every method; this recognizes declared subclasses without those checks.
         if Store in type(choice).__mro__ or isinstance(choice, Store):
             return choice
     problem = 'must be a Store, a path, "postgresql://…", "memory:", False for no store, or None for FLOWDEBATE_STORE'

@@ -39,5 +39,5 @@ class FlowDebateInstrumentor:
         set_default_observer(None)
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return the packages that this instrumentor requires: none apart from this one."""
+        """Return the packages that this instrumentor requires: none apart from flowdebate itself."""
         return ()

@@ -106,7 +106,7 @@ class _FrameworkFailure(Exception):
 def _promise(
     check: Callable[Concatenate[S, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[S, P], None]:
-    """Create a test that runs `check` in a new event loop without a pytest plugin.
+    """Create a test that runs `check` in a new event loop; no pytest plugin is needed.
 
     The test is skipped if it is named in `lacks`.
     """

@@ -128,7 +128,7 @@ class Writer:
 
     @property
     def forked(self) -> bool:
-        """True if this process was forked from the one with the writer thread; if so, no thread executes jobs here."""
+        """True in a process forked from the one that runs the writer thread; no thread executes jobs there."""
         return self._process is not None and self._process != os.getpid()
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -14,7 +14,7 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Position that a conformist follows, out of those that differ from its own: the majority's, or the last one stated."""
+"""Position that a conformist follows, among those that differ from its own: the majority's, or the last one stated."""
 
 # Statements by simulated debaters, each preceded by its speaker tag; positions contain no period.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)

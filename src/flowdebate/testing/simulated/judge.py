@@ -83,7 +83,7 @@ class SimView:
 
 
 def read_view(request: ModelRequest) -> SimView:
-    """Read the view from a judge's request; raise MalformedResponse if it is another kind of request.
+    """Read the view from a judge's request; raise MalformedResponse for any other kind of request.
 
     Slots are in reading order; sides with no arguments come last.
     """
@@ -267,7 +267,7 @@ class SimJudge:
             called=view.labels,
             content=[self._content(side) for side in view.sides],
             item=view.item,
-            # A different seed draws new noise for the same view, as with a real model.
+            # A different seed draws new noise for the same view, as it would with a real model.
             view=view.number if draw is None else key_of(str(view.number), repr(draw)),
             names=sorted(side.called for side in view.sides),
         )
