@@ -47,7 +47,9 @@ def test_session_state_can_be_any_mutable_mapping() -> None:
 @pytest.mark.parametrize("session", [5, "session", [], (), frozenset(), Session, object()])
 def test_invalid_sessions_are_rejected(session: Any) -> None:
     acted: list[object] = []
-    with pytest.raises(ConfigurationError, match=r"run: `session` must be a Session or its state as a dict"):
+    with pytest.raises(
+        ConfigurationError, match=r"run: `session` must be a Session, or a dict to use as a session's state"
+    ):
         handler(acted.append).run_sync(0, session=session)
     assert acted == []
 

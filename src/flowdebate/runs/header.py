@@ -170,7 +170,7 @@ def list_model_names(model: ModelChoice) -> str:
 
 
 def name_models(model: ModelChoice) -> dict[str, str] | None:
-    """Return the names of the run's models for its header; return None if any of them is a model object."""
+    """Return the names of the run's models to store in its header; return None if any of them is a model object."""
     if isinstance(model, Mapping):
         names = {intent: spec for intent, spec in model.items() if isinstance(spec, str)}
         return names if len(names) == len(model) else None

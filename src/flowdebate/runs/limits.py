@@ -185,7 +185,7 @@ class Budget:
 
     @property
     def prices(self) -> str | None:
-        """Currency and source of the prices, or only the source if they are from `Limits`; None if `cost` is None."""
+        """Currency and source of the prices, or only the source for prices set in `Limits`; None if `cost` is None."""
         if self.cost is None:
             return None
         if self._limits.prices is not None:

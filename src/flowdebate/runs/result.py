@@ -37,8 +37,8 @@ class RunView(InNotebooks, Generic[RawT_co]):
         if not pickles(vars(self)):
             raise TypeError(
                 f"this {type(self).__name__} cannot be copied or pickled, because its run contains objects that "
-                "cannot be pickled: use its `output` or `raw`, or run with a store, then resume or read the run there "
-                "by its `run_id`"
+                "cannot be pickled. Use its `output` or `raw`. If the run is in a store, you can also read or resume "
+                "it there by its `run_id`"
             )
         return super().__reduce_ex__(protocol)
 

@@ -35,11 +35,11 @@ SessionLike: TypeAlias = Session | dict[str, Any] | None
 
 
 def as_session(value: SessionLike) -> Session:
-    """Return `value` as a session; raise ConfigurationError if it is neither a session nor a session's state."""
+    """Return `value` as a session; raise ConfigurationError unless it is a `SessionLike`."""
     if value is None:
         return Session()
     if isinstance(value, Session):
         return value
     if isinstance(value, MutableMapping):
         return Session(state=value)
-    raise ConfigurationError("run", "session", value, "must be a Session or its state as a dict")
+    raise ConfigurationError("run", "session", value, "must be a Session, or a dict to use as a session's state")

@@ -41,7 +41,7 @@ class HumanRequest:
     of `text`.
     """
     check: Callable[[Any], Any] = field(default=_unchecked, repr=False, compare=False)
-    """Function that converts an answer to its value, and raises an OutputError listing all invalid fields."""
+    """Function that converts an answer to its value, or raises an OutputError that lists all invalid fields."""
 
     @property
     def to_read(self) -> str:

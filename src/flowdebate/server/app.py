@@ -235,8 +235,8 @@ _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
 kbit/s, the largest body takes a minute.
 """
 _MAX_HEADERS_SIZE = 32_768
-"""Maximum size of the headers, in bytes; twice h11's default, because browsers send the cookies of every server on this
-host.
+"""Maximum size of the headers, in bytes. It is twice h11's default, because browsers send the cookies of every server
+on this host.
 """
 _KEEP_ALIVE = 75
 """Time, in seconds, that an idle connection stays open. It is longer than the maximum `?wait=`, so that clients can

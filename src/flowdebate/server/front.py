@@ -40,7 +40,7 @@ API = "/api/v1"
 _SESSIONS, _SIGNED_OUT = "flowdebate/browsers", "signed out"
 """Collection and id of the stored document that records when all browsers were last signed out.
 
-It is kept in the store, because tokens outlive a server and may be shared by several servers.
+The document is kept in the store, because tokens outlive a server and may be shared by several servers.
 """
 
 

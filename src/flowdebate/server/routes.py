@@ -79,7 +79,7 @@ class ProposedSides(_CamelCaseModel):
     responses={200: {"model": RunState, "description": "The same request was made before"}, **responses(409, 429)},
 )
 async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Request) -> Response:
-    """Start a run. With a `runId`, the request can be repeated without starting another run."""
+    """Start a run. If you pass a `runId`, you can repeat the request without starting another run."""
     again = False
     async with front.beginning(body.run_id):
         if body.run_id is not None:
@@ -101,7 +101,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose sides for a debate: from its options or question if possible, otherwise with a single model call."""
+    """Propose sides for a debate, based on its options or question if possible, and otherwise with a model call."""
     sides = await service.propose_sides(
         body.pattern,
         body.question,
@@ -337,7 +337,7 @@ async def health() -> Health:
 
 @catalog.get("/ready", responses=responses(503))
 async def ready(front: FrontOf) -> Health:
-    """Report whether the server is ready: whether its store responds within a second. Needs no token."""
+    """Report whether the server is ready, which means that its store responds within a second. Needs no token."""
     try:
         await asyncio.wait_for(front.service.store.documents("ready"), _READY_WITHIN)
     except TimeoutError:

@@ -50,8 +50,8 @@ _AT_ONCE = 16
 run is opened.
 """
 _BEHIND = 32
-"""Maximum number of messages queued for a slow reader of a page; a reader further behind gets the whole
-page instead.
+"""Maximum number of messages queued for a slow reader of a page; a reader who falls further behind gets the whole page
+instead.
 """
 _GOES_ON = ("queued", "running", "left_behind")
 """Statuses of runs that may continue, including abandoned runs, because a server may recover them."""
@@ -102,7 +102,10 @@ class Readers:
             page.end()
 
     def _count(self, run_ids: Collection[str]) -> Callable[[], None]:
-        """Count a new reader of the runs and return a function that uncounts it; raise 429 if there are too many."""
+        """Count a new reader of the runs, and return a function that removes the reader from the count.
+
+        Raises 429 if there are too many readers.
+        """
         if any(self._reading[run_id] >= self._most for run_id in run_ids):
             detail = f"{self._most} people are already watching this run. Try again later."
             raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, detail, {"retry-after": "5"})
@@ -393,7 +396,7 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split a frame's id into one mark per run; if there are not exactly `number`, give every run an invalid mark."""
+    """Split a frame's id into one mark per run, or give every run an invalid mark unless there are exactly `number`."""
     if text is None:
         return [None] * number
     parts = text.split(",")

@@ -59,9 +59,9 @@ class ActiveRuns:
     """Handles of the runs executed by this process, and a channel for each followed run.
 
     At most `max_concurrency` runs are executed at once, and at most `owner_concurrency` per owner. Up to `max_queued`
-    more wait for their turn: those with the lowest priority value come first, and within a priority, owners take turns.
-    For each run followed in another process, a `follower` reads the journal every `poll` seconds, as long as
-    `continuation` returns True.
+    more runs wait for their turn. Those with the lowest priority value start first, and owners take turns within the
+    same priority. For each run followed in another process, a `follower` reads the journal every `poll` seconds, as
+    long as `continuation` returns True.
     """
 
     def __init__(
@@ -129,15 +129,15 @@ class ActiveRuns:
         return not self.closing and busy.total() < self._max_concurrency and busy[owner] < self._owner_concurrency
 
     def _next(self) -> _Waiting | None:
-        """Return the next waiting run, or None if none may start now."""
+        """Return the next waiting run, or None if no waiting run may start now."""
         waiting = (queued for queued in self._queue if self._has_room(queued.owner))
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
         """Queue a run to start in turn, once there is capacity; raise TooManyRuns if the queue is full."""
         self.check_queue()
-        # As in the workers' queue, a run shares the turn of the first waiting run, unless its owner already has waiting
-        # runs: then it takes the turn after the last of them.
+        # As in the workers' queue, a run normally shares the turn of the first waiting run. If its owner already has
+        # waiting runs, it takes the turn after the last of those runs.
         waiting = [
             (queued_run.turn[1], queued_run.owner) for queued_run in self._queue if queued_run.turn[0] == priority
         ]

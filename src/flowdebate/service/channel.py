@@ -58,7 +58,7 @@ class Update:
 
 
 class _Text:
-    """Text of a call's answer, growing while the model writes it."""
+    """Text of a call's answer, which grows while the model is writing."""
 
     __slots__ = ("_last", "length", "pieces", "started")
 
@@ -165,9 +165,10 @@ class Channel:
         self._notify()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Update a run executed by another process; `events` are all its events, and `calls` its calls in progress.
+        """Update the channel of a run in another process from its `events` and its `calls` in progress.
 
-        Readers receive only the new events; if the order of the earlier events has changed, they start over.
+        Pass all of the run's events. Readers receive only the new ones; if the order of the earlier events has changed,
+        readers start over.
         """
         recorded = [item.event for item in self.log if isinstance(item, Update) and item.mark is not None]
         if [_sort(event) for event in recorded] != [_sort(event) for event in _marked(events)][: len(recorded)]:
@@ -193,8 +194,8 @@ class Channel:
     def _append(self, event: object) -> None:
         mark = None
         if not isinstance(event, RunFinished):  # a resumed run continues in the same log
-            # The digest covers all earlier events, so a mark is not recognized if concurrent branches arrived in a
-            # different order.
+            # The digest covers all earlier events, so a mark is not recognized if events from concurrent branches
+            # arrived in a different order.
             kind, path = _sort(event)
             self._digest = blake2b(self._digest + f"{kind}\n{path}\n".encode(), digest_size=6).digest()
             mark = f"{len(self.positions) + 1}-{self._digest.hex()}"

@@ -1,4 +1,4 @@
-"""Lifetime of a service: its socket, warming up before the first run, and recovery of an earlier process's runs."""
+"""Lifetime of a service: its socket, its warm-up, and recovery of an earlier process's runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import a first run's modules in a separate thread, and keep model connections open in this context."""
+    """Import the modules for a first run in a separate thread, and keep model connections open in this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -80,7 +80,8 @@ class Recovery:
     def begin(self, resume: Callable[[str], Awaitable[RunState]], *, keep_days: float | None) -> None:
         """Resume unfinished runs.
 
-        With `keep_days`, also delete runs that have not changed for that many days, immediately and then every hour.
+        If `keep_days` is set, also delete runs that have not changed for that many days, immediately and then every
+        hour.
         """
         self._task = self._active.in_background(self._resume_all(resume))
         if keep_days is not None:

@@ -208,7 +208,8 @@ class Recipes:
 
         `plan` replaces the stored plan. Raises ConfigurationError if this service lacks the run's pattern.
         """
-        # Runs that are imported or merely displayed use their recorded reads of the archive, and leave it unchanged.
+        # Runs that are imported or merely displayed use what they once read from the archive, and leave the archive
+        # unchanged.
         labels = run.header.labels if to_ask and not run.header.foreign else None
         if plan is not None:
             return self._of_plan(plan, limits, labels, recording=False)

@@ -140,9 +140,9 @@ async def replayed(
     profile: Profile = "full",
     on_request: OnRequest | None = None,
 ) -> Replay:
-    """Replay the stored run of `plan` up to the end of its journal, without calling a model or changing data.
+    """Replay a stored run to the end of its journal, building its block from `plan`.
 
-    `profile` is the prompt profile of a model object.
+    No model is called, and no data is changed. If the run's model was a model object, `profile` is its prompt profile.
     """
     from flowdebate.runs.durable.replay import replay
 
@@ -236,7 +236,10 @@ async def find_run(store: Store, name: str) -> StoredRun:
 
 
 async def chosen_run(store: Store, name: str | None, *, last: bool, verb: str) -> StoredRun:
-    """Return the run with this id or id prefix, or the `last` one; raise ConfigurationError for both or neither."""
+    """Return the run with this id or id prefix or, if `last` is True, the newest run.
+
+    Raises ConfigurationError if both a name and `last` are passed, or neither.
+    """
     if last == (name is not None):
         which = (
             "A run ID cannot be combined with --last." if last else f"Say which run: flowdebate {verb} RUN, or --last."
@@ -314,7 +317,7 @@ async def each_run(
 async def delete_run(store: Store, run_id: str) -> None:
     """Delete a run and everything that belongs to it, including its entry in the owner's archive.
 
-    Raises RunNotFound, and RunConflict while a live process is executing the run.
+    Raises RunNotFound if the run does not exist, and RunConflict if a live process is executing the run.
     """
     header = (await store.run(run_id)).header
     await store.delete(run_id)

@@ -91,14 +91,14 @@ class Service(Readership):
     default model of runs, and `limits` are upper bounds for every run. `budget` (by default, the workers' budget)
     limits the calls, tokens and cost of all runs together, as counted in the store; `owner_budget` limits each owner's
     runs (by the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and at most
-    `owner_concurrency` per owner; `max_queued` more may wait for their turn. With `workers`, runs of the patterns known
-    to the workers are executed by worker processes. Runs in other processes are followed through their journals, which
-    are read every `poll` seconds if they have changed. With `recover`, runs left unfinished by one process are resumed
-    by `recover()` in the next one; with `keep_days`, `recover()` also deletes runs that have not changed for that many
-    days, now and every hour. `observe` traces the runs executed by this process; workers have their own observers.
-    `allow_models` lists the models, or patterns such as "openai/*", allowed in options and stored plans; an empty list
-    allows only the configured models. None allows all models, except in an HTTP or MCP server, where it allows only the
-    configured ones. A `Plan` created by this program may name any model.
+    `owner_concurrency` per owner; `max_queued` more may wait for their turn. If `workers` are passed, worker processes
+    execute the runs of all patterns that the workers know. Runs in other processes are followed through their journals,
+    which are read every `poll` seconds if they have changed. If `recover` is True, runs left unfinished by one process
+    are resumed by `recover()` in the next one; if `keep_days` is set, `recover()` also deletes runs that have not
+    changed for that many days, immediately and then every hour. `observe` traces the runs executed by this process;
+    workers have their own observers. `allow_models` lists the models, or patterns such as "openai/*", allowed in
+    options and stored plans; an empty list allows only the configured models. None allows all models, except in an HTTP
+    or MCP server, where it allows only the configured ones. A `Plan` created by this program may name any model.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use the service as an async
     context manager, or call `close`.
@@ -205,7 +205,7 @@ class Service(Readership):
     def restrict_models(self, *, providers: bool = False) -> AllowedModels:
         """Allow only configured models unless `allow_models` lists others; used by front ends that serve other users.
 
-        With `providers`, requests not forwarded by a proxy may name any model from a configured provider.
+        If `providers` is True, requests not forwarded by a proxy may name any model from a configured provider.
         """
         if self._recipes.allowed is None:
             self._recipes.allowed = AllowedModels(service_model=self.model_name, providers=providers)
@@ -393,7 +393,10 @@ class Service(Readership):
     async def _start(
         self, block: Block[Any, Any], make: _Make, labels: Mapping[str, str] | None, *, in_turn: bool = False
     ) -> RunState:
-        """Call `make` for a run and its input, and start the run; raise TooManyRuns, or any error from `make`."""
+        """Start the run returned by `make`, with the input returned alongside it.
+
+        Raises TooManyRuns, or any error from `make`.
+        """
 
         async def starting() -> RunHandle[Any]:
             run, value = await make()
@@ -405,7 +408,7 @@ class Service(Readership):
         return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up, unless this request repeats one that has started its run."""
+        """Raise BudgetReached if the budget is used up, unless this request repeats one whose run has started."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -436,8 +439,8 @@ class Service(Readership):
         """Return a run, including its document so far and its pending human requests."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
-        # A run in progress here reports its own state, because replaying its journal would take as long as the run
-        # itself.
+        # A run in progress in this process reports its own state, because replaying its journal could take as long as
+        # the run itself.
         steps = () if handle is not None and stored.header.parent is None else await self.store.steps(run_id)
         return await self._details(stored, steps)
 
@@ -552,7 +555,7 @@ class Service(Readership):
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return the usage of each budget limit, by all runs together and by `owner` on the current day.
+        """Return how much of each budget limit has been used by all runs together, and today by `owner`.
 
         The result is empty if there are no limits.
         """
@@ -575,7 +578,7 @@ class Service(Readership):
         return RunState.of(stored, pattern=self._recipes.name_of(stored), is_here=is_here)
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return a handle for a run this service is executing, or finished in the last minute; otherwise, None."""
+        """Return the handle of a run that this service is executing or finished in the last minute, or else None."""
         return self._active.handle(run_id)
 
     # Following
@@ -640,7 +643,7 @@ class Service(Readership):
                 break
             if (handle := self._active.in_progress(run_id)) is not None:
                 await handle.wait(remaining)
-            else:  # either another process is executing the run, or it is waiting for its turn here
+            else:  # either another process is executing the run, or the run is waiting for its turn in this process
                 await self._active.wait_for_change(self._poll if remaining is None else min(self._poll, remaining))
         return await self.run(run_id)
 
@@ -789,7 +792,7 @@ class Service(Readership):
     ) -> Changed:
         """Resume all runs that match the filters, which are those of `runs`; the default `limit` is 200.
 
-        Without `status`, all runs that stopped early are resumed, except for dead letters, which require both the
+        If `status` is omitted, all runs that stopped early are resumed, except for dead letters, which require both the
         status "dead_letter" and `retry_dead_letter`. If this service executes the runs itself, it resumes only as many
         as its limits allow.
         """
@@ -798,7 +801,10 @@ class Service(Readership):
         return await change_all(self.runs, states, change, **filters)
 
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
-        """Cancel the runs that match all filters, as in `resume_all`; without `status`, cancel all unfinished runs."""
+        """Cancel the runs that match all filters, as in `resume_all`.
+
+        If `status` is omitted, all unfinished runs are cancelled.
+        """
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
         return await change_all(self.runs, states, self.cancel, **filters)
 
@@ -841,7 +847,7 @@ class Service(Readership):
             check=check,
         )
         recipe = await make_recipe(fork, options)
-        # A different pattern may expect answers in a form other than the recorded one.
+        # A different pattern may expect answers in a different form from the recorded ones.
         if isinstance(edits, Mapping) and edits and pattern is None and not options:
             steps = await self.store.steps(run_id)
             requests, places = dict[str, ModelRequest](), frozenset(edits)
@@ -879,14 +885,17 @@ class Service(Readership):
         self._active.forget(run_id)
 
     async def recover(self) -> None:
-        """Resume, in the background, runs left unfinished by an earlier process; with `keep_days`, delete old runs."""
+        """Resume, in the background, runs left unfinished by an earlier process.
+
+        If `keep_days` is set, also delete old runs.
+        """
         self._recovery.begin(self._resume, keep_days=self.keep_days)
 
     async def close(self, patience: float = 30.0) -> None:
         """Stop starting runs, give in-flight calls `patience` seconds to finish, and interrupt the remaining runs.
 
-        Readers' streams end. With `recover`, interrupted and waiting runs are stored as "queued", to be resumed by the
-        next process.
+        Readers' streams end. If `recover` is True, interrupted and waiting runs are stored as "queued", to be resumed
+        by the next process.
         """
         for run_id in self._active.close_queue():
             if not self._recovers:

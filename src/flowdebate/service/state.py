@@ -50,7 +50,10 @@ class PendingInput(WireModel):
 
     @property
     def to_read(self) -> str:
-        """Render `shown` and the sources as plain text: short sources in full, long ones by name and length only."""
+        """Render `shown` and the sources as plain text.
+
+        Short sources are included in full, long ones only by name and length.
+        """
         return f"{self.shown}\n\n{listed(self.sources)}" if self.sources else self.shown
 
     @classmethod
@@ -198,7 +201,7 @@ class RunDetails(RunState):
     def _read_question(header: RunHeader) -> str:
         return read_question(header.input)  # not truncated, because voters must be able to read what they are voting on
 
-    # The same form as `--json`, which omits some fields and orders them differently from pydantic's dump.
+    # Use the same form as `--json`, which omits some fields and orders the others differently from pydantic's dump.
     @field_serializer("document")
     def _document_data(self, document: Document | None) -> dict[str, Any] | None:
         return None if document is None else document.to_data()
@@ -257,7 +260,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs that match all filters: for each of the `statuses`, at most `limit` runs returned by `find`."""
+    """Change the runs that match all filters, up to `limit` runs returned by `find` for each of the `statuses`."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

@@ -49,7 +49,7 @@ class EndingServer(uvicorn.Server):
     def _end_after(self, seconds: float, number: int) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        # The exit code by which shells report a signal.
+        # The exit code that shells use to report a signal.
         self._deadline = threading.Timer(seconds, os._exit, (128 + number,))
         self._deadline.daemon = True
         self._deadline.start()

@@ -28,7 +28,7 @@ parser.
 """
 _ROOT = Path(__file__).parents[2]
 _MAX_ANSWER_SIZE = 40_000_000
-"""Maximum size of an answer in bytes; encoded as JSON, text may take up to six times as many bytes."""
+"""Maximum size of an answer, in bytes. Text can grow to six times its size when it is encoded as JSON."""
 
 
 _LOOK = 0.02
@@ -36,7 +36,7 @@ _LOOK = 0.02
 _QUICK = 1.0
 """Time in seconds after which a document must yield its slot to waiting documents."""
 _PATIENCE = 60.0
-"""Maximum time in seconds for which a document waits for a free slot."""
+"""Maximum time, in seconds, that a document waits for a free slot."""
 
 
 class _Answer(WireModel):
@@ -135,7 +135,7 @@ class Converter:
     def convert(self, path: str, data: bytes, kind: str) -> Text:
         """Convert a document of one of the `KINDS`.
 
-        Raises BadFile, with the `path`, if the document contains no text, or if the conversion takes too long or uses
+        Raises BadFile, naming the `path`, if the document contains no text, or if the conversion takes too long or uses
         too much memory.
         """
         try:
@@ -185,7 +185,7 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer or the reason for killing it, which is "turn" only if the document `gives_way`."""
+        """Return a child's answer, or the reason why it was killed: "turn" is possible only if `gives_way` is True."""
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:

@@ -31,8 +31,8 @@ ONLY_ONCE = {"x-should-retry": "false"}
 _FAILED = ("failed", "rejected", "dead_letter")
 _ELSEWHERE = ("running", "queued", "left_behind")
 _MAX_MESSAGE_LENGTH = 16_000
-"""Maximum length, in characters, of a message sent to the model for a hidden task, such as choosing a title: the model
-need not read the whole debate.
+"""Maximum length, in characters, of a message sent to the model for a hidden task. The model need not read a whole
+debate to choose a title, for example.
 """
 
 
@@ -133,7 +133,7 @@ class RunSource(Source):
 
 
 class TaskSource(Source):
-    """Source for a chat application's hidden task: a single call to the model in the run's first seat, never stored."""
+    """Source for a chat application's hidden task: a single, unstored call to the model in the run's first seat."""
 
     def __init__(self, body: ChatRequest, model: ChatModel, service: Service | OwnedService) -> None:
         super().__init__(f"task-{os.urandom(16).hex()}", time.time())

@@ -24,7 +24,8 @@ class ChatText:
     """Translator from a run's updates to Markdown; it must receive all updates, beginning with the first.
 
     Contributions are quoted so that their text cannot end the quote; the client renders their Markdown. If turns
-    overlap, the first is shown while it is being written, and each of the others once the one before it has ended.
+    overlap, the first is shown while it is being written, and each later turn is shown once the turn before it has
+    ended.
     """
 
     def __init__(self) -> None:

@@ -38,7 +38,8 @@ class Audience:
         self.readers: Counter[str] = Counter()
         """Number of readers, keyed by run."""
         self.closed: asyncio.Event = asyncio.Event()
-        # The event loop keeps only weak references to tasks, so it could lose one before the run is cancelled.
+        # The event loop keeps only weak references to tasks, so without this set, a task could be lost before it
+        # cancels its run.
         self._cancelling: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
