@@ -90,13 +90,13 @@ def count_functions(debaters: int, rounds: int) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def short_count() -> Counter[str]:
-    """Count the calls of a debate with 13 model calls."""
+    """Count the function calls in a debate that makes 13 model calls."""
     return count_functions(3, 3)
 
 
 @pytest.fixture(scope="module")
 def long_count() -> Counter[str]:
-    """Count the calls of a debate with 121 model calls."""
+    """Count the function calls in a debate that makes 121 model calls."""
     return count_functions(5, 20)
 
 

@@ -73,7 +73,7 @@ def test_table_of_events_matches_the_classes() -> None:
     assert all(f"| `{kind.__name__}` | `{kind.kind}` |" in text for kind in KINDS)
 
 
-def test_schema_is_valid_and_has_its_version() -> None:
+def test_schema_is_valid_and_states_its_version() -> None:
     schema = event_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
@@ -96,7 +96,7 @@ def test_each_event_and_each_field_is_described(kind: type[BaseEvent]) -> None:
     assert "None" not in json.dumps(part)
 
 
-def test_union_and_the_schema_contain_the_same_events() -> None:
+def test_union_and_schema_contain_the_same_events() -> None:
     schema = event_schema()
     assert set(schema["discriminator"]["mapping"]) == {kind.kind for kind in KINDS} | {"custom"}
     assert [part["$ref"] for part in schema["oneOf"]] == list(schema["discriminator"]["mapping"].values())
@@ -115,7 +115,7 @@ class Weighed(BaseEvent):
     """Origin of the event."""
 
 
-def test_new_field_is_in_the_schema_automatically() -> None:
+def test_new_field_is_added_to_the_schema_automatically() -> None:
     part = generate([Weighed])["$defs"]["Weighed"]
     assert part["required"] == ["kind", "path", "at", "usage"]
     assert part["properties"]["usage"]["$ref"] == "#/$defs/Usage"
@@ -356,7 +356,7 @@ def test_value_without_a_json_form_is_represented_by_its_class_name(name: str) -
     VALIDATOR.validate(wire)
 
 
-def test_value_with_an_uncooperative_class_is_an_object() -> None:
+def test_value_with_an_uncooperative_class_is_called_object() -> None:
     assert wire_of(Nameless()) == {"kind": "custom", "name": "object"}
 
 

@@ -60,7 +60,7 @@ def make_model(winner: str | None, **deliverable: object) -> FunctionModel:
 
 
 def decide(request: ModelRequest) -> Reply:
-    """Call a tool before the first decision, and end the debate with the second round."""
+    """Call a tool before the first decision, and end the debate after the second round."""
     used_tools = any(message["role"] == "tool" for message in request.messages)
     if request.tools and not used_tools:
         return ToolCall(id="1", name="look_up", arguments='{"topic": "latency"}')
@@ -88,7 +88,7 @@ def test_no_example_is_missing() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_example_has_a_description_and_a_main(name: str) -> None:
+def test_example_has_a_description_and_a_main_function(name: str) -> None:
     module = load_script(name)
     assert module.__doc__.splitlines()[0].endswith((".", ":"))
     assert "model" in module.main.__annotations__
@@ -127,7 +127,7 @@ def test_feature_debate_can_be_moderated(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(("exhausted", "rounds", "reason"), [(True, 1, "predicate"), (False, 4, "max_rounds")])
-def test_moderated_feature_debate_ends_with_its_budget(
+def test_moderated_feature_debate_ends_when_its_budget_is_used_up(
     capsys: pytest.CaptureFixture[str],
     exhausted: bool,  # noqa: FBT001
     rounds: int,
@@ -172,7 +172,7 @@ def test_custom_judge_decides_among_three_sides(capsys: pytest.CaptureFixture[st
     assert "[hawk" not in view
 
 
-def test_handler_argues_with_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
+def test_handler_argues_from_the_shared_transcript(capsys: pytest.CaptureFixture[str]) -> None:
     raw = load_script("custom_debater").main(make_model("the old parser is too slow"))
     figures = [entry.text for entry in raw.transcript if entry.agent_name == "figures"]
     assert figures == ["Measured: cold start takes 410 ms.", "Measured: large file takes 12 s."]

@@ -30,7 +30,7 @@ FILES = {
 
 
 def executed_imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Return the imports executed when a module is imported, leaving out those in functions and for type checkers."""
+    """Return the imports executed when a module is imported, leaving out imports in functions and for type checkers."""
     for statement in body:
         match statement:
             case ast.Import() | ast.ImportFrom():

@@ -72,7 +72,7 @@ def models_by_role(document: dict[str, Any]) -> dict[str, list[str]]:
 
 @pytest.mark.usefixtures("vendor_stubs")
 @pytest.mark.parametrize(("options", "expected"), [({}, WITH_FIRST), ({"model": {"chair": CHAIR}}, WITH_CHAIR)])
-def test_list_of_models_is_a_council_in_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_list_of_models_forms_a_council_in_python(options: dict[str, Any], expected: dict[str, Any]) -> None:
     """The first model is the chair unless another model is configured."""
     result = council(name="rent", members=LISTED, **options).run_sync(QUESTION)
     assert {seat: [*models] for seat, models in result.models.items()} == expected
@@ -80,7 +80,7 @@ def test_list_of_models_is_a_council_in_python(options: dict[str, Any], expected
 
 
 @pytest.mark.usefixtures("vendor_stubs")
-def test_council_models_are_a_list_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
+def test_council_models_can_be_listed_on_the_command_line_and_in_a_plan_file(tmp_path: Path) -> None:
     """`--model` can be repeated without names. A plan file lists the models under `members` or `model`."""
 
     def hold(*args: str) -> dict[str, list[str]]:
@@ -123,7 +123,7 @@ def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: p
     assert not vendor_stubs["gemini"].asked
 
 
-def test_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
+def test_error_for_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
     """The error for `--base-url` without `--model` lists the models that the server offers.
 
     Servers on other machines are not called, and clients that may not use every address do not receive the list.
@@ -144,7 +144,7 @@ def test_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
 @pytest.mark.usefixtures("vendor_stubs")
 @pytest.mark.parametrize("key", ["members", "model"])
 @pytest.mark.parametrize("owner", [None, CHAIR])
-def test_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> None:
+def test_list_of_models_forms_a_council_over_http(key: str, owner: str | None) -> None:
     listed: list[Any] = [*LISTED[:1], {"model": LISTED[1]}] if key == "members" else LISTED
     with staged(lambda: Service(store="memory:", model=owner, allow_models=[*LISTED, CHAIR])) as stage:
         body = {"pattern": "council", "question": QUESTION, "options": {key: listed}}
@@ -154,7 +154,7 @@ def test_list_of_models_is_a_council_over_http(key: str, owner: str | None) -> N
 
 
 @pytest.mark.usefixtures("vendor_stubs")
-def test_list_of_models_is_a_council_for_an_openai_client() -> None:
+def test_list_of_models_forms_a_council_for_an_openai_client() -> None:
     """The client's `model` field selects the pattern, so the list is passed in `models`."""
     with staged(lambda: Service(store="memory:", allow_models=LISTED), openai=True) as stage:
         client = OpenAI(base_url=f"{stage.url}/v1", api_key=TOKEN, max_retries=0)
@@ -166,7 +166,7 @@ def test_list_of_models_is_a_council_for_an_openai_client() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("tool", ["start_council", "start_debate"])
-async def test_list_of_models_is_a_council_over_mcp(vendor_stubs: Found, tool: str) -> None:
+async def test_list_of_models_forms_a_council_over_mcp(vendor_stubs: Found, tool: str) -> None:
     """The chair uses its own model or, by default, the first model in the list.
 
     If a model is forbidden, the error gives its position in the list.

@@ -1,4 +1,4 @@
-"""The public names of the package, where they are defined, and the cost of their import."""
+"""The public names of the package, where they are defined, and the cost of importing them."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ async def test_four_vendors_debate_over_mcp(vendor_stubs: Found) -> None:
 
 
 @pytest.mark.anyio
-async def test_allowed_models_are_a_council_over_mcp(vendor_stubs: Found) -> None:
+async def test_allowed_models_form_a_council_over_mcp(vendor_stubs: Found) -> None:
     """Clients learn which models are allowed from the tool's description."""
     for vendor in vendor_stubs.values():
         vendor.say = answer_ranking
@@ -314,7 +314,7 @@ def test_role_keys_match_those_of_the_pattern(name: str) -> None:
         ({"judge": "each"}, "only a pattern has roles"),
     ],
 )
-def test_unknown_role_is_rejected_with_the_valid_ones(model: dict[str, str], sentence: str) -> None:
+def test_error_for_an_unknown_role_lists_the_valid_roles(model: dict[str, str], sentence: str) -> None:
     """The error is raised before any call and suggests a role."""
     with pytest.raises(ConfigurationError, match=sentence):
         debate(name="rent", debaters=[Debater("skeptic", "x"), Debater("ben", "y")], model=model)
@@ -610,7 +610,7 @@ def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found
     result = CliRunner().invoke(app, ["debate", QUESTION, "--max-rounds", "1", "--no-store", "--json", *prices, *flags])
     assert result.exit_code == 0, result.stderr
     assert requested_models(vendor_stubs) == ASKED_BY_FRONT_ENDS
-    # the cost of the first side, whose model is named as in the price table
+    # the cost of the first side, whose model has the name used in the price table
     assert json.loads(result.stdout)["cost"] > 0.1
 
 

@@ -34,7 +34,7 @@ SHOWN = {
     for part in re.split(r"^##+ ", PAGE, flags=re.MULTILINE)
     for name in re.findall(r"`(\w+)`", part.partition("\n")[0]) or [part.partition("\n")[0]]
 }
-"""Messages shown below each heading, keyed by the class name in the heading or by its words."""
+"""Messages shown below each heading, keyed by the class name in the heading or by the heading's words."""
 BASES = {"BadAnswer", "FlowDebateError", "ModelError", "RequestRejected", "TaskError"}
 QUESTION = "Should rents be capped?"
 SIDES = [Debater("ann", "cap rents"), Debater("ben", "build more")]

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore:models of Anthropic"),  # if its SDK is not installed
+    pytest.mark.filterwarnings("ignore:models of Anthropic"),  # if the Anthropic SDK is not installed
 ]
 
 MODELS = ("openai/gpt-5-mini", "anthropic/claude-sonnet-4-6", "gemini/gemini-3-pro", "ollama/gemma3")
 
 
 def make_request(end: str = "x") -> ModelRequest:
-    """Create a request that begins with a long text."""
+    """Create a request that begins with a long piece of text."""
     messages = [{"role": "system", "content": "rule " * 2_000}, {"role": "user", "content": end}]
     return ModelRequest(messages=messages, block="b")
 

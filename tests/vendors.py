@@ -97,7 +97,7 @@ class Vendor:
 
     @property
     def base_url(self) -> str:
-        """Return the endpoint in the form of `PROVIDERS`."""
+        """Return the endpoint in the form used by `PROVIDERS`."""
         return f"http://127.0.0.1:{self.port}{_PATHS[self.name]}"
 
     @property

@@ -38,7 +38,7 @@ HEADER = f"proxy_set_header X-Forwarded-Prefix {PREFIX};"
 
 
 def make_service() -> Service:
-    """Create a service with short debates."""
+    """Create a service that runs short debates."""
     return Service(store="memory:", model=FunctionModel(answer_debate))
 
 

@@ -1,4 +1,4 @@
-"""Runs over HTTP: started, listed, read, answered, cancelled, resumed, forked and deleted."""
+"""Runs managed over HTTP: starting, listing, reading, answering, cancelling, resuming, forking and deleting them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_run_can_be_started_and_read(stage: Stage) -> None:
     assert run["document"]["raw"]["verdict"]["verdict"] == "Wait a week."
 
 
-def test_simultaneous_equal_requests_start_one_run(stage: Stage) -> None:
+def test_simultaneous_identical_requests_start_one_run(stage: Stage) -> None:
     """One of the requests returns 201, and the others return 200 with the same run."""
     with ThreadPoolExecutor(40) as pool:
         answers = list(pool.map(lambda _: stage.post("/runs", {**BRIEF, "runId": "ship"}), range(40)))
@@ -33,7 +33,7 @@ WHICH = {"pattern": "debate", "question": "Which database?", "options": {"max_ro
 
 
 def test_missing_sides_are_proposed_by_a_model() -> None:
-    """A model call made before the run proposes the sides. A repeated request finds the run and costs nothing."""
+    """A model proposes the sides before the run starts. Repeating the request finds the run and costs nothing."""
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:
@@ -55,7 +55,7 @@ def test_missing_sides_are_proposed_by_a_model() -> None:
         assert blocks.count("sides") == 2
 
 
-def test_proposed_sides_count_towards_the_budget() -> None:
+def test_proposing_sides_counts_towards_the_budget() -> None:
     make = lambda: Service(store="memory:", model=FunctionModel(propose_sides), budget=Limits(calls=1))  # noqa: E731 - as `staged` takes it
     with staged(make) as stage:
         assert stage.post("/sides", WHICH).status_code == 200
@@ -158,7 +158,8 @@ def test_finished_debate_can_be_continued(gated: Stage, gate: Gate) -> None:
     run = gated.get("/runs/longer?wait=30").json()
     raw = run["document"]["raw"]
     assert (run["status"], raw["rounds"], raw["readerQuestions"][0]["text"]) == ("complete", 3, "What would it cost?")
-    assert gate.calls == calls + 2 * 2 + 2  # both speak twice more, and judge and synthesizer are repeated
+    # both debaters speak twice more, and the judge and the synthesizer are called again
+    assert gate.calls == calls + 2 * 2 + 2
 
 
 def test_run_in_progress_cannot_be_deleted(gated: Stage, gate: Gate) -> None:

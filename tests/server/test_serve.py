@@ -1,4 +1,4 @@
-"""`flowdebate serve` as a separate process, from start to end."""
+"""`flowdebate serve` as a separate process, from start to finish."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_server_stops_while_its_event_loop_is_blocked(tmp_path: Path) -> None:
         assert process.wait(20) in (143, -signal.SIGTERM)
 
 
-def test_next_server_continues_the_runs_of_a_killed_one(tmp_path: Path) -> None:
+def test_next_server_resumes_the_runs_of_a_killed_server(tmp_path: Path) -> None:
     """After a SIGKILL, the next server resumes the unfinished runs without repeating any recorded calls."""
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0.2"))
     (tmp_path / "token").write_text("the-token-of-this-test\n")
@@ -163,7 +163,7 @@ def test_next_server_continues_the_runs_of_a_killed_one(tmp_path: Path) -> None:
 def test_token_survives_a_restart(tmp_path: Path) -> None:
     """The token is kept in a private file, so bookmarks, cookies and scripts continue to work.
 
-    The option --new-token invalidates them.
+    The option --new-token replaces the token.
     """
     with start_server(tmp_path) as (_, url, first), make_client(url, first) as http:
         assert http.get("/api/v1/runs").status_code == 200
@@ -205,8 +205,8 @@ def test_exposed_token_is_rejected(tmp_path: Path, how: str) -> None:
         assert len(token) > 32
 
 
-def test_unsaved_token_is_valid_for_one_start(tmp_path: Path) -> None:
-    """The server starts, but explains that its next start will use a different token."""
+def test_unsaved_token_is_valid_until_the_server_stops(tmp_path: Path) -> None:
+    """The server starts, but explains that it will use a different token the next time."""
     (tmp_path / "flowdebate").write_text("no folder")
     command = (COMMAND, "serve", "--port", "0")
     tokens = set()

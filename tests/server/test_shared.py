@@ -1,4 +1,4 @@
-"""Public links, each of which opens one run for reading or for a blind vote until it is revoked."""
+"""Public links, each of which opens one run for reading or for a blind vote until the link is revoked."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_link_gives_access_to_only_one_run(stage: Stage, stranger: httpx2.Client
 
 
 def test_revoked_link_returns_410(stage: Stage, stranger: httpx2.Client) -> None:
-    """All pages under the link return this status at once, while other links to the run still work."""
+    """As soon as a link is revoked, all pages under it return this status. Other links to the run still work."""
     run_id = stage.finished()
     one, two = share_run(stage, run_id), share_run(stage, run_id, "vote")
     assert stage.http.delete(f"/api/v1/runs/{run_id}/links/{one['id']}").status_code == 204
@@ -129,7 +129,7 @@ def test_link_is_deleted_with_its_run(stage: Stage, stranger: httpx2.Client) -> 
     assert stranger.get(page).status_code == 404
 
 
-def test_link_vote_counts_once_per_reader(stage: Stage, stranger: httpx2.Client) -> None:
+def test_each_reader_of_a_link_has_one_vote(stage: Stage, stranger: httpx2.Client) -> None:
     """Before voting, a reader sees neither the speakers' names nor the verdict.
 
     Even after the vote, the page does not link to any other page.

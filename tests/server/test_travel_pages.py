@@ -1,4 +1,4 @@
-"""Pages of earlier steps, forks and comparisons, as the server sends them before any script runs."""
+"""Pages for earlier steps, forks and comparisons, as the server sends them before any script runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_step_links_to_the_run_at_that_step(stage: Stage) -> None:
     assert stage.http.get("/runs/nothing/travel").status_code == 404
 
 
-def test_step_shows_the_transcript_up_to_it(stage: Stage) -> None:
+def test_step_page_shows_the_transcript_up_to_that_step(stage: Stage) -> None:
     run_id = stage.finished()
     first, second, judge = (get_page(stage, f"/runs/{run_id}/travel?step={step}") for step in (1, 2, 3))
     assert "Before this step" not in first
@@ -64,7 +64,7 @@ def test_run_page_links_to_its_steps(stage: Stage) -> None:
     assert page.count(f"/runs/{run_id}/travel?step=4") == 1
 
 
-def test_page_of_steps_lists_forks(stage: Stage) -> None:
+def test_steps_page_lists_forks(stage: Stage) -> None:
     run_id = stage.finished()
     assert "None yet." in get_page(stage, f"/runs/{run_id}/travel")
     stage.finished(runId="other")
@@ -134,7 +134,7 @@ def test_comparison_shows_differences(stage: Stage) -> None:
 PANELS = (
     {"debaters": [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]},
     {"debaters": [{"name": "pro", "stance": "Ship now"}, {"name": "con", "stance": "Wait longer"}]},
-    # the same sides in the other order
+    # the same sides in reverse order
     {"debaters": [{"name": "Ben", "stance": "Wait"}, {"name": "Ann", "stance": "Ship"}]},
 )
 

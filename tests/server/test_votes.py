@@ -80,7 +80,7 @@ def test_order_of_sides_is_random() -> None:
         assert stage.http.get("/runs/d/blind?reader=me").headers["location"].endswith("&reader=me")
 
 
-def test_only_the_first_vote_of_a_reader_counts() -> None:
+def test_only_a_readers_first_vote_counts() -> None:
     """Once a reader has voted, the page shows that vote next to the verdict."""
     with staged(service) as stage:
         stage.finished(**DEBATE)
@@ -121,7 +121,7 @@ def test_invalid_votes_are_rejected(body: dict[str, Any], field: str) -> None:
 
 
 def test_only_finished_debates_accept_votes(stage: Stage) -> None:
-    """Patterns without sides and waiting runs accept no votes, and their pages say so."""
+    """Runs that are waiting or have no sides accept no votes, and their pages say so."""
     stage.begin(pattern="consensus", options={}, runId="other")
     stage.get("/runs/other?wait=30")
     stage.begin(options={"max_rounds": 1, "humans": ["judge"]}, runId="waits")

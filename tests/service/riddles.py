@@ -1,4 +1,4 @@
-"""The pattern from docs/adding-a-pattern.md, a module in examples/."""
+"""The pattern from docs/adding-a-pattern.md, which is stored as a module in examples/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of runs: an owner's later debates see earlier findings and weight votes by them."""
+"""Memory across runs: an owner's later debates see findings from earlier ones and weight votes accordingly."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def answer_vote(call: Call) -> Any:
 
 
 def phase_prompts(calls: list[Call], phase: str = "proposal") -> list[str]:
-    """Return the prompts of the agents in a phase."""
+    """Return the prompts sent to the agents in a phase."""
     return [call.prompt for call in calls if call.phase == phase]
 
 
 @pytest.fixture
 async def make_service() -> AsyncIterator[Service]:
-    """Create a service with an in-memory store and with agents that vote for ann or for themselves."""
+    """Create a service with an in-memory store and agents that vote for ann or for themselves."""
     async with Service(store=MemoryStore(), model=model(answer_vote)) as service:
         yield service
 

@@ -1,4 +1,4 @@
-"""Exports that contain values of the wrong type: they are rejected, or imported as runs that break nothing else."""
+"""Exports that contain values of the wrong type, which are rejected or imported as runs that break nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def answer(request: ModelRequest) -> str | dict[str, Any]:
 
 
 async def exported_lines() -> list[str]:
-    """Return the lines of a debate with a vote."""
+    """Return the exported lines of a debate that has a vote."""
     store = MemoryStore()
     async with Service(store=store, model=FunctionModel(answer)) as service:
         await service.begin("debate", "Should we ship?", options={"max_rounds": 1}, run_id="r")
@@ -55,7 +55,7 @@ async def exported_lines() -> list[str]:
 
 
 async def exported_pattern(pattern: str) -> list[str]:
-    """Return the lines of a pattern's run. A debate has two ballots and a vote."""
+    """Run the pattern and return the exported lines of the run. A debate has two ballots and a vote."""
     store = MemoryStore()
     sides = [{"name": "ann", "stance": "cap rents"}, {"name": "bob", "stance": "build homes"}]
     async with Service(store=store, model=FunctionModel(answer_to)) as service:
@@ -78,7 +78,7 @@ def value_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, .
 
 
 def replace_value(value: Any, path: tuple[Any, ...], to: Any) -> Any:
-    """Return the value with a replacement at one path."""
+    """Return the value with the part at one path replaced."""
     if not path:
         return to
     if path[0] == "JSON":
@@ -126,7 +126,7 @@ def test_invalid_value_breaks_only_its_run(index: int) -> None:
     ],
 )
 def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
-    """Such values include a fraction in place of an integer, text that is not valid UTF-8, and a missing mean."""
+    """Subtly invalid values include a fraction instead of an integer, text that is not UTF-8, and a missing mean."""
     lines = asyncio.run(exported_pattern(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
     line = json.dumps(replace_value(json.loads(lines[0]), path, wrong))
@@ -164,9 +164,9 @@ def test_invalid_value_in_a_failed_call_breaks_only_its_run() -> None:
 
 
 async def survives(lines: list[str]) -> bool:
-    """Return whether the lines are imported and then listed, shown and verified.
+    """Return whether the run can be imported from the lines and then listed, shown and verified.
 
-    Raise BadFile if they cannot be imported.
+    Raise BadFile if the lines cannot be imported.
     """
     store = MemoryStore()
     await import_runs(store, lines)
@@ -207,7 +207,7 @@ def test_error_names_the_field_of_an_outcome_with_a_wrong_type(path: str, wrong:
         asyncio.run(import_runs(MemoryStore(), lines))
 
 
-def test_stored_run_with_a_broken_outcome_breaks_no_list() -> None:
+def test_stored_run_with_a_broken_outcome_does_not_break_lists() -> None:
     async def listed() -> tuple[Any, ...]:
         [(run, rows, _)] = read_runs(await exported_lines(), "export")
         store = MemoryStore()

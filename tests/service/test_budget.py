@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 QUESTION = "Should we ship?"
 SHORT = {"max_rounds": 1, "schedule": "single"}
-"""Options for a debate with four calls."""
+"""Options for a debate that makes four calls."""
 
 
 class CountingModel(FunctionModel):
@@ -46,7 +46,7 @@ async def used_amounts(service: Service) -> dict[str, float]:
 
 
 async def run_status(service: Service, **options: Any) -> str:
-    """Finish a debate with four calls and return its status."""
+    """Run a debate that makes four calls, and return its status."""
     started = await service.begin("debate", QUESTION, options=SHORT, **options)
     return (await service.wait(started.run_id)).status
 
@@ -73,7 +73,7 @@ def test_runs_share_the_budget() -> None:
                     await more
                 assert (raised.value.budget, raised.value.used, raised.value.limit) == ("all runs", 6, 6)
             repeated = await service.begin("debate", QUESTION, options=SHORT, run_id="one")
-            assert repeated.status == "complete"  # this run has started before
+            assert repeated.status == "complete"  # this run was started earlier
             await service.delete("one")
             assert await used_amounts(service) == {"calls": 6}
         assert model.made == 6
@@ -201,7 +201,7 @@ def test_time_limits_are_not_part_of_a_budget(field: str, of: str) -> None:
         Service(store="memory:", **{of: Limits(**{field: 5})})  # type: ignore[arg-type]
 
 
-def test_cancelling_a_store_access_keeps_the_figures_correct(tmp_path: Path) -> None:
+def test_cancelling_a_charge_keeps_the_totals_correct(tmp_path: Path) -> None:
     """The write is still completed, and the reserved amount is released because it was not used."""
 
     async def run() -> None:

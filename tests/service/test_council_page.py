@@ -1,4 +1,4 @@
-"""The council's command: live, saved, shown, resumed, in Markdown and in batches."""
+"""The council command, with its live, saved, shown and resumed runs, in Markdown and in batches."""
 
 from __future__ import annotations
 

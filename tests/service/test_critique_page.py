@@ -120,7 +120,7 @@ def test_critique_started_over_http_shows_its_claims_on_a_page() -> None:
     assert response.json()["errors"][0]["field"] == "answer"
 
 
-def test_document_has_the_layout_of_the_live_run() -> None:
+def test_document_uses_the_same_layout_as_the_live_run() -> None:
     pattern = critique(name="x", answer=ANSWER, critics=[Persona("Ada")], sources={"lease.md": LEASE})
     raw = pattern.run_sync(QUESTION, model=model_of()).output
     document = CritiqueDocument.of_raw(raw.to_wire())

@@ -1,4 +1,4 @@
-"""Depth of runs: the options for each level, and how a run with the depth "auto" ends."""
+"""Run depth: the options for each level, and how a run at depth "auto" ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CALLS = {"quick": 4, "balanced": 6, "thorough": 16}
 
 
 def judged_model(sure: Sequence[str]) -> FunctionModel:
-    """Create a model whose judge prefers the first side, except at the depths listed in `sure`."""
+    """Create a model that, as the judge, prefers the first side except at the depths listed in `sure`."""
 
     def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:
@@ -46,7 +46,7 @@ def judged_model(sure: Sequence[str]) -> FunctionModel:
 
 
 async def finish_run(model: Any, pattern: str = "debate", **options: Any) -> RunDetails:
-    """Finish a run of the service."""
+    """Run a pattern in a service and return the details of the finished run."""
     async with Service(store="memory:", model=model) as service:
         begun = await service.begin(pattern, QUESTION, options=options)
         return await service.wait(begun.run_id)
@@ -138,7 +138,7 @@ def test_depth_sets_the_documented_options(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["handoff", "round_robin"])
 def test_auto_is_rejected_for_patterns_without_an_agreement_measure(pattern: str) -> None:
-    """A run without an agreement measure would always go on to its last step."""
+    """A run without an agreement measure would always continue to its last step."""
     with pytest.raises(ConfigurationError, match="`--depth` cannot be auto: nobody in a"):
         build_plan(pattern, depth="auto")
 
@@ -195,6 +195,6 @@ def test_command_replays_a_recorded_escalation(tmp_path: Path) -> None:
 
 
 def record(path: Path, model: FunctionModel) -> None:
-    """Record a run with the depth "auto"."""
+    """Record a run at depth "auto"."""
     plan = build_plan("debate", depth="auto", seed=1, **DEBATE)
     plan.pattern().run_sync(QUESTION, model=RecordingModel(model, path), seed=1)

@@ -28,7 +28,7 @@ GIVEN: dict[str, Any] = {
 
 @pytest.fixture
 def vendor_clients() -> Iterator[dict[VendorName, Vendor]]:
-    """Start stub servers of four vendors."""
+    """Start stub servers for four vendors."""
     with vendors() as running:
         yield running
 
@@ -48,7 +48,7 @@ def test_single_effort_applies_to_all_roles(vendor_clients: dict[VendorName, Ven
 
 
 def test_effort_can_be_set_by_name_or_role(vendor_clients: dict[VendorName, Vendor]) -> None:
-    """A role without an effort keeps the default of its model."""
+    """A role without an effort keeps its model's default."""
     model = ["openai/gpt-5-mini", "judge=anthropic/claude-sonnet-4-6"]
     assert request_efforts(vendor_clients, model=model, effort=["Ann=high", "judge=medium"]) == [
         ("gpt-5-mini", "high"),
@@ -57,7 +57,7 @@ def test_effort_can_be_set_by_name_or_role(vendor_clients: dict[VendorName, Vend
     ]
 
 
-def test_efforts_are_in_the_first_line_and_the_stored_plan() -> None:
+def test_first_line_and_stored_plan_include_efforts() -> None:
     options = {**GIVEN, "model": ["openai/gpt-5"], "effort": ["low", "judge=high"]}
     plan = make_plan(PATTERNS["debate"], options)
     assert models_line(plan) == "Models: openai/gpt-5, effort low (Ann, Ben); openai/gpt-5, effort high (judge)"

@@ -60,7 +60,7 @@ async def store_debates(store: SqliteStore, *, slot: float, questions: int) -> L
     return leaderboard_of(await store.runs(limit=1_000))
 
 
-def test_models_are_ranked_by_won_debates(tmp_path: Path) -> None:
+def test_models_are_ranked_by_debates_won(tmp_path: Path) -> None:
     """The better model comes first, whatever the speaking order.
 
     An order effect that is not significant is not mentioned.
@@ -131,7 +131,7 @@ def test_repaired_answers_are_counted_by_model(tmp_path: Path) -> None:
     assert "1 (25%)" in output
 
 
-def test_empty_store_gives_no_ranking(tmp_path: Path) -> None:
+def test_empty_store_has_no_ranking(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "runs.db")
     assert leaderboard_of([]).models == []
     sides = [Debater(name, side, model=self_naming_model("small")) for name, side in (("ann", "tea"), ("bob", "rum"))]

@@ -34,7 +34,9 @@ DEBATES = {
     "store/archive.py": "the name of a parameter: a stored debate",
     "events.py": "imports the events of a debate for type checkers",
 }
-"""Modules that may name the debate, which is always available, each with the reason. Folders end with a slash."""
+"""Modules that may name the debate pattern, which is always available, each with its reason. Folders end
+with a slash.
+"""
 OTHERS = {
     "events.py": "imports the events of patterns for type checkers",
     "testing/examples.py": "an example calls the tool `handoff` wherever it is offered",

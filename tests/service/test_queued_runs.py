@@ -39,17 +39,17 @@ TOKEN = "a-token-of-these-tests"  # noqa: S105 - it opens nothing else
 
 
 def make_service(workers: Workers, **options: Any) -> Service:
-    """Create a service that executes no run of the fleet."""
+    """Create a service that executes none of the fleet's runs."""
     return Service(workers=workers, poll=0.05, **options)
 
 
 def texts_by_path(updates: list[Update]) -> list[tuple[str, Any]]:
-    """Return the contributions by path."""
+    """Return the contributions, keyed by path."""
     return [(update.event.path, update.event.output) for update in updates if isinstance(update.event, BlockAnswered)]
 
 
 async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list[Update]:
-    """Return the updates of an undisturbed run, except for the counts of calls."""
+    """Return the updates of an undisturbed run, without the call counts."""
     pattern, store = workers.patterns["city"], MemoryStore()
     await pattern.run(QUESTION, model=RemoteModel(fleet.models.port), store=store, seed=seed, run_id="alone")
     fleet.models.requests.clear()
@@ -112,7 +112,7 @@ async def read_until_call(service: Service, run_id: str) -> AsyncIterator[Update
         yield update
 
 
-async def test_cancelling_a_run_reaches_its_worker(fleet: Fleet) -> None:
+async def test_cancellation_reaches_the_worker(fleet: Fleet) -> None:
     workers = fleet.workers()
     async with make_service(workers) as service, fleet.working(fleet.workers()):
         fleet.models.answering.clear()
@@ -162,7 +162,7 @@ async def test_queued_run_is_cancelled_before_a_worker_takes_it(fleet: Fleet) ->
     assert fleet.models.requests == []
 
 
-async def test_worker_continues_after_a_human_answer_through_the_service(fleet: Fleet) -> None:
+async def test_worker_continues_after_a_human_answers_through_the_service(fleet: Fleet) -> None:
     """No worker is occupied while the run waits, and the answer is used unchanged."""
     async with make_service(fleet.workers()) as service, fleet.working(fleet.workers()):
         run = await service.begin("mixed", QUESTION)
@@ -199,7 +199,7 @@ async def test_services_sharing_a_store_control_the_same_runs(fleet: Fleet) -> N
     assert len(fleet.models.requests) == CALLS
 
 
-async def test_queued_runs_have_the_limits_of_their_service(fleet: Fleet) -> None:
+async def test_service_limits_apply_to_queued_runs(fleet: Fleet) -> None:
     """The caller can lower the limits. A limit that cannot be stored is rejected."""
     workers = fleet.workers(limits=Limits(calls=4))
     async with (
@@ -341,8 +341,8 @@ async def frames(http: httpx2.AsyncClient, path: str, **headers: str) -> AsyncIt
                 lines.clear()
 
 
-async def test_workers_respect_the_budget_of_an_owner(fleet: Fleet) -> None:
-    """In PostgreSQL, all processes share the budget.
+async def test_workers_respect_each_owners_budget(fleet: Fleet) -> None:
+    """With PostgreSQL, all processes share the budget.
 
     Other owners are unaffected. The response with status 429 names the budget and says when it will be renewed.
     """

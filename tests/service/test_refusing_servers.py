@@ -1,4 +1,4 @@
-"""Debates in every front end with a model server that rejects a feature of the request in its own words."""
+"""Debates in every front end when the model server rejects a request feature in its own words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rejecting_stage(part: str, refusal: tuple[int, Any]) -> Stage:
 
 
 def check_command(part: str, refusal: tuple[int, Any]) -> None:
-    """Run a debate from the command line with an effort."""
+    """Run a debate from the command line with a reasoning effort set."""
     with rejecting_stage(part, refusal) as stage:
         options = [f"--debater={side}" for side in SIDES]
         arguments = stage.options(*options, "--max-rounds", "1", "--no-synthesizer", "--effort", "low", "--json")
@@ -60,7 +60,7 @@ NOTE = "without the configured effort, which it rejects"
 
 
 def check_page(part: str, refusal: tuple[int, Any]) -> None:
-    """Run a debate from the web page with an effort."""
+    """Run a debate from the web page with a reasoning effort set."""
     learned_of.cache_clear()  # an earlier stage may have used this port
     with rejecting_stage(part, refusal) as stage:
         model = OpenAIModel("staged", base_url=stage.base_url, api_key="k")
@@ -88,7 +88,7 @@ def test_page_finishes_a_debate_if_one_feature_is_rejected(part: str) -> None:
 @pytest.mark.slow
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
+def test_command_finishes_a_debate_whatever_features_are_rejected(part: str, refusal: tuple[int, Any]) -> None:
     check_command(part, refusal)
 
 
@@ -96,5 +96,5 @@ def test_command_finishes_a_debate_for_any_rejected_features(part: str, refusal:
 @pytest.mark.filterwarnings("ignore:model .* rejects")
 @settings(max_examples=example_count(10))
 @given(part=st.sampled_from(list(PARTS)), refusal=REFUSALS)
-def test_page_finishes_a_debate_for_any_rejected_features(part: str, refusal: tuple[int, Any]) -> None:
+def test_page_finishes_a_debate_whatever_features_are_rejected(part: str, refusal: tuple[int, Any]) -> None:
     check_page(part, refusal)

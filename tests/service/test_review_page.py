@@ -37,7 +37,7 @@ PLAN = "We move all data\nin one night.\n"
 
 
 def reply(request: ModelRequest) -> Any:
-    """Answer as Ada, whose finding the others confirm, or as another reviewer without findings."""
+    """Answer as Ada, whose finding the others confirm, or as another reviewer, who has no findings."""
     fields = (request.output_schema or {})["properties"]
     if "findings" in fields:
         return {"findings": [FOUND] if request.block.endswith("-Ada") else []}
@@ -101,7 +101,7 @@ def test_stored_review_can_be_shown_resumed_and_forked(tmp_path: Path) -> None:
     assert "Complete: 1\n" in batch.stdout
 
 
-def test_person_can_review_and_answer_for_a_finding_later(tmp_path: Path) -> None:
+def test_person_can_review_and_defend_a_finding_later(tmp_path: Path) -> None:
     """The run is suspended at most three times: for the person's findings, verdicts and answers.
 
     When asked for verdicts and answers, the person does not see the names of other reviewers.

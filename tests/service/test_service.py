@@ -299,7 +299,7 @@ async def test_runs_above_the_concurrency_limit_are_queued() -> None:
         assert (await service.run("s")).status == "interrupted"
         ended = {run.run_id: run.updated_at for run in (await service.runs()).runs}
         assert ended["r"] < ended["f"] < ended["t"]
-        assert model.calls == 3 * 6 + 2  # judge and synthesizer of the fork
+        assert model.calls == 3 * 6 + 2  # the fork's judge and synthesizer
 
 
 async def test_owners_of_queued_runs_take_turns() -> None:
@@ -401,7 +401,7 @@ async def test_resumed_run_is_queued() -> None:
 
 
 @pytest.mark.parametrize("recover", [True, False])
-async def test_waiting_runs_are_kept_when_a_service_ends(*, recover: bool) -> None:
+async def test_waiting_runs_are_kept_when_a_service_closes(*, recover: bool) -> None:
     """If the next service recovers runs, it starts the waiting ones.
 
     Otherwise, they are marked as interrupted and can be resumed.
@@ -685,7 +685,7 @@ async def test_no_run_starts_if_proposing_sides_fails() -> None:
         assert (await service.runs()).runs == ()
 
 
-async def test_run_with_an_unknown_pattern_gives_the_reason() -> None:
+async def test_run_with_an_unknown_pattern_can_still_be_read() -> None:
     """The stored output can still be read, and readers are told that the run has ended."""
     store = MemoryStore()
     await rent_debate().run(QUESTION, model=constant_model(), store=store, run_id="r")

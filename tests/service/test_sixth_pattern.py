@@ -57,7 +57,7 @@ def register_riddles(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def answer(request: ModelRequest) -> Any:
-    """Return a guess from each solver, and the ruling of the sphinx."""
+    """Return a guess from each solver, and the sphinx's ruling."""
     return RULING if request.output_schema else GUESSES[str(request.block).rpartition("-")[2]]
 
 
@@ -67,7 +67,7 @@ def make_service(model: Any = None) -> Service:
 
 
 def model_server() -> ModelServer:
-    """Serve the same model for commands."""
+    """Serve the same model to commands."""
     return ModelServer(turns=[[guess] for guess in GUESSES.values()], answers={"remark": RULING})
 
 
@@ -78,7 +78,7 @@ def build_command(*arguments: str, text: str | None = None) -> Result:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Serve every protocol."""
+    """Start a server that supports every protocol."""
     with staged(make_service, openai=True, ag_ui=True) as stage:
         yield stage
 
@@ -96,7 +96,7 @@ def test_help_lists_the_pattern_with_options_and_examples() -> None:
     assert build_command("riddle", RIDDLE, "--solver", "=nobody").exit_code == 2
 
 
-def test_pattern_keeps_the_promises_of_all_patterns(register_riddles: ModuleType) -> None:
+def test_pattern_keeps_the_promises_made_for_all_patterns(register_riddles: ModuleType) -> None:
     check_pattern(register_riddles.riddle(name="keys", debaters=[{"name": "Ada"}, {"name": "Ben"}]), max_examples=5)
 
 
@@ -304,7 +304,7 @@ async def test_notebook_shows_the_pattern_live_and_finished(register_riddles: Mo
             assert part in page
 
 
-def test_documentation_page_of_the_pattern_is_in_the_index(register_riddles: ModuleType) -> None:
+def test_documentation_index_lists_the_pattern_page(register_riddles: ModuleType) -> None:
     root = PAGE.parents[1]
     index = (root / "docs" / "index.md").read_text("utf-8")
     for info in PATTERNS.values():

@@ -1,4 +1,4 @@
-"""Debates with a server that streams its model's thinking: which text is shown and stored."""
+"""Debates whose model server streams the model's thinking: which text is shown and stored."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ObservedRun:
 
     @property
     def page(self) -> list[str]:
-        """Return all messages to a page, and the growing texts in them."""
+        """Return all messages sent to a page, and the growing texts in them."""
         page = LivePage(None)
         pieces: list[str] = []
         for update in self.updates:

@@ -18,7 +18,7 @@ asyncio.run(main())
 """
 
 
-def test_warm_up_imports_requirements_of_a_first_run_but_no_sdk() -> None:
+def test_warm_up_imports_what_a_first_run_needs_but_no_sdk() -> None:
     command = [sys.executable, "-c", _SCRIPT]
     output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout  # noqa: S603
     assert set(output.split()) == {"flowdebate.models.openai.http", "flowdebate.patterns.debate.factory"}

@@ -1,4 +1,4 @@
-"""Random cases on all processors until one breaks a promise.
+"""Run random cases on all processors until one breaks a promise.
 
 Run `python -m tests.soak answers --count 1000000`. The summary goes to stdout and progress to stderr. A case that
 breaks a promise is written to a file, and the exit code is 1. To run that case again, pass `--seed`, `--first` and

@@ -1,4 +1,4 @@
-"""The real client on a transport that returns mutated answers, and checks of each outcome."""
+"""The real client on a transport that returns mutated answers, and checks on each outcome."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 Workers and servers are killed or stopped with SIGTERM and replaced, PostgreSQL is restarted, the provider is
 unavailable for a minute, the version is upgraded, and one run kills each worker that executes it. In the end, every
 accepted run must be complete, except the poison run, which must be a dead letter. No recorded answer may have been
-requested again, and no other run may have been abandoned. The table is printed in any case.
+requested again, and no other run may have been abandoned. The table is always printed.
 """
 
 from __future__ import annotations

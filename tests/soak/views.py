@@ -1,4 +1,4 @@
-"""Random debates in every view: output can be parsed again, and no text can imitate another part."""
+"""Random debates in every view: the output can be parsed back, and no text can imitate another part."""
 
 from __future__ import annotations
 

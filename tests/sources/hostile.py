@@ -89,7 +89,7 @@ def xlsx(rows: str, *, after: str = "", before: str = "", strings: str | None = 
 
 
 def cell(place: str, value: object = 1) -> str:
-    """Write a cell with a number."""
+    """Write a cell that contains a number."""
     return f'<c r="{place}"><v>{value}</v></c>'
 
 

@@ -42,7 +42,7 @@ def test_corpus_includes_attacks_through_material() -> None:
 
 
 @each_attack
-def test_documents_never_begin_a_prompt_line(attack: Attack) -> None:
+def test_text_from_documents_never_begins_a_prompt_line(attack: Attack) -> None:
     text = attack.written()
     source = Source.of(f"a{text}", f"Homes.{text}", pages=[Page(start=0, name=f"page{text}")])
     passage = Passage(source=source.name, start=0, end=len(source.text), page=f"page{text}")
@@ -52,7 +52,7 @@ def test_documents_never_begin_a_prompt_line(attack: Attack) -> None:
 
 
 @each_attack
-def test_files_and_diffs_never_begin_a_line_in_a_review(attack: Attack) -> None:
+def test_text_from_files_and_diffs_never_begins_a_line_in_a_review(attack: Attack) -> None:
     text = attack.written()
     added = "\n".join(f"+{line}" for line in text.split("\n"))
     diff = f"--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,{added.count(chr(10)) + 1} @@\n-x = 1\n{added}\n"

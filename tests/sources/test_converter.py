@@ -201,7 +201,9 @@ def test_child_processes_do_not_outlive_their_parent(tmp_path: Path, ending: sig
 
 
 @linux
-def test_child_processes_know_no_secrets_of_their_parent(monkeypatch: pytest.MonkeyPatch, converter: Converter) -> None:
+def test_child_processes_do_not_receive_their_parents_secrets(
+    monkeypatch: pytest.MonkeyPatch, converter: Converter
+) -> None:
     """A hostile document may control the child process, so it is given neither keys nor store addresses."""
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     monkeypatch.setenv("FLOWDEBATE_STORE", "postgresql://canary")

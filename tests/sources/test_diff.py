@@ -51,7 +51,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, commits: str = "HEAD~1..HEAD", **options: list[str]) -> dict[str, Source]:
-    """Return the sources of a diff by name."""
+    """Return a diff's sources, keyed by name."""
     return {source.name: source for source in read_diff(Diff(commits, folder=folder, **options))}
 
 

@@ -303,7 +303,7 @@ VISIBLE, STYLED = '<w:vanish w:val="0"/>', '<w:rStyle w:val="B"/>'
     ],
     ids=["hidden", "shown", "style", "margins", "formula"],
 )
-def test_word_documents_lose_nothing_silently(
+def test_nothing_in_word_documents_is_lost_silently(
     tmp_path: Path, body: str, parts: dict[str, str], text: str, unread: str | None
 ) -> None:
     """Invisible content is left out, and the report says so."""
@@ -393,7 +393,7 @@ def test_hidden_slides_are_omitted_and_empty_slides_are_listed(tmp_path: Path) -
     assert source.unread == "slide 2 hidden; slide 3 without text; 1 hidden passage"
 
 
-def test_notebooks_consist_of_their_cells_and_outputs(tmp_path: Path) -> None:
+def test_notebooks_are_read_as_cells_and_outputs(tmp_path: Path) -> None:
     """Images are left out, because their base64 data would be of no use to a reader."""
     picture = {"output_type": "display_data", "data": {"image/png": "AAAA" * 9_000, "text/plain": ["<Figure>"]}}
     table = {"output_type": "display_data", "data": {"text/html": "<table></table>"}}
@@ -465,7 +465,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
 
 
 def test_errors_name_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If such a file is in a folder, it is left out of the sources, and the reason given is the missing extra."""
+    """A file in a folder that needs a missing extra is left out of the sources, and the reason names the extra."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Create a typical folder: texts, secrets, a repository's files, binaries and links."""
+    """Create a typical folder: text files, secrets, a repository's files, binaries and links."""
     files = {
         "docs/plan.md": "Build trams.",
         "docs/notes/costs.txt": "They cost 3 million.",
@@ -117,7 +117,7 @@ def test_errors_for_invalid_source_files_state_the_name_and_reason(
 ) -> None:
     """The file is rejected before anything else happens.
 
-    The error quotes its name verbatim, even if the problem lies in an enclosing folder or a link.
+    The error quotes the file's name verbatim, even if the problem lies in an enclosing folder or a link.
     """
     for secret in (".ssh/config", "me/.docker/notes/config", ".env"):
         (tmp_path / secret).parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def test_files_outside_allowed_folders_are_rejected(tmp_path: Path) -> None:
     assert outside_of([inside], ["-", str(beside / "a.md")]) == ["-", str(beside / "a.md")]
 
 
-def test_sources_can_be_paths_and_texts_in_python(tmp_path: Path) -> None:
+def test_sources_can_be_paths_or_strings_in_python(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("A.")
     report = Source.of("report", "B.")
     assert [source.name for source in check_sources([tmp_path / "a.md", report], location="x")] == ["a.md", "report"]

@@ -172,7 +172,7 @@ class Reading:
         return FunctionModel(answer)
 
 
-def test_http_requests_can_send_texts_or_name_allowed_files(folder: Path) -> None:
+def test_http_requests_can_send_text_or_name_allowed_files(folder: Path) -> None:
     """Without an allowed folder, no path is read. Otherwise, only paths inside it are read."""
     inside, outside = str(folder / "notes" / "report.md"), folder / "notes" / ".." / "secret.txt"
     outside.write_text("canary-env")
@@ -214,7 +214,7 @@ def test_services_stay_responsive_while_reading_documents() -> None:
     assert current_thread() not in readers
 
 
-def test_mcp_hosts_can_send_texts_or_name_allowed_files(folder: Path) -> None:
+def test_mcp_hosts_can_send_text_or_name_allowed_files(folder: Path) -> None:
     reading = Reading()
     cases: list[tuple[Any, bool]] = [
         (["notes/report.md"], True),

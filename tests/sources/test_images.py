@@ -220,7 +220,7 @@ def test_images_are_recognized_by_their_bytes(name: str, tmp_path: Path) -> None
 
 
 def test_images_have_limits(tmp_path: Path) -> None:
-    """Each image and the total are limited in size. An invalid or damaged image raises an error."""
+    """The size of each image and their total size are limited. An invalid or damaged image raises an error."""
     big, image = tmp_path / "big.png", tmp_path / "a.png"
     big.write_bytes(png() + bytes(3_750_000))
     image.write_bytes(png() + bytes(3_500_000))

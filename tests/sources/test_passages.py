@@ -80,8 +80,8 @@ def test_passages_fill_their_budget() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 40_000), st.integers(1, 60))
-def test_readers_share_sources_that_are_too_long(readers: int, room: int, files: int) -> None:
-    """No reader exceeds its budget, half of which is spent on the best passages for every reader.
+def test_long_sources_are_divided_among_readers(readers: int, room: int, files: int) -> None:
+    """No reader exceeds its budget. Every reader spends half of it on the same passages, which are the best ones.
 
     The other half overlaps with another reader's passages only if there is nothing else left to show.
     """
@@ -114,7 +114,7 @@ def test_panels_read_more_than_a_single_member(pattern: str) -> None:
 
 
 def test_files_without_a_passage_are_counted_but_not_named() -> None:
-    """With many files, the names would take up the space needed for passages."""
+    """If there are many files, their names would take up the space needed for passages."""
     files = tuple(Source.of(f"src/file_{number}.py", "x = 1\n" * 30) for number in range(2_000))
     listed = render_sources(files, complete=False).partition("\n\n")[0]
     assert listed.startswith("Sources:\n2,000 sources with 360,000 characters, too long to be shown in full")
@@ -123,7 +123,7 @@ def test_files_without_a_passage_are_counted_but_not_named() -> None:
 
 
 def test_model_context_determines_the_size_of_passages() -> None:
-    """The context size of a local model is known even if a policy wraps it, but that of a function model is not."""
+    """A local model's context size is known even if a policy wraps the model, but a function model's is not known."""
     assert context_of(LocalModel(Path("a.gguf"))) == context_of(Retrying(LocalModel(Path("a.gguf")))) == 8192
     assert context_of(FunctionModel(lambda _: "")) is None
 

@@ -170,7 +170,7 @@ SIDES = [{"name": "Ann", "stance": "Ship"}, {"name": "Ben", "stance": "Wait"}]
 
 @pytest.fixture
 def waiting_run() -> Iterator[tuple[Stage, str]]:
-    """Start a server with a run that waits for a person and has a text and an image as sources."""
+    """Start a server and a run that waits for a person and has a text file and an image as sources."""
     with staged(lambda: Service(store=MemoryStore(), model=FunctionModel(answer_debate))) as stage:
         options = {
             "max_rounds": 1,

@@ -69,7 +69,7 @@ KEYS = [
 ]
 
 
-def test_files_with_secrets_are_omitted_by_name(tmp_path: Path) -> None:
+def test_secret_files_are_recognized_by_name_and_omitted(tmp_path: Path) -> None:
     """Files with secrets may be anywhere in a folder, and files with ordinary names are read."""
     for name in (*NAMES, *ORDINARY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of stores."""
+"""Fixtures for the store tests."""
 
 from __future__ import annotations
 

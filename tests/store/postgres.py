@@ -20,7 +20,7 @@ __all__ = ("Server", "postgres_server")
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """Return the only server of this process, or skip the test and give the reason if there is none."""
+    """Return this process's only server. If there is none, skip the test and give the reason."""
     try:
         server = Server().__enter__()
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""Addresses of stores: parsed or rejected, never used as a path, and displayed without user name and password."""
+"""Store addresses: parsed or rejected, never used as a path, and displayed without the user name and password."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_store_addresses_are_parsed(text: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("text", UNKNOWN)
-def test_unknown_addresses_are_rejected_with_the_valid_forms(text: str) -> None:
+def test_error_for_an_unknown_address_lists_the_valid_forms(text: str) -> None:
     for name in (text, Path(text)):
         with pytest.raises(ConfigurationError, match="postgresql://") as refused:
             open_store(name)

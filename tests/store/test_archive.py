@@ -95,7 +95,7 @@ async def list_answers(archive: Archive) -> list[Any]:
 
 
 @given(st.lists(st.tuples(acts, st.booleans()), max_size=12))
-def test_stored_archive_agrees_with_one_in_memory(steps: list[tuple[Act, bool]]) -> None:
+def test_stored_archive_matches_an_in_memory_archive(steps: list[tuple[Act, bool]]) -> None:
     """After any sequence of changes, two archives in the same store must agree with an archive in memory."""
 
     async def compare() -> None:
@@ -275,7 +275,7 @@ def test_stored_archive_contains_every_part() -> None:
 
 
 async def agreed_debate(archive: Archive) -> str:
-    """Return the id of a debate that agrees on ann's proposal."""
+    """Run a debate that agrees on ann's proposal, and return its id."""
     from flowdebate import Persona
 
     personas = [Persona(name, f"{name} of the council", block=voter) for name in ("ann", "bob", "cy")]

@@ -81,7 +81,7 @@ async def test_draining_store_starts_nothing_and_requeues_interrupted_runs(
     assert (await inner.run("r")).status == expected_status
 
 
-def test_draining_store_is_a_store_in_every_python_version() -> None:
+def test_draining_store_satisfies_the_protocol_in_every_python_version() -> None:
     """From Python 3.12 on, a protocol is checked without `__getattr__`, so each method must be defined."""
     store = Draining(MemoryStore())
     names = [name for name in dir(Store) if not name.startswith("_")]

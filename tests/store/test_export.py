@@ -78,7 +78,7 @@ ROWS = [make_step("round[1]/con#0", 1), make_step("round[1]/pro#0", 2, "[1, 2]")
 
 
 async def filled_store(*run_ids: str) -> MemoryStore:
-    """Return a store with runs of three steps each, the last of them open."""
+    """Return a store whose runs have three steps each, the last of which is open."""
     store = MemoryStore()
     for run_id in run_ids:
         await store.add(make_run(run_id, steps=2, outcome={"output": "Yes.", "usage": {"calls": 2}}), ROWS)
@@ -230,7 +230,7 @@ async def test_invalid_json_is_not_exported() -> None:
 
 
 def change_line(line: str, *path: str, to: Any) -> str:
-    """Return the line with another value at `path`."""
+    """Return the line with the value at `path` replaced."""
     value = inner = json.loads(line)
     for part in path[:-1]:
         inner = inner[part]

@@ -1,4 +1,4 @@
-"""Pages of lists, read from an index so that the last page costs no more than the first."""
+"""Paged lists, read from an index so that the last page costs no more than the first."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_sqlite_keeps_no_listed_rows_in_memory(tmp_path: Path) -> None:
         await store.close()
 
 
-async def test_ids_with_invalid_unicode_are_listed_in_one_order(tmp_path: Path) -> None:
+async def test_ids_with_invalid_unicode_are_sorted_consistently(tmp_path: Path) -> None:
     """A database stores an unpaired surrogate in escaped form and sorts by the escaped text.
 
     The in-memory store does the same.

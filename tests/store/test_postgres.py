@@ -428,7 +428,7 @@ def test_last_migration_is_the_current_schema() -> None:
 
 @contextmanager
 def launch(code: str, *arguments: str) -> Iterator[Warm]:
-    """Start a process that is ended in any case, and keep its stdin open until then."""
+    """Start a process whose stdin stays open, and make sure that the process is stopped at the end of the block."""
     reading, writing = os.pipe()
     try:
         with Warm(code, *arguments, stdin=reading, stdout=subprocess.PIPE) as process:

@@ -26,8 +26,8 @@ def _life(collector: Collector, store: Path, killed_at: int) -> int:
     return warm.run_warm(warm.run_module("tests.telemetry.life"), *arguments, cwd=ROOT, check=False).returncode
 
 
-def test_killed_and_resumed_run_has_the_metrics_of_an_undisturbed_one(tmp_path: Path) -> None:
-    """The exported tokens, calls and verdicts are the same as without a kill.
+def test_killed_and_resumed_run_has_the_metrics_of_an_undisturbed_run(tmp_path: Path) -> None:
+    """The exported tokens, calls and verdicts are the same as if the process had not been killed.
 
     The trace of the last process links to the first one.
     """

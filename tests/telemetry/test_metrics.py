@@ -1,4 +1,4 @@
-"""Metrics: what they count, their attributes, and the absence of duplicates."""
+"""Metrics: what they count, which attributes they have, and that nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ async def test_known_cost_is_counted() -> None:
     assert cost == pytest.approx(result.cost)
 
 
-async def test_cost_of_unknown_tokens_is_not_counted() -> None:
-    """A limit uses an estimate for unknown tokens, but a metric does not."""
+async def test_cost_is_not_counted_if_token_counts_are_unknown() -> None:
+    """If token counts are unknown, a limit uses an estimate, but a metric does not."""
     watched = Watched()
     line = generator(name="line")
     priced = Limits(prices={"function": Price(prompt=0.5, completion=5.0)})
@@ -93,7 +93,7 @@ async def test_cost_of_unknown_tokens_is_not_counted() -> None:
     assert names.COST not in watched.totals()
 
 
-async def test_costs_with_invalid_prices_are_not_counted() -> None:
+async def test_costs_based_on_invalid_prices_are_not_counted() -> None:
     """If the application's price function raises an exception, the run fails with that exception."""
 
     def prices(model: str, usage: Usage) -> float:

@@ -1,4 +1,4 @@
-"""Documented names of telemetry, compared with those in the code."""
+"""Documented telemetry names, compared with those in the code."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ async def test_error_messages_are_not_exported() -> None:
     assert CANARY not in watched.text()
 
 
-async def test_instrumented_process_observes_runs_without_an_observer(
+async def test_instrumentation_observes_runs_that_have_no_observer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Observation ends when the instrumentation is removed.

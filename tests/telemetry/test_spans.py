@@ -231,7 +231,7 @@ invoke_workflow ask
     )
 
 
-async def test_http_request_of_the_client_is_below_the_call() -> None:
+async def test_http_client_span_is_below_the_call_span() -> None:
     watched = Watched()
     AioHttpClientInstrumentor().instrument(tracer_provider=watched.tracers)
     try:

@@ -144,7 +144,7 @@ class Watched:
         }
 
     def text(self) -> str:
-        """Return all data of the spans as text."""
+        """Return all span data as text."""
         return "\n".join(span.to_json() for span in self.spans)
 
 

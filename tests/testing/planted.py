@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 SEEDS = range(10)
 EXAMPLES = 100
 CHEAP = {"a predicate that never fires": 1, "a condition that never holds": 1, "a side that is never called": 10}
-"""Number of examples for bugs that only the final check of a run without failures finds."""
+"""Number of examples for bugs found only by the final check of a run that has no failures."""
 PAGE = Path(__file__).parents[2] / "evidence" / "records" / "planted-bugs.md"
 
 SIDES = (Debater("ann", "for"), Debater("bob", "against"))

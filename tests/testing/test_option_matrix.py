@@ -41,7 +41,7 @@ def lookup(city: str) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """Values for the options of a pattern, each tried separately."""
+    """Values for a pattern's options, each tried separately."""
 
     needed: dict[str, Any]
     values: dict[str, list[Any]]

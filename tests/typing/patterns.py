@@ -1,4 +1,4 @@
-"""Types of the outputs of patterns."""
+"""Types of pattern outputs."""
 
 from __future__ import annotations
 

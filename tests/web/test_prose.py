@@ -113,7 +113,7 @@ class Page(HTMLParser):
 
 
 def visible_letters(text: str) -> str:
-    """Return the letters and digits of a text as pages show it, where a task mark may be x or X."""
+    """Return the letters and digits in the text as pages show it, where a task mark may be x or X."""
     return re.sub(r"[\W_]", "", module._plain(text)).replace("X", "x")
 
 
@@ -152,21 +152,21 @@ def grow_text(pieces: list[str]) -> list[str]:
 
 
 @given(st.lists(TEXTS, max_size=5))
-@example(["[r]: data:x 'T'\n***", "a"])  # a rule continues a paragraph
-@example(["a\nb|c\n-|-", "x"])  # and so does a table
-@example(["* a\n\n* * *", "b"])  # a rule is an item of the preceding list
-@example(["1. a\n\n2", ". b"])  # and so is a paragraph
+@example(["[r]: data:x 'T'\n***", "a"])  # a rule can turn out to continue a paragraph
+@example(["a\nb|c\n-|-", "x"])  # a table can turn out to continue a paragraph
+@example(["* a\n\n* * *", "b"])  # a rule can turn out to be an item of the preceding list
+@example(["1. a\n\n2", ". b"])  # a paragraph can turn out to be an item of the preceding list
 @example(["*a*\n\nb\n\xa0\nc"])  # non-ASCII whitespace
 @example(["*a*\n\nb\n\u3000c"])
 @example(["a\r", "\n# b"])
-def test_growing_text_ends_up_as_the_whole_text(pieces: list[str]) -> None:
+def test_growing_text_ends_up_complete(pieces: list[str]) -> None:
     text = "".join(pieces)
     if not text.lstrip().startswith("{"):
         assert "\n".join(grow_text([*pieces, END])) == prose(text + END)
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join))
-def test_text_growing_by_characters_ends_up_as_the_whole_text(text: str) -> None:
+def test_text_growing_one_character_at_a_time_ends_up_complete(text: str) -> None:
     """Each additional character may change how the last line has to be rendered."""
     assert "\n".join(grow_text([*text, END])) == prose(text + END)
 

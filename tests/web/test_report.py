@@ -1,4 +1,4 @@
-"""Reports, which are inert single files that show a run and follow from its journal."""
+"""Reports: inert single files that show a run and can be rebuilt from its journal."""
 
 from __future__ import annotations
 
@@ -441,7 +441,7 @@ async def test_hostile_text_is_escaped() -> None:
         assert (await verify_report(html)).outcome == "verified"
 
 
-async def test_only_the_stylesheet_of_the_library_is_trusted() -> None:
+async def test_only_the_librarys_stylesheet_is_trusted() -> None:
     """The report's policy contains the hash of its only style and allows nothing else."""
     [style] = re.findall(r"<style>(.*?)</style>", REPORT, re.DOTALL)
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()

@@ -132,9 +132,9 @@ async def model_server(seconds: float = 0.1) -> AsyncIterator[ModelServer]:
 
 
 def make_workers(url: str, *, schema: str, port: int, **options: Any) -> Workers:
-    """Build the workers of the tests.
+    """Build the workers for the tests.
 
-    They know a debate with five calls, a debate opened by a human, and a debate that kills its worker.
+    They know a debate that makes five calls, a debate opened by a human, and a debate that kills its worker.
     """
     ann, bob = Debater("ann", "trams"), Debater("bob", "roads")
     city = debate(name="city", debaters=[ann, bob], synthesizer=False)

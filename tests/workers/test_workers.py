@@ -342,7 +342,7 @@ async def test_worker_does_not_wait_forever(fleet: Fleet) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:run .* could not be recorded")
-async def test_long_database_outage_ends_no_run(fleet: Fleet, postgres_server: Server) -> None:
+async def test_long_database_outage_does_not_end_a_run(fleet: Fleet, postgres_server: Server) -> None:
     """Only the answer that could not be stored is requested again, and the run is completed."""
     workers = fleet.workers()
     workers._store = PostgresStore(postgres_server.url, schema="fleet", patience=0.1)
@@ -668,7 +668,7 @@ async def test_unknown_run_raises_run_not_found(fleet: Fleet) -> None:
 # Workers with other versions
 
 
-async def test_worker_with_another_version_ignores_runs(fleet: Fleet) -> None:
+async def test_worker_ignores_runs_of_another_version(fleet: Fleet) -> None:
     """A worker of version 2 executes the run submitted with version 2.
 
     A run submitted earlier with another version waits for a worker of that version.

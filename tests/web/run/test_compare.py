@@ -1,4 +1,4 @@
-"""Comparisons of two runs, with equal steps and differing words."""
+"""Comparisons of two runs: which steps are equal, and which words differ."""
 
 from __future__ import annotations
 

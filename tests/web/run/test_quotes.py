@@ -26,7 +26,7 @@ SAID = "They write: “Rents rose by 15 per cent.” And: “Rents fell\nby a ha
 
 
 @given(text=TEXTS, places=st.lists(PLACES, max_size=5), is_exact=st.booleans())
-def test_splitting_a_text_at_its_quotes_loses_nothing(text: str, places: list[Any], is_exact: bool) -> None:  # noqa: FBT001 - drawn
+def test_splitting_text_at_its_quotes_loses_nothing(text: str, places: list[Any], is_exact: bool) -> None:  # noqa: FBT001 - drawn
     """The positions of quotes in a journal may be arbitrary, but the words of each quote are marked exactly once."""
     looked_up = [(quote.start, quote.end, quote.source) for quote in verify_quotes(text, {"report": "rents rose by a"})]
     quotes = tuple(
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
 
 def strip_spaces(text: str) -> str:
-    """Return the letters and digits of a text."""
+    """Return the letters and digits in the text."""
     return re.sub(r"[\W_]", "", text)
 
 
