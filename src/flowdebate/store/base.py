@@ -123,7 +123,7 @@ class Store(Protocol):
     """Storage for runs and their steps; every implementation must pass `flowdebate.testing.StoreConformance`.
 
     When `commit`, `put` or `add` returns, its write and the run's earlier writes are durable; writes by other methods
-    are guaranteed to survive only the end of the process. A write completes even if its caller is cancelled. A run has
+    are only guaranteed to survive the end of the process. A write completes even if its caller is cancelled. A run has
     one owner at a time: the store object that created or took it, until that object finishes or releases the run, or
     its process dies. Writes by other owners raise RunConflict. If reading or writing fails, the store stays unchanged
     and raises a StoreError that states the store's name.

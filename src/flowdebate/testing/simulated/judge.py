@@ -67,7 +67,7 @@ class SimView:
     @property
     def item(self) -> int:
         """Number identifying the judged item, the same in all of its views."""
-        # Sorted and without labels, because a drawn quality must not depend on the reading order.
+        # Sorted and without labels, because a randomly drawn quality must not depend on the reading order.
         return key_of(*sorted(key_of(side.stance, *side.texts).to_bytes(8, "big").hex() for side in self.sides))
 
     @property
