@@ -332,7 +332,10 @@ def events_match_result(run: Played) -> Problems:
 
 
 def _output_items() -> Iterator[tuple[type[BaseEvent], tuple[str, str]]]:
-    """Yield each event class that has a counterpart in the raw output, with the field names in the event and in the output."""
+    """Yield each event class that has a counterpart in the raw output.
+
+    Each class is paired with two field names: the one in the event and the one in the output.
+    """
     for info in load_patterns().values():
         for kind in info.load_events():
             if kind.output_item is not None:
