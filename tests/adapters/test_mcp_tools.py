@@ -38,7 +38,7 @@ def archive(topics: list[str]) -> MCPServer:
 
 
 def call_first_tool(city: object) -> ToolCall:
-    """Return a response in which the model calls the first tool."""
+    """Return a model's call to the first tool."""
     return ToolCall(id="1", name="air_quality", arguments=f'{{"city": {city}}}')
 
 

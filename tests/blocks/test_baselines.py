@@ -111,7 +111,7 @@ def test_samples_stay_within_the_debate_token_budget(argument: int, answer: int,
 @pytest.mark.parametrize(
     ("equal", "calls"), [("tokens", 20), ("completion_tokens", 4), ("cost", 10), ("calls", 4)], ids=str
 )
-async def test_samples_match_the_selected_budget(equal: Any, calls: int) -> None:
+async def test_number_of_samples_matches_the_selected_budget(equal: Any, calls: int) -> None:
     """The debate's four turns of 50 tokens set the budget, which is measured in tokens, output tokens, price or calls.
 
     Each sample uses 10 tokens.
@@ -187,7 +187,7 @@ async def test_other_baselines_do_not_enlarge_the_sampling_budget(equal: Equal) 
 
 
 @pytest.mark.parametrize(("argument", "answer"), [(None, 10), (50, None), (None, None)])
-async def test_samples_match_the_number_of_calls_if_token_counts_are_unknown(
+async def test_sample_count_matches_the_call_count_if_token_counts_are_unknown(
     argument: int | None, answer: int | None
 ) -> None:
     """If an unknown token count were treated as zero, sampling would never end."""

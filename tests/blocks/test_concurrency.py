@@ -102,7 +102,7 @@ def test_results_keep_their_order_and_no_slot_stays_idle(
 
 
 @given(st.integers(2, 5), st.data())
-def test_first_failure_cancels_the_others_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
+def test_first_failure_cancels_the_other_blocks_and_is_raised_unchanged(count: int, data: st.DataObject) -> None:
     failing = data.draw(st.integers(0, count - 1))
     error = RuntimeError("boom")
 

@@ -241,7 +241,7 @@ def test_loop_back_ends_despite_failures_inside(bound: int, fails: list[bool], l
     assert len(passed) == times
 
 
-def test_two_loops_in_one_sequencer_count_separately() -> None:
+def test_two_loops_in_one_sequencer_are_counted_separately() -> None:
     paths: list[str] = []
     note = handler(lambda value, ctx: paths.append(ctx.path), name="note")
     loops: Sequencer[Any, Any] = (

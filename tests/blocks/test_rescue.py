@@ -162,7 +162,7 @@ def test_note_names_the_sequencer_whose_function_failed() -> None:
     assert caught.value.__notes__ == ["in block 'all' (at all)"]
 
 
-def test_other_notes_do_not_hide_the_block() -> None:
+def test_block_is_named_even_if_there_are_other_notes() -> None:
     """A note added by other code does not mean that the block has already been named."""
     error = RuntimeError("boom")
     error.add_note("see the handbook")

@@ -25,7 +25,7 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
-def test_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_run_can_be_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visit]) -> None:
     run_id = stage.finished()
     page = visit(stage.url).open(f"/runs/{run_id}")
     page.get_by_role("link", name="Time travel").click()
@@ -47,7 +47,7 @@ def test_run_is_forked_from_the_slider(stage: Stage, visit: Callable[[str], Visi
     assert page.get_by_role("link", name="con changed").is_visible()
 
 
-def test_finished_debate_is_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
+def test_finished_debate_can_be_continued_with_a_question(stage: Stage, visit: Callable[[str], Visit]) -> None:
     run_id = stage.finished()
     visitor = visit(stage.url)
     page = visitor.open(f"/runs/{run_id}")

@@ -101,7 +101,7 @@ def test_text_appears_as_it_is_written(folder: Path, visit: Callable[[str], Visi
         page.locator("#speaking .turn").nth(1).wait_for(state="detached")
 
 
-def test_run_is_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
+def test_run_can_be_stopped_and_resumed_on_its_page(folder: Path, visit: Callable[[str], Visit]) -> None:
     with start_server(folder, *OPTIONS) as (_, url, _):
         page = visit(url).open(f"/runs/{begin_run(url)}")
         allow_calls(folder, 1)

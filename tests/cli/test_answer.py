@@ -25,7 +25,7 @@ def run_command(*arguments: str, typed: str = "") -> Result:
     return CliRunner().invoke(app, list(arguments), input=typed, prog_name="flowdebate")
 
 
-def test_run_waits_for_its_humans_and_continues() -> None:
+def test_run_waits_for_human_answers_and_continues() -> None:
     with Stage() as on:
         parked = run_command(*on.options(*SIDES, "--human", "con", "--human", "judge"))
         hint = re.search(r"flowdebate runs answer (\w{8})", parked.stderr)
@@ -61,7 +61,7 @@ def test_roles_are_checked_before_any_call() -> None:
     assert (unkept.exit_code, "`store` is required" in unkept.stderr) == (2, True)
 
 
-def test_humans_answer_in_a_terminal() -> None:
+def test_humans_can_answer_in_a_terminal() -> None:
     humans = ("--human", "con", "--human", "judge")
     with Stage() as on, OnTerminal(*on.options(*SIDES, *humans)) as terminal:
         terminal.until("(end with an empty line)")

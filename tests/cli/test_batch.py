@@ -589,7 +589,7 @@ def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> N
     assert len(prompts) - len(set(prompts)) == len(twice) <= 2  # only calls that were in flight may be repeated
 
 
-def test_ctrl_c_keeps_results_and_shows_how_to_continue(question_folder: Path) -> None:
+def test_ctrl_c_preserves_results_and_shows_how_to_continue(question_folder: Path) -> None:
     (question_folder / "q.txt").write_text("One?\nTwo?\nThree?\n")
     with Stage(hold=(3, 0)) as played:
         arguments = batch_options(played, "q.txt", "--max-concurrency", "1", "--batch-id", "b", "--out", "r.jsonl")

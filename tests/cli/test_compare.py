@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Judge(BaseHTTPRequestHandler):
-    """Judge that prefers the text containing "good", or the first text if none or more than one contains it."""
+    """Judge that prefers the text containing "good", or the first text if there is no such text or more than one."""
 
     prompts: list[str]
 
@@ -51,7 +51,7 @@ class Judge(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def judge_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Serve a judge on the loopback interface, write texts and rows, and return the judge's prompts."""
+    """Serve a judge on the loopback interface, write text files and a CSV file, and return the judge's prompts."""
     monkeypatch.chdir(tmp_path)
     Judge.prompts = []
     for name, text in (("ours.txt", "A good answer."), ("theirs.txt", "An answer."), ("third.txt", "Another.")):
@@ -185,7 +185,7 @@ def test_empty_cell_is_reported(judge_folder: list[str]) -> None:
 
 
 def test_cell_can_be_as_long_as_an_answer(judge_folder: list[str]) -> None:
-    """The csv module's default limit is shorter than a book chapter."""
+    """A cell may be as long as a book chapter, which exceeds the csv module's default limit."""
     Path("rows.csv").write_text(f'question,ours,theirs\nQ1?,"{"word " * 40_000}",One.\n')
     assert run_command("rows.csv").exit_code == 0
     assert judge_folder

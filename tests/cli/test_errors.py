@@ -64,7 +64,7 @@ MISUSE = {
     "runs queue a:b submit Q --priority 101": "--priority must be between 0 and 100 (got 101).",
     "eval audit --schedule full": "--schedule requires --rejudge.",
 }
-"""Error message expected for each command line; with None, only the format is checked."""
+"""Error message expected for each command line; if it is None, only the format is checked."""
 TYPER = {
     "debat Q": ("unknown command debat. Did you mean debate?",),
     "debate Q --moderater": ("unknown option --moderater. Did you mean --moderator?",),
@@ -150,7 +150,7 @@ FILES: dict[str, Callable[[object], list[object]]] = {
 PYTHON_WORDS = re.compile(
     r"(?<!\w)'|, got |\b(?:None|True|False|NoneType|str|int|bool|float|dict|tuple)\b|Input should|Field required"
 )
-"""Terms from Python and its libraries that error messages must not use, since the file format has its own."""
+"""Terms from Python and its libraries that error messages must not use, since each file format has its own terms."""
 
 
 @pytest.mark.parametrize("line", FILES)

@@ -48,8 +48,8 @@ def export_forged_run(
 ) -> tuple[str, Path]:
     """Export an unfinished run that uses the server `sender_stage`, with the given `options` in its plan.
 
-    The export contains steps only if `answered`, since changed options change the prompts, so that recorded answers
-    would no longer match.
+    Steps are exported only if `answered` is true. Changed options change the prompts, so that recorded answers would no
+    longer match.
     """
     store = ("--store", str(tmp_path / "theirs.db"))
     run_id = run_to_limit(sender_stage, *store)
@@ -115,7 +115,9 @@ def test_options_given_again_replace_references(sender_stage: Stage, private_fil
     assert sender_stage.bodies == []
 
 
-def test_server_given_again_is_sufficient_without_other_references(sender_stage: Stage, tmp_path: Path) -> None:
+def test_giving_the_server_again_is_enough_if_there_are_no_other_references(
+    sender_stage: Stage, tmp_path: Path
+) -> None:
     """The source texts and schemas are part of the export, so the user only has to provide a server."""
     content: dict[str, Any] = {
         "sources": {"report": "Homes first."},
@@ -183,7 +185,7 @@ def test_answer_to_an_imported_run_contacts_no_server_without_consent(
     assert len(sender_stage.bodies) > 0
 
 
-def test_showing_an_imported_run_reads_no_file_of_its_plan(
+def test_showing_an_imported_run_reads_no_file_named_in_its_plan(
     sender_stage: Stage, private_file: Path, tmp_path: Path
 ) -> None:
     """The page and the report show only what was recorded, so no file named in the plan is opened."""
@@ -252,7 +254,7 @@ def test_plan_with_another_version_is_not_imported(version: str | None, sender_s
 
 
 def undeclared_types(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]:
-    """Return the text types within `kind` that do not declare their reach, such as files or servers."""
+    """Yield the text types within `kind` that do not declare what they can reach, such as files or servers."""
     origin, parts = get_origin(kind), get_args(kind)
     has_reach = any(isinstance(item, Reach) for item in metadata)
     if origin is Annotated:
@@ -270,7 +272,7 @@ def undeclared_types(kind: Any, metadata: tuple[Any, ...] = ()) -> Iterator[Any]
 
 
 def undeclared_fields(options: type[BaseModel]) -> list[str]:
-    """Return the text options that do not declare their reach."""
+    """Return the text options that do not declare what they can reach."""
     fields = options.model_fields.items()
     return [name for name, field in fields if list(undeclared_types(field.annotation, tuple(field.metadata)))]
 

@@ -140,7 +140,7 @@ def test_letter_form_can_be_set_by_options_or_a_plan_file(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("threshold", "winner"), [((), None), (("--min-log-odds", "0"), "cap rents")])
 def test_winning_margin_can_be_set(threshold: tuple[str, ...], winner: str | None) -> None:
-    """A judge that answers by letter names no winner if the lead is small, unless the minimum is set to zero."""
+    """A judge that answers by letter names no winner if the lead is small, unless the minimum lead is set to zero."""
 
     def barely(prompt: str) -> dict[str, float]:
         con_is_first = "Build more." in prompt.partition("Side B")[0]

@@ -81,7 +81,7 @@ def test_synthesizer_writes_text_without_a_schema() -> None:
     assert "\nSummary\n  Do both.\n" in result.stdout
 
 
-def test_failure_keeps_the_arguments(tmp_path: Path) -> None:
+def test_arguments_are_kept_after_a_failure(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     wrong = {"reasoning": "r", "winner": "nobody \x1b[2J", "verdict": "v"}
     with Stage(verdict=wrong) as stage:

@@ -69,7 +69,7 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(text: str, columns: int, p
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_words_of_a_page_are_never_split(columns: int) -> None:
+def test_words_on_a_page_are_never_split(columns: int) -> None:
     """Words in remarks, warnings, findings and bracketed names are kept whole as well."""
     page = Page(screen := Terminal(), [], environ=make_environment(columns, NO_COLOR="1"))
     text = "the extra flowdebate[audit] is needed for the intervals of styles and the findings on each of them"

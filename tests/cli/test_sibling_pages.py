@@ -348,7 +348,7 @@ def test_debate_without_consensus_has_no_result() -> None:
     assert re.search(r"Winner: [ab]\n", broken.stdout)
 
 
-def test_agents_without_an_answer_are_reported_and_skipped() -> None:
+def test_agents_that_give_no_answer_are_reported_and_skipped() -> None:
     """A failure is shown in place of the agent's answer, never as a proposal."""
     with serve_stage(broken={0}) as on:
         result = run_pattern(on, "consensus", "--attempts", "1", "--json")

@@ -34,7 +34,7 @@ OWN_PAGES = {
     "leaderboard": "judges.md#A leaderboard from the command line",
     "study": "evaluate.md#Study files",
 }
-"""Commands whose options are documented on the page about their task, as page#heading."""
+"""Commands whose options are documented on the page for their task, given as page#heading."""
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 _TOP: Any = get_command(app)
 GROUPS = ("runs", "eval")
@@ -46,7 +46,7 @@ SECTIONS = {name: f"runs {name}" for name in _TOP.commands["runs"].commands if n
 SECTIONS["list"] = "runs"
 """Headings of the commands' sections, if they differ from the command names."""
 TURNS = {"handoff": ("--transition", "text")}
-"""Options for text answers, so that a stage can delay them."""
+"""Options that make a pattern request text answers, so that a stage can delay them."""
 
 
 def run_pattern(on: Stage, verb: str, *more: str) -> Result:
@@ -63,8 +63,8 @@ def sorted_lines(page: str) -> list[str]:
 
 
 @each_verb
-def test_rendered_json_document_equals_the_run(verb: str, tmp_path: Path) -> None:
-    """Only the pattern's raw output goes to stdout, and rendering it later gives the same report as the run itself."""
+def test_rendered_json_document_matches_the_run(verb: str, tmp_path: Path) -> None:
+    """Only the document goes to stdout, and rendering it later gives the same page and report as the run itself."""
     report, markdown = tmp_path / "report.md", tmp_path / "again.md"
     with serve_stage() as on:
         result = run_pattern(on, verb, "--json", "--markdown", str(report))
@@ -198,7 +198,7 @@ def test_recording_is_replayed_without_a_server(verb: str, tmp_path: Path) -> No
 
 
 @each_verb
-def test_ctrl_c_keeps_the_transcript(verb: str, tmp_path: Path) -> None:
+def test_transcript_is_kept_after_ctrl_c(verb: str, tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     options = (*VERBS[verb][1], *TURNS.get(verb, ()), "--markdown", str(report))
     with serve_stage(hold=(1, 1)) as on, OnTerminal(*on.options(*options, verb=verb)) as terminal:

@@ -89,7 +89,7 @@ def test_invalid_options_are_rejected_before_sides_are_proposed(tmp_path: Path) 
     assert (codes, on.bodies) == ([2, 1, 2, 2], [])
 
 
-def test_invalid_proposed_sides_end_the_command(tmp_path: Path) -> None:
+def test_command_fails_if_the_proposed_sides_are_invalid(tmp_path: Path) -> None:
     with Stage(answers={"sides": {"sides": [{"name": "a", "position": "\x1b[2J"}]}}) as on:
         result = run_command(on, "--store", str(tmp_path / "own.sqlite3"))
         listed = CliRunner().invoke(app, ["runs", "--json", "--store", str(tmp_path / "own.sqlite3")])

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 ALL = {"debate": ("debate", (*SIDES, "--moderator")), **VERBS}
 TOGETHER = {"consensus": 3, "deliberation": 3}
-"""Number of simultaneous calls; a limit reached among them would abandon calls in flight, and resuming would repeat
-them.
+"""Number of simultaneous calls. If a limit were reached among them, calls in flight would be abandoned, and resuming
+the run would repeat them.
 """
 ONE_TURN = (("Homes ", "first."),)
 
@@ -89,14 +89,14 @@ def copy_run(
 
 
 def run_to_limit(on: Stage, *more: str) -> str:
-    """Run a debate that a limit ends after one argument; return its id."""
+    """Run a debate that reaches a limit after one argument, and return its id."""
     result = run_command(*on.options(*SIDES, "--max-rounds", "1", "--max-calls", "1", "--json", *more))
     assert result.exit_code == 3
     return str(json.loads(result.stdout)["runId"])
 
 
 def store_template(on: Stage, path: Path) -> StoredRun:
-    """Store a debate ended by a limit, as a template for copies."""
+    """Store a debate that ended at a limit, to be used as a template for copies."""
     run_to_limit(on)
     return newest_run(path)
 
@@ -310,7 +310,7 @@ async def _make_text() -> str:
     return "\x1b[2Jmade "
 
 
-def test_runs_of_other_programs_are_shown_but_not_resumed(store: Path) -> None:
+def test_runs_from_other_programs_are_shown_but_not_resumed(store: Path) -> None:
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     table, run_page = run_command("runs"), run_command("show", "my-run")

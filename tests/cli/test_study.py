@@ -240,7 +240,7 @@ def test_invalid_row_is_reported_before_any_call(study_folder: Path) -> None:
 
 
 def test_report_has_only_the_requested_sections(study_folder: Path) -> None:
-    """Answers from a design that has been removed from the study do not count towards its progress."""
+    """Answers from a design that has been removed from the study do not count toward the study's progress."""
     with School() as school:
         run_study(school, "facts.toml")
         (study_folder / "facts.toml").write_text(

@@ -74,7 +74,7 @@ def test_no_color_means_no_escape_codes(tmp_path: Path) -> None:
     assert max(map(len, plain.seen.split("\n"))) == 100
 
 
-def test_ctrl_c_keeps_the_arguments() -> None:
+def test_arguments_are_kept_after_ctrl_c() -> None:
     turns = (("Homes ", "first."), ("Build ", "more."))
     with Stage(turns=turns, hold=(1, 1)) as stage, OnTerminal(*stage.options(*SIDES), cold=True) as terminal:
         terminal.until("Homes first.")
@@ -153,8 +153,8 @@ def render_into(path: Path, stdout: int) -> tuple[int, bytes]:
     return ended.returncode, ended.stderr
 
 
-def test_second_ctrl_c_ends_at_once() -> None:
-    """The command ends even if it has ignored the first Ctrl-C."""
+def test_second_ctrl_c_ends_the_command_at_once() -> None:
+    """The second Ctrl-C ends the command even if it has ignored the first."""
     script = (
         "import signal\n"
         "from flowdebate.cli.terminal.process import Interrupts\n"

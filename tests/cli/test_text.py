@@ -39,7 +39,7 @@ def flow_text(pieces: list[str], *, width: int | None, first: str = "  ") -> str
 
 
 def test_long_text_is_written_at_once() -> None:
-    """Each write passes through all layers of the terminal, so writing a long text word by word would be slow."""
+    """Each write passes through all layers of the terminal, so writing long text word by word would be slow."""
     pieces: list[str] = []
     flow = TextFlow(lambda text, _: pieces.append(text), indent="  ", width=None)
     flow.feed("one two three\n" * 1_000)
@@ -77,7 +77,7 @@ def test_escaping_is_idempotent(text: str) -> None:
 @given(FOREIGN, st.lists(st.integers(0, 1000)))
 @example("👩\u200d👩", [1])
 @example("क\u200d", [1])
-def test_streamed_text_equals_the_whole_text(text: str, places: list[int]) -> None:
+def test_streaming_does_not_change_the_escaped_text(text: str, places: list[int]) -> None:
     stream = PrintableStream()
     assert "".join(map(stream.feed, split_text(text, places))) + stream.end() == printable(text)
 

@@ -1,4 +1,4 @@
-"""`flowdebate runs watch`: runs in other processes and finished runs are shown as by the command that started them."""
+"""`flowdebate runs watch` shows running and finished runs just like the command that started them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_ctrl_c_ends_the_view_but_not_the_run(store: Path) -> None:
     assert newest_run(store).status == "complete"
 
 
-def test_run_with_a_dead_process_is_reported(store: Path) -> None:
+def test_run_whose_process_has_died_is_reported(store: Path) -> None:
     with Stage(turns=SAID, hold=(1, 0)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(2)
         process.kill()
@@ -155,7 +155,7 @@ async def _make_text() -> str:
     return "\x1b[2Jmade "
 
 
-def test_program_runs_are_shown_step_by_step(store: Path) -> None:
+def test_runs_from_other_programs_are_shown_step_by_step(store: Path) -> None:
     block = handler(_program_block, name="mine")
     asyncio.run(block.run("Cap \x1b[2J rents?", store=store, run_id="my-run"))
     with pytest.raises(ValueError, match="fail"):

@@ -1,4 +1,7 @@
-"""Configurations from docs/mcp.md in real MCP hosts, against stubs of their vendors (`make test-clients`)."""
+"""Tests that use the configurations from docs/mcp.md in real MCP hosts (`make test-clients`).
+
+Stubs stand in for the hosts' vendors.
+"""
 
 from __future__ import annotations
 
