@@ -1,4 +1,4 @@
-"""Depth of a run: the options implied by each depth, and the escalation used for depth "auto"."""
+"""Run depths: the options implied by each depth, and the escalation used for depth "auto"."""
 
 from __future__ import annotations
 

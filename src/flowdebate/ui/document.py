@@ -37,7 +37,7 @@ _STOP_REASONS: Mapping[str, str] = {
     "max_rounds": "the maximum",
     "predicate": "stopped by the application",
 }
-"""Stop reasons of patterns with rounds, described in words."""
+"""Descriptions of the stop reasons for patterns with rounds."""
 
 
 class Speaker(WireModel):
@@ -128,13 +128,13 @@ class Document(InNotebooks, WireModel):
     """A saved run: how it ended, all contributions, and the usage. Each pattern adds fields of its own."""
 
     SPEAKERS: ClassVar[str] = "Who spoke"
-    """Heading of the list of speakers."""
+    """Heading for the list of speakers."""
     ROSTER: ClassVar[str] = "debaters"
     """Name of the field that lists the speakers."""
     UNIT: ClassVar[str] = "argument"
     """Singular noun for a contribution."""
     STOP_REASONS: ClassVar[Mapping[str, str]] = {}
-    """Stop reasons specific to the pattern, described in words."""
+    """Descriptions of the stop reasons specific to the pattern."""
     CHANGING: ClassVar[str | None] = None
     """Noun for the speakers' answers, used in the note on how many changed; None to omit the note."""
     GOES_ON: ClassVar[bool] = False
@@ -196,7 +196,7 @@ class Document(InNotebooks, WireModel):
 
     @property
     def title(self) -> str:
-        """Heading of the report, made up of the names of the pattern and the format."""
+        """Heading for the report, made up of the names of the pattern and the format."""
         format_text = "" if self.format is None else f", {self.format}"
         return f"{self.pattern.capitalize()}{format_text}".replace("_", " ")
 

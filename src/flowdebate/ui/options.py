@@ -388,7 +388,7 @@ def parse_entry(text: str, option: str, *, key: str = "role", needed: bool = Fal
     return {"name": name, key: value} if sign else {"name": name}
 
 
-# Options of all patterns
+# Options shared by all patterns
 
 
 class PlanOptions(BaseModel):
@@ -621,7 +621,7 @@ class PlanOptions(BaseModel):
 
     @property
     def roles(self) -> list[str]:
-        """Roles, besides the speakers, that exist with these options."""
+        """Roles, besides the speakers, in a run with these options."""
         return [role for role in self.ROLES if self._has(role)]
 
     def _has(self, role: str) -> bool:

@@ -61,7 +61,7 @@ class Fact:
     speaker: str | None = None
     """Name of the speaker in whose color the label is shown."""
     edge: bool = False
-    """True if the statement is made by the page itself and therefore aligned with the left edge."""
+    """True if the statement comes from the page itself and is therefore aligned with the left edge."""
     summary: str | None = None
     """Text without its details, for pages that show the details only on request."""
     short: bool = False
@@ -108,7 +108,7 @@ class Ballots:
     """A judge's answers as a table, with one row per answer."""
 
     sides: tuple[str, ...]
-    """Names of the sides, in declared order."""
+    """Names of the sides, in the order in which they were declared."""
     rows: tuple[Shares, ...]
     total: tuple[float, ...]
     """Each side's share of the points or votes, across all ballots."""
@@ -235,7 +235,7 @@ class Points:
 
 
 ReportSection: TypeAlias = Heading | Fact | Table | Points
-"""Section of the report on an evaluation or a batch."""
+"""Section in a report on an evaluation or a batch."""
 
 
 # Sections common to all patterns

@@ -1,4 +1,4 @@
-"""Statuses of runs in front ends: their wording, and the actions that each one allows."""
+"""Run statuses as shown in front ends: their wording, and the actions allowed by each one."""
 
 from __future__ import annotations
 

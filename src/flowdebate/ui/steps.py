@@ -1,4 +1,4 @@
-"""Steps of stored runs as front ends show them, and the relation between a fork's steps and its parent's."""
+"""Steps of stored runs as shown in front ends, and the relation between a fork's steps and its parent's steps."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class CallDetails(WireModel):
     tools: list[CallTool]
     choices: list[str]
     begins: str
-    """Required beginning of the answer, for models that can continue a given text."""
+    """Required beginning of the answer, for models that can continue existing text."""
     recorded: bool
     """True if the journal shows that exactly this request was sent; False if the actual request may have differed."""
 
@@ -147,7 +147,7 @@ class Fork(WireModel):
     """Relation between a fork and its parent run."""
 
     parent: str
-    """Run ID of the parent."""
+    """The parent run's ID."""
     reused: int
     """Number of answers reused from the parent's journal."""
     at: str | None = Field(default=None, exclude_if=lambda place: place is None)

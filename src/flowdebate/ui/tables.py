@@ -99,7 +99,9 @@ def allow_long_cells(content: str) -> None:
 
 
 _FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""Regular expression for text treated as a formula by spreadsheets, preceded by any number of `safe_cell` escapes."""
+"""Regular expression for text that a spreadsheet treats as a formula, with any number of `safe_cell`
+escapes in front.
+"""
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?", re.ASCII | re.IGNORECASE)
 
 

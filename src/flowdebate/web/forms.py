@@ -90,7 +90,7 @@ _SCHEMA_TYPES = ("Text", "Number", "Whole number", "Yes or no", "List of texts")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 _REPEATED = re.compile(r"[;,] repeat (?:for each|for more than one|with [^.]*)(?=\.)")
 _ONE_LINE: Mapping[str, Mapping[str, Any]] = {"name": {"kind": "text"}, "model": {"kind": "text", "models": True}}
-"""Fields of a speaker that are shown on one line."""
+"""Speaker fields shown on a single line."""
 _OF_ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "name": {"placeholder": "opening"},
     "rounds": {"placeholder": "1"},
@@ -133,7 +133,7 @@ class Field:
     explanations: Mapping[str, str] = field(default_factory=dict)
     """Explanations of individual choices."""
     none: str = "Default"
-    """Label of the empty choice."""
+    """Label for the empty choice."""
     flag: str = ""
     """Command-line flag for the option, also used in error messages."""
     models: bool = False

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Ticks = tuple[tuple[float, str], ...]
 
 _LEFT, _WIDTH, _HEIGHT = 14.0, 300.0, 36.0
-"""Layout of a plot of shares in SVG units: the position of 0, the distance from 0 to 1, and the height of a row."""
+"""Layout of a share plot, in SVG units: the position of 0, the distance from 0 to 1, and the height of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ _MAX_LENGTH = 100_000
 _DEEPEST = 20
 """Maximum nesting depth of lists and quotes; the parser drops anything nested more deeply."""
 _SPECIAL = re.compile(r"[\\`*_\[<~|$]|^[ \t]*(?:[-+#>=]|\d+[.)])|^(?: {4}| {0,3}\t)", re.MULTILINE)
-"""Pattern matching special characters; text without any consists of plain paragraphs."""
+"""Pattern matching special characters; text that contains none consists of plain paragraphs."""
 _LETTERS = re.compile(r"[^\W_]+")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
@@ -425,7 +425,7 @@ class GrowingProse:
         """Number of rendered characters."""
 
     def grow(self, text: str) -> bool:
-        """Set the text so far, and return whether it has changed enough to be shown again."""
+        """Set the text written so far, and return whether it has changed enough to be shown again."""
         if not text.startswith(self._text):  # the answer was requested again
             self.__init__()  # type: ignore[misc]
         self._text = text

@@ -33,16 +33,16 @@ _PATIENCE, _PAUSE = 10.0, 0.05
 class Workers:
     """A queue of runs, shared by any number of clients and workers on any number of machines.
 
-    Clients and workers create the same object from the same module: it specifies the `url` of the PostgreSQL database,
-    the `patterns` by name, the `model` and `limits` for each run, the `budget` for all runs together, and the
+    Clients and workers import the object from the same module. It specifies the `url` of the PostgreSQL database, the
+    `patterns` by name, the `model` and `limits` for each run, the `budget` for all runs together, and the
     `owner_budget` for each owner's runs per day (UTC). Turns are stored in a PostgresStore in `schema`; DBOS, with its
     tables in `{schema}_queue`, only distributes run ids. `name` is the queue's name. A run is executed only by workers
     of the same `version`, so change it whenever a pattern or a model changes. Each worker executes up to
     `max_concurrency` runs at once and polls the queue every `poll` seconds; all workers together execute up to
-    `owner_concurrency` runs per owner. A run whose provider is unavailable goes back to the queue until it has made no
-    progress for `outage` seconds (with 0, it fails at once). Imported runs are rejected unless `allow_imported` is set,
-    because their models, limits and recorded answers were chosen by the author of the imported file. `observe` traces
-    the runs submitted and executed by this process.
+    `owner_concurrency` runs per owner. A run whose provider is unavailable goes back to the queue; it fails after
+    `outage` seconds without progress (immediately if this is 0). Imported runs are rejected unless `allow_imported` is
+    set, because their models, limits and recorded answers were chosen by the author of the imported file. `observe`
+    traces the runs submitted and executed by this process.
 
     >>> from flowdebate import Debater, debate
     >>> city = debate(name="city", debaters=[Debater("ann", "trams"), Debater("bob", "roads")])

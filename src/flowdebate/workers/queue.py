@@ -131,7 +131,7 @@ def read_queue(workers: Workers) -> QueueState:
 
 WORKFLOW = "flowdebate.deliver"  # name of the only DBOS workflow used here
 _TURNS = 2**24
-"""Number of DBOS priorities, out of 2**31, reserved for turns within each run priority. It suffices, because turn
+"""Number of DBOS priorities, out of 2**31, reserved for turns within each run priority. This is enough, because turn
 numbers start over whenever the queue becomes empty.
 """
 ACTIVE = ("ENQUEUED", "DELAYED", "PENDING")  # DBOS statuses of deliveries that have not ended
@@ -240,7 +240,7 @@ DELAYS = {"death": (0.5, 60.0), "outage": (5.0, 600.0)}
 
 
 class RunQueue:
-    """Run queue `name`, for workers of `version`; DBOS's tables are in `schema`, and are created on first use.
+    """Run queue called `name` for workers with `version`; DBOS's tables, in `schema`, are created on first use.
 
     A delivery is a workflow whose only argument is a run id. The workflow's id consists of the run id and a number,
     because a run may be redelivered; at any time, at most one delivery of a run is waiting. All methods block, and may

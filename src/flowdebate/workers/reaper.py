@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # number of worker deaths after which a run is abandoned; a death counts only if the worker was executing no other run
 DEATHS_ALONE = 3
-STRANDED = 60.0  # time in seconds that a run waits for a worker of its version before it is rejected
+STRANDED = 60.0  # number of seconds for which a run waits for a worker with its version before it is rejected
 # Time in seconds that a worker must be missing before it counts as dead, because a restart of the database server
 # briefly affects all workers.
 GRACE = 1.0

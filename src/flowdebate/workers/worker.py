@@ -180,7 +180,7 @@ class Worker:
             await asyncio.to_thread(self._owner.end)
 
     async def _reach(self, stop: asyncio.Event) -> bool:
-        """Wait while the database is down or has too few sessions left; return False if `stop` is set meanwhile.
+        """Wait while the database is down or has too few sessions left; return False if `stop` is set first.
 
         Raises StoreError if the database refuses access.
         """

@@ -108,7 +108,7 @@ class LivePage:
         return len(self._new)
 
     def news(self) -> str:
-        """Return the fragments changed since the last call as a JSON message, or "" if there are none."""
+        """Return a JSON message with the fragments changed since the last call, or "" if there are none."""
         if not self._changed:
             return ""
         self._changed = False
@@ -128,7 +128,7 @@ class LivePage:
         return self._message(pieces, complete=False)
 
     def whole(self) -> str:
-        """Return the latest version of every fragment that `news` has returned so far, as a JSON message."""
+        """Return a JSON message with the latest version of every fragment returned by `news` so far."""
         return self._message(list(self._pieces.values()), complete=True)
 
     def text(self, path: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LEFT, _WIDTH, _HEIGHT = 66.0, 258.0, 20.0
-"""Layout of the chart in SVG units: the left end of the bars, their maximum length, and the height of a row."""
+"""Layout of the chart, in SVG units: the left end of the bars, their maximum length, and the height of a row."""
 _MAX_LABEL_LENGTH = 10
 """Maximum length of a name in characters; a longer one would overlap the bars, which begin at `_LEFT`."""
 _MAX_DRAWN = 400

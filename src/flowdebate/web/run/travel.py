@@ -99,7 +99,7 @@ class ForkLine:
     """Number of the first step that was deliberately changed; None if the fork changed options instead."""
     changed: str
     sheet: Sheet | None
-    """Sheet of the fork; None if the fork has no document."""
+    """The fork's sheet; None if the fork has no document."""
 
 
 def fork_line(
