@@ -313,12 +313,12 @@ _NOTHING = Used()
 
 
 class Account:
-    """Account of the usage of all runs in `store`, or of one `owner`'s runs on one day (UTC).
+    """Running total of the usage of all runs in `store`, or of one `owner`'s runs on one day (UTC).
 
-    The `limits` apply to the total usage. All processes using the store share the account, and its figures survive
-    restarts and the deletion of runs. A call's first request is counted before it is sent, so a budget can be exceeded
-    only by retries that several processes send at the same time, or by answers longer than estimated. Reservations made
-    by a killed process remain counted.
+    The `limits` apply to this total. All processes using the store share the account, and its figures survive restarts
+    and the deletion of runs. A call's first request is counted before it is sent, so a budget can be exceeded only by
+    retries that several processes send at the same time, or by answers longer than estimated. If a process is killed,
+    its reservations remain counted.
     """
 
     def __init__(self, store: Store, limits: Limits, *, owner: str | None = None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Records:
-    """`ResourceScope` of a run, holding its event stream and the resource states from the session.
+    """`ResourceScope` for a whole run; it holds the run's event stream and the resource states from the session.
 
     Resources keep a reference to this object. If they referred to the `Run` instead, the reference cycle would delay
     freeing the run.
@@ -136,7 +136,10 @@ class ResourcePlace:
 
 
 class _SavedStates(dict[str, Any]):
-    """Resource states in the session when the run started, used to open resources; writes go to the session."""
+    """Resource states found in the session at the start of the run; writes go to the session.
+
+    Resources are opened with these states.
+    """
 
     def __init__(self, session: dict[str, Any]) -> None:
         super().__init__(session)

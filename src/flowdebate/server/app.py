@@ -147,7 +147,7 @@ def create_app(  # noqa: PLR0913 - keyword-only
 def _other_protocols(
     *, openai: bool, ag_ui: bool
 ) -> tuple[list[APIRouter], dict[str, Callable[[Exception], Response]]]:
-    """Return the routers of the other protocols, and their error formats keyed by path."""
+    """Return the routers for the other protocols, and their error formats keyed by path."""
     routers: list[APIRouter] = []
     refusals: dict[str, Callable[[Exception], Response]] = {}
     if openai:

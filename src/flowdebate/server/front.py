@@ -80,7 +80,8 @@ class Front:
         """Sign out all browsers on every server that shares this store."""
         store, now = self.service.store, repr(time.time())
         before = (await store.documents(_SESSIONS)).get(_SIGNED_OUT)
-        await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)  # fails if another request has just done the same
+        # fails if another request has just signed out all browsers
+        await store.put(_SESSIONS, _SIGNED_OUT, now, expected=before)
 
     def check_writable(self) -> None:
         """Reject the request with status 403 if the server is read-only."""

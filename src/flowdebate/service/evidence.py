@@ -175,7 +175,7 @@ async def evidence_of(
 
 
 def difference(one: object, other: object, *, besides: Collection[str] = ()) -> tuple[str, str, str] | None:
-    """Find the first difference between two JSON values; return its position and both values there.
+    """Find the first difference between two JSON values; return its position, and what each value contains there.
 
     Positions in `besides` are ignored.
 
@@ -217,7 +217,7 @@ _NOTHING = _NoValue()
 
 
 def excerpts(one: str, other: str) -> tuple[str, str]:
-    """Return excerpts of two strings around their first difference.
+    """Return excerpts from two strings around their first difference.
 
     >>> excerpts("a" * 90 + "b", "a" * 90 + "c")[0]
     "'…aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'"

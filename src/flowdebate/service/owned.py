@@ -40,7 +40,7 @@ def _of_owner(
 
 
 class OwnedService:
-    """View of `service` limited to the runs of `owner`; the runs of other owners cannot be found.
+    """View of `service` limited to `owner`'s runs; other owners' runs cannot be found.
 
     The class has the same methods as `Service`. Callers cannot set the label `owner`, which always names this owner.
     """
