@@ -73,7 +73,7 @@ def import_modules() -> Iterator[ModuleType]:
 
 
 def has_stub(module: ModuleType) -> bool:
-    """Return whether names of `module` are imported on first use."""
+    """Return whether the names in `module` are imported on first use."""
     return Path(str(module.__file__)).with_suffix(".pyi").exists()
 
 

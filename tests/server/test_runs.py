@@ -114,7 +114,7 @@ def test_run_is_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
 
 
 def test_matching_runs_are_cancelled_and_resumed(gated: Stage, gate: Gate) -> None:
-    """A single request returns the runs that it changed and explains why others were left unchanged."""
+    """The response to a single request lists the runs that changed and explains why others did not."""
     ids = [gated.begin(runId=f"{team}-run", labels={"team": team}) for team in ("red", "blue")]
     gate.wait_for_call()
     cancelled = gated.post("/runs/cancel", {"labels": {"team": "red"}}).json()

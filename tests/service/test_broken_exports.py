@@ -198,7 +198,7 @@ async def survives(lines: list[str]) -> bool:
     ("path", "wrong"),
     [("usage.calls", None), ("usage", 3), ("usage.prompt_tokens", "many"), ("seconds", "long"), ("error", ["no"])],
 )
-def test_error_names_the_field_of_an_outcome_with_a_wrong_type(path: str, wrong: Any) -> None:
+def test_error_names_the_outcome_field_that_has_a_wrong_type(path: str, wrong: Any) -> None:
     """The error is raised before anything is stored."""
     lines = asyncio.run(exported_lines())
     place = ("run", "outcome", *path.split("."))

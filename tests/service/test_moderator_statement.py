@@ -19,7 +19,7 @@ SIDES = [Debater("pro", "cap rents"), Debater("con", "free rents")]
 
 
 def answer(request: Any) -> Any:
-    """Answer as a moderator with a briefing, as debaters, and as a judge."""
+    """Answer as a moderator who gives a briefing, as a debater, or as a judge."""
     if request.output is None:
         return "Homes first."
     if request.block.endswith("judge"):

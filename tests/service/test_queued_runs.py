@@ -287,7 +287,7 @@ async def test_forks_of_queued_runs_are_executed_by_workers(fleet: Fleet) -> Non
 
 @asynccontextmanager
 async def serve_http(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
-    """Serve on a free port and return a client."""
+    """Run a server on a free port and yield a client for it."""
     started: asyncio.Future[tuple[str, Any]] = asyncio.get_running_loop().create_future()
     app = create_app(service, token=TOKEN)
     serving = asyncio.ensure_future(serve(app, port=0, started=lambda *address: started.set_result(address)))

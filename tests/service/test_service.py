@@ -695,7 +695,7 @@ async def test_run_with_an_unknown_pattern_can_still_be_read() -> None:
         assert [update.kind for update in await read_updates(service.follow("r"))] == ["end"]
 
 
-async def test_pages_of_runs_make_up_the_whole_list() -> None:
+async def test_pages_together_list_every_run() -> None:
     async with Service({"it": rent_debate()}, store="memory:", model=constant_model(), max_concurrency=20) as service:
         for number in range(7):
             await service.begin("it", f"Question {number}?", run_id=f"r-{number}", labels={"even": str(number % 2)})

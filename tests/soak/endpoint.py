@@ -101,7 +101,7 @@ def draw_case(random: Random) -> Case:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """Bytes of an answer in pieces, which end normally or with an error."""
+    """The bytes of an answer, delivered in pieces that end normally or with an error."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer

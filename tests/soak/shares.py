@@ -66,7 +66,7 @@ async def _answers(seed: int, indices: range) -> Share:
 
 
 def run_view_cases(seed: int, indices: range) -> Share:
-    """Render random debates in every view and count their texts."""
+    """Render random debates in every view and count the texts in them."""
     from .views import check_views
 
     share = Share()

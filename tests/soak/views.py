@@ -102,7 +102,7 @@ def _check_rendered(entries: Sequence[DebateContributionEntry], *, names: bool) 
 
 
 def _check_prompts(entries: Sequence[DebateContributionEntry], random: Random) -> None:
-    """Check that every prompt has its transcript's lines, and no other line that opens an argument or a round."""
+    """Check that every prompt contains its transcript's lines and no other line that opens an argument or a round."""
     plain, with_names = _opening(render_entries(entries)), _opening(render_entries(entries, names=True))
     stances = [entry.stance for entry in entries] or ["for", "against"]
     text = partial(_text, random)

@@ -465,7 +465,7 @@ def test_unread_parts_are_listed_among_the_omissions(tmp_path: Path) -> None:
 
 
 def test_errors_name_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file in a folder that needs a missing extra is left out of the sources, and the reason names the extra."""
+    """A file that needs a missing extra is left out of a folder's sources, and the reason names the extra."""
     for module in ("mammoth", "pypdfium2"):
         monkeypatch.setitem(sys.modules, module, None)
     (tmp_path / "docs").mkdir()

@@ -1,4 +1,4 @@
-"""Which files and folders are read as sources, and which never are."""
+"""Files and folders that are read as sources, and those that never are."""
 
 from __future__ import annotations
 

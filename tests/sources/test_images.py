@@ -1,4 +1,4 @@
-"""Images as sources: what each vendor receives, how models without vision are detected, and what is not an image."""
+"""Images as sources: what each vendor receives, how a lack of vision is detected, and which files are not images."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_all_lines_in_all_files_are_found(name: str) -> None:
 
 
 def check_location(name: str, copied: list[str], lines: list[str], quote: str) -> None:
-    """Check that a quote of these lines is found, both as displayed and as in the file."""
+    """Check that a quote of these lines is found, both as displayed and as written in the file."""
     sources = SOURCES[name]
     numbers = [int(line[4:9]) for line in copied if line[4:9].strip()]
     place = locate(sources, file=None, line=numbers[0] if numbers else None, end_line=None, quote=quote)

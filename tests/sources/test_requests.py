@@ -150,7 +150,7 @@ def test_documents_in_one_request_do_not_delay_others(verb: str, number: int) ->
     assert problems == ["422 a.pdf: takes more than 1.5 s to read: split it, or save it as text"] * number
 
 
-def test_hosts_receive_the_reason_for_unreadable_documents() -> None:
+def test_hosts_are_told_why_a_document_is_unreadable() -> None:
     nested = CORPUS["nesting"]["paragraphs.docx"]()
 
     async def refusal() -> str:

@@ -103,7 +103,7 @@ def test_error_for_an_unknown_address_lists_the_valid_forms(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [f"mysql://ann:{SECRET}@db/app", f"postgresql+psycopg://ann:{SECRET}/x@db/app"])
-def test_command_names_the_option_or_variable_with_an_invalid_address(text: str) -> None:
+def test_error_names_the_option_or_variable_that_holds_an_invalid_address(text: str) -> None:
     for arguments, variables in ((("--store", text), {}), ((), {"FLOWDEBATE_STORE": text})):
         done = run_warm(COMMAND, "runs", *arguments, env={**os.environ, **variables}, check=False)
         assert done.returncode == 2

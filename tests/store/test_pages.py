@@ -154,7 +154,8 @@ async def test_postgresql_seeks_to_the_start_of_a_page(postgres_server: Server, 
         cursor.execute("ANALYZE run_labels")
         plan = "\n".join(row[0] for row in cursor.execute(b"EXPLAIN " + statement, values).fetchall())
     assert index in plan
-    plan = re.sub(r"\n  InitPlan.*(?:\n {4,}.*)*", "", plan)  # the lower bound of the newest runs, for short text
+    # leave out the subplan that finds the lower bound of the newest runs for short text
+    plan = re.sub(r"\n  InitPlan.*(?:\n {4,}.*)*", "", plan)
     assert "Seq Scan on run" not in plan
     if before is not None:
         assert "created_at <= " in plan

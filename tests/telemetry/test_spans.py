@@ -107,7 +107,7 @@ invoke_workflow ship
 
 
 @pytest.mark.parametrize("name", ["debate", "deliberation", "handoff", "round_robin", "consensus", "council"])
-async def test_each_pattern_has_its_span_tree(name: str) -> None:
+async def test_each_pattern_has_the_expected_span_tree(name: str) -> None:
     watched = Watched()
     await PATTERNS_OF_ALL_KINDS[name]().run(QUESTION, model=small_model(), seed=1, observe=watched.observe)
     assert watched.tree() == TREES[name]
@@ -136,7 +136,7 @@ async def test_spans_of_concurrent_branches_have_the_right_parents() -> None:
         assert agent.start_time <= call.start_time <= call.end_time <= agent.end_time  # type: ignore[operator]
 
 
-async def test_spans_of_a_debate_have_their_attributes() -> None:
+async def test_spans_of_a_debate_have_the_expected_attributes() -> None:
     watched = Watched()
     model = FunctionModel(answer, name="openai/small")
     pattern = PATTERNS_OF_ALL_KINDS["debate"]()

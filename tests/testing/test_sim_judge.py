@@ -172,7 +172,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any], field: str) -> No
     assert caught.value.field == field
 
 
-def test_number_of_slot_biases_must_match_the_sides() -> None:
+def test_number_of_slot_biases_must_match_the_number_of_sides() -> None:
     with pytest.raises(ConfigurationError, match="3 positions"):
         SimJudge(slot=[1, 0]).log_odds([0, 0, 0], order=[0, 1, 2])
 

@@ -72,7 +72,7 @@ TABLE = (
 
 
 class Page(HTMLParser):
-    """Elements of an HTML fragment, and its letters with list numbers."""
+    """Elements of an HTML fragment, and its letters, including the numbers of list items."""
 
     def __init__(self, html: str, *, marks: str = "") -> None:
         super().__init__()

@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 
 async def read_until(events: AsyncIterator[Any], holds: Callable[[Any], object]) -> None:
-    """Read events until a condition holds, or to the end of the run."""
+    """Read events until a condition holds or the run ends."""
     async for event in events:
         if holds(event):
             return

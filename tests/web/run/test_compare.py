@@ -72,7 +72,7 @@ def test_long_text_is_compared_quickly() -> None:
     assert time.perf_counter() - start < 20  # a word-by-word comparison would take minutes
 
 
-def test_equal_beginnings_are_collapsed() -> None:
+def test_identical_beginnings_are_collapsed() -> None:
     rows = compare_runs(make_calls("a", "b", "c", "d"), make_calls("a", "b", "c", "d", c="Else."), fork=None)
     assert summarize(rows) == [(1, 2), ("c", "c"), (4, 4)]
     assert isinstance(rows[0], Same)
