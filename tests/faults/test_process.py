@@ -27,7 +27,10 @@ SIDES = [Debater("tenant", "cap rents"), Debater("owner", "free rents")]
 
 
 async def test_a_second_cancellation_changes_nothing() -> None:
-    """The second cancellation arrives while the first one is being handled, and no task may be left behind."""
+    """The second cancellation arrives while the first one is still being handled.
+
+    Neither may leave a task behind.
+    """
     started, cleaning, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(_: ModelRequest) -> str:

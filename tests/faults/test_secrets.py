@@ -236,13 +236,13 @@ async def test_a_short_secret_in_a_query_does_not_appear_in_logs(transport: Any,
         "http://127.0.0.1/v 1?key=hunter2",
     ],
 )
-def test_an_invalid_address_is_rejected_without_its_secrets(address: str) -> None:
+def test_the_error_for_an_invalid_address_hides_its_secrets(address: str) -> None:
     with pytest.raises(ConfigurationError, match="`base_url` must begin with http") as caught:
         OpenAIModel("m", base_url=address)
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}{caught.value!r}"
 
 
-def test_an_invalid_header_is_rejected_without_its_value() -> None:
+def test_the_error_for_an_invalid_header_hides_its_value() -> None:
     with pytest.raises(ConfigurationError, match=r"`default_headers.X-Key` must be printable") as caught:
         OpenAIModel("m", default_headers={"X-Key": "hunter2\n"})
     assert "hunter2" not in f"{caught.value}{vars(caught.value)}"

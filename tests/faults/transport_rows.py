@@ -94,7 +94,7 @@ def _refused(
 
 
 class _Sent:
-    """A counter of the bytes sent by a server."""
+    """A counter for the bytes that a server sends."""
 
     def __init__(self) -> None:
         self.parts: list[int] = []

@@ -85,7 +85,7 @@ async def test_calls_in_flight_finish_when_the_server_stops(tmp_path: Path, end:
     assert (stored.status, stored.steps, len(StageModel(tmp_path).callers())) == ("interrupted", 4, 4)
 
 
-async def test_a_server_ends_without_a_traceback_if_its_host_stops_reading(tmp_path: Path) -> None:
+async def test_a_server_exits_without_a_traceback_if_its_host_stops_reading(tmp_path: Path) -> None:
     process = await serve(tmp_path, stderr=asyncio.subprocess.PIPE)
     (tmp_path / "hold").touch()
     run_id = (await call(process, "start_debate", CITY))["run_id"]

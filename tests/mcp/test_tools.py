@@ -165,7 +165,7 @@ async def test_an_unanswered_request_changes_nothing(local_stage: Stage, action:
     assert action in after["next"]
 
 
-async def test_the_model_gets_instructions_if_the_host_lacks_forms(local_stage: Stage) -> None:
+async def test_the_model_gets_instructions_if_the_host_does_not_support_forms(local_stage: Stage) -> None:
     async with local_stage.connect() as client:
         run = structured_output(
             await client.call_tool("start_debate", {"question": "What to build?", "pattern": "hall"})

@@ -96,7 +96,7 @@ def test_claims_match_regardless_of_spelling() -> None:
 
 
 @given(histories)
-def test_flips_are_between_two_positions_of_one_agent(history: list[Position]) -> None:
+def test_each_flip_is_between_two_positions_of_the_same_agent(history: list[Position]) -> None:
     detected = flips(history)
     assert [flip.after.round for flip in detected] == sorted(flip.after.round for flip in detected)
     for flip in detected:
@@ -109,7 +109,7 @@ def test_flips_are_between_two_positions_of_one_agent(history: list[Position]) -
 
 
 @given(histories)
-def test_repeated_answers_never_flip(history: list[Position]) -> None:
+def test_repeated_answers_never_count_as_flips(history: list[Position]) -> None:
     repeated = [position.model_copy(update={"answer": history[0].answer}) for position in history]
     assert flips(repeated) == []
 

@@ -48,7 +48,7 @@ def expected_count(topology: Topology, count: int, sparsity: float) -> int:
 
 
 @given(topologies, names, rounds, shares, seeds)
-def test_topologies_have_the_edges_in_their_definition(
+def test_topologies_have_the_edges_given_by_their_definition(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
@@ -68,7 +68,7 @@ def test_live_proposals_have_a_critic_other_than_their_author(
 
 
 @given(topologies, names, rounds, shares, seeds)
-def test_edges_are_in_the_declared_order_of_names(
+def test_edges_follow_the_declared_order_of_names(
     topology: Topology, agents: list[str], number: int, sparsity: float, seed: int
 ) -> None:
     result = edges(topology, agents, round=number, random=Random(seed), sparsity=sparsity)
@@ -126,7 +126,7 @@ def test_hub_and_other_agents_review_each_other(agents: list[str], data: st.Data
     assert set(result) == {(center, name) for name in rim} | {(name, center) for name in rim}
 
 
-def test_rings_join_neighbors_by_name() -> None:
+def test_rings_connect_neighbors_by_name() -> None:
     result = edges("ring", ["c", "a", "d", "b"], round=3, random=Random(0))
     pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
     assert set(result) == {*pairs, *((other, one) for one, other in pairs)}

@@ -36,7 +36,7 @@ class Election:
 
 @st.composite
 def elections(draw: st.DrawFn) -> Election:
-    """Draw one to ten voters with any names, and votes that are valid, spoiled or failed."""
+    """Draw one to ten voters with arbitrary names, and votes that are valid, spoiled or failed."""
     agents = draw(names)
     choices = agents[: draw(st.integers(0, 4))]
     votes = draw(st.lists(st.sampled_from([*choices, *choices, *agents, "stranger", None, "lost"]), max_size=10))

@@ -1,4 +1,4 @@
-"""Cassettes of `RecordingModel` and `ReplayModel`: complete, free of keys, and rejected when damaged."""
+"""Cassettes written by `RecordingModel` and read by `ReplayModel`: complete, free of keys, rejected when damaged."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_an_invalid_cassette_is_reported_with_its_line(case: Bad, path: Path) -> None:
+def test_the_error_for_an_invalid_cassette_names_the_line(case: Bad, path: Path) -> None:
     path.write_bytes(case.content)
     with pytest.raises(BadFile) as caught:
         ReplayModel(path)

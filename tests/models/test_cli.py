@@ -1,4 +1,7 @@
-"""Agent CLIs as models, tested with fake programs that are slow, verbose, colored, failing, or waiting for input."""
+"""Agent CLIs as models, tested with fake programs.
+
+The programs are slow, print too much or in color, fail, or wait for input.
+"""
 
 from __future__ import annotations
 

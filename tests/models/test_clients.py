@@ -1,4 +1,4 @@
-"""Clients that send chat completions: how they are selected, and an application's own client."""
+"""Clients that send chat completion requests: how they are selected, and an application's own client."""
 
 from __future__ import annotations
 

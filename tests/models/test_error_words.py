@@ -1,4 +1,4 @@
-"""The wording of refusals: which are final, and which another form of the request might avoid."""
+"""The wording of refusals: which are final, and which might be avoided by another form of the request."""
 
 from __future__ import annotations
 

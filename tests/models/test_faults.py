@@ -257,7 +257,7 @@ async def test_a_broken_stream_raises_an_error(handler: Handler, errors: tuple[t
     assert server.posts == 1
 
 
-async def test_an_unreachable_endpoint_is_reported_by_address() -> None:
+async def test_the_error_for_an_unreachable_endpoint_names_its_address() -> None:
     async with ChatServer() as server:
         base_url = server.base_url
     with pytest.raises(ModelUnavailable, match=base_url) as caught:

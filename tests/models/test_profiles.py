@@ -56,13 +56,13 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-def test_a_wrapper_gets_the_prompts_of_its_inner_model(wrap: Callable[[Any], Any]) -> None:
+def test_a_wrapper_gets_its_inner_models_prompts(wrap: Callable[[Any], Any]) -> None:
     """Policies and replays expose the prompts of the model they wrap; a fallback chain exposes its first model's."""
     assert profile_of(wrap(Small())) == profile_of(wrap(wrap(Small()))) == "concise"
     assert profile_of(wrap(ScriptedModel())) == "full"
 
 
-def test_a_fallback_gets_the_prompts_of_its_first_model() -> None:
+def test_a_fallback_gets_its_first_models_prompts() -> None:
     """The prompt is written before the first call, so later models in the chain receive the same prompt."""
     assert profile_of(Fallback(ScriptedModel(), Small())) == "full"
 

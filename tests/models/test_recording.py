@@ -105,7 +105,7 @@ def pattern() -> Any:
 
 
 def answer_next(request: ModelRequest) -> Any:
-    """Answer as a model in such a debate; the same request made twice gets two different answers."""
+    """Answer as a model in the debate from `pattern`; the same request made twice gets two different answers."""
     if request.output_schema is None:
         return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
     properties = set(request.output_schema["properties"])
@@ -539,7 +539,7 @@ async def test_a_call_beyond_the_recording_is_a_mismatch(path: Path) -> None:
 
 
 async def test_unused_recorded_calls_are_listed(path: Path) -> None:
-    """The failure message of a test lists the unused calls by block and line."""
+    """A test's failure message lists the unused calls by block and line."""
     model = RecordingModel(Leaf(), path)
     for number in range(8):
         await ask(model, make_request(messages=[{"role": "user", "content": str(number)}]))

@@ -80,7 +80,7 @@ class PickyServer:
             await exchange.json(self.body, status=self.status, headers=self.headers)
 
     def server(self, *, anthropic: bool = False) -> ChatServer:
-        """Return the server, whatever the name of the model."""
+        """Return the server, which accepts any model name."""
         return ChatServer({}, otherwise=self, exchange=MessagesExchange if anthropic else Exchange)
 
 
@@ -649,7 +649,7 @@ async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> 
 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
-async def test_retry_sends_double_the_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
+async def test_retry_doubles_the_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
     """The limit may be set by the model's settings, by the request, or by neither."""
     model_limit, settings_limit = limits
 

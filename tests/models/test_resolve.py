@@ -279,7 +279,7 @@ def test_an_address_for_the_anthropic_api_requires_its_sdk(monkeypatch: pytest.M
         resolve_model("anthropic/claude-haiku-5-5")
 
 
-def test_an_invalid_address_names_its_variable() -> None:
+def test_the_error_for_an_invalid_address_names_its_variable() -> None:
     """An address set in an environment variable must follow the same rules as one passed as an option."""
     with environment(GROQ_BASE_URL="groq.example"), pytest.raises(ConfigurationError, match="GROQ_BASE_URL"):
         resolve_model("groq/m")
@@ -485,7 +485,7 @@ def test_a_local_ollama_model_needs_no_prefix(name: str, full: str, local_server
     assert full_name("llama9") == "llama9"
 
 
-def test_a_proprietary_model_name_probes_no_server(local_servers: Servers) -> None:
+def test_no_server_is_probed_for_a_proprietary_model_name(local_servers: Servers) -> None:
     """Resolving a well-known name opens no connection, whether or not its provider's key is set."""
     local_servers.answers = {"ollama": list_models("gpt-5-mini")}
     names = ["gpt-5-mini", "Claude-Sonnet-4-5", "mistral-large-latest", "deepseek-chat", "ft:gpt-4o:Org::x"]
@@ -532,7 +532,7 @@ def test_a_model_with_public_weights_can_be_local_or_hosted(name: str, local_ser
         ("Bedrock/openai.gpt-oss-20b-1:0", [], "Then write openai/openai.gpt-oss-20b-1:0"),
     ],
 )
-def test_an_ambiguous_name_lists_its_full_forms(
+def test_the_error_for_an_ambiguous_name_lists_its_full_forms(
     name: str, keys: list[str], message: str, local_servers: Servers
 ) -> None:
     """The error lists the full names for all providers whose keys are set, or for every provider if no key is set."""
@@ -541,7 +541,7 @@ def test_an_ambiguous_name_lists_its_full_forms(
         check_model(name, location="debate 'x'")
 
 
-def test_a_bare_name_without_its_key_names_the_missing_variable() -> None:
+def test_the_error_for_a_bare_name_names_the_missing_variable() -> None:
     """The error is the same as for the name with its provider prefix."""
     with environment(), pytest.raises(AuthenticationFailed, match=r"set OPENAI_API_KEY, .*model 'openai/gpt-5-mini'"):
         debate(name="rent", debaters=[Debater("pro", "cap"), Debater("con", "free")], model="gpt-5-mini").run_sync(

@@ -1,4 +1,4 @@
-"""Schemas for the local engine, with a limit on the length of every free string and no other change."""
+"""Schemas for the local engine: the length of every free string is limited, and nothing else is changed."""
 
 from __future__ import annotations
 

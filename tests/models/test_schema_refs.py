@@ -1,4 +1,4 @@
-"""JSON Schemas without references: `inline_definitions` must not change their meaning."""
+"""Inlining the references in a JSON Schema: `inline_definitions` must not change the schema's meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls in the history of a request, sent back unchanged over real HTTP."""
+"""Tool calls in a request's history, which are sent back unchanged over real HTTP."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_text_around_tool_calls_stays_text(text: str) -> None:
     assert with_tool_calls(response, REQUEST) is response
 
 
-def test_no_text_is_read_as_a_call_without_tools() -> None:
+def test_no_text_is_read_as_a_call_if_no_tools_are_offered() -> None:
     """Only tools that were offered can be called."""
     response = ModelResponse(text=CALL)
     assert with_tool_calls(response, ModelRequest(messages=[], block="b")) is response

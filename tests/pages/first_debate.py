@@ -15,7 +15,7 @@ VERDICT = {
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that answers a whole debate."""
+    """Replace the model on the page with one that supplies all answers in a whole debate."""
     page["model"] = ScriptedModel(*ARGUMENTS, VERDICT, "Open on Sundays, with paid staff.")
 
 

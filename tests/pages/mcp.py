@@ -10,6 +10,6 @@ VERDICT = {"reasoning": "Nobody answered the first.", "winner": "We should build
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that answers a one-round debate."""
+    """Replace the model on the page with one that supplies all answers in a one-round debate."""
     arguments = ("Trams carry more people.", "Roads are there already.")
     page["model"] = ScriptedModel(*arguments, VERDICT, VERDICT, "Build trams.")

@@ -19,6 +19,6 @@ def answer(request: ModelRequest) -> str | dict[str, Any]:
 
 
 def models(page: dict[str, Any]) -> None:
-    """Replace the models on the page with one that answers any debate, and change to an empty folder."""
+    """Replace the models on the page with a single one for any debate, and change to an empty folder."""
     os.chdir(tempfile.mkdtemp())
     page["first"] = page["spare"] = FunctionModel(answer)

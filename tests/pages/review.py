@@ -26,7 +26,7 @@ VERDICTS = (("F1", "confirm", "len([]) is 0."), ("F2", "refute", "There is no su
 
 
 def answer(request: ModelRequest) -> dict[str, Any]:
-    """Report a finding as Ada or Ben, and examine the findings of others."""
+    """Report a finding as Ada or Ben, and examine the other reviewers' findings."""
     name, prompt = request.block.rpartition("-")[2], str(request.messages[-1]["content"])
     if "-reviewer-" in request.block:
         return {"findings": [FINDINGS[name]] if name in FINDINGS else []}

@@ -15,5 +15,5 @@ def answer(request: ModelRequest) -> str | dict[str, str | None]:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that answers any debate."""
+    """Replace the model on the page with one that can answer in any debate."""
     page["model"] = FunctionModel(answer)

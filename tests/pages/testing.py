@@ -35,6 +35,6 @@ def answer(request: ModelRequest) -> str | dict[str, str]:
 
 
 def model(page: dict[str, Any]) -> None:
-    """Replace the model on the page with one that answers any debate, and change to an empty folder."""
+    """Replace the model on the page with one that can answer in any debate, and change to an empty folder."""
     os.chdir(tempfile.mkdtemp())
     page["model"] = FunctionModel(answer)

@@ -452,7 +452,7 @@ def test_a_timeout_after_sending_counts_as_a_failure() -> None:
     warped(late())
 
 
-async def test_an_open_circuit_falls_back_immediately() -> None:
+async def test_an_open_circuit_causes_an_immediate_fallback() -> None:
     """While the circuit is open, only the second model is called. The rejected call does not count as an attempt."""
     first = Leaf([endpoint_error])
     model = Fallback(CircuitBreaker(first, failures=1), Leaf(["better"]))

@@ -88,7 +88,7 @@ def test_waits_double_up_to_the_limit_with_jitter(attempts: int, first: float, l
     assert all(grown / 2 <= wait <= grown for wait, grown in zip(naps.waits, [w for w in limits if w], strict=True))
 
 
-def test_a_seeded_run_repeats_its_waits() -> None:
+def test_runs_with_the_same_seed_wait_equally_long() -> None:
     def waits(seed: int) -> list[float]:
         naps = Naps()
         with pytest.raises(ProviderFailed):
@@ -144,7 +144,7 @@ def test_a_call_including_all_its_waits_ends_at_its_deadline() -> None:
     assert warped(late()) == pytest.approx(9)
 
 
-def test_a_call_cancelled_during_a_wait_sends_nothing_more() -> None:
+def test_a_call_cancelled_during_a_wait_sends_no_further_request() -> None:
     """Cancellation must never be treated as a failure and retried."""
 
     async def cancelled() -> int:
@@ -173,7 +173,7 @@ async def test_waits_are_stored_with_the_next_attempt() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """An error, and how many of three requests are made if each of them raises it."""
+    """An error, and how many of the three allowed requests are made if each of them raises it."""
 
     error: Callable[[], Exception]
     requests: int
@@ -380,7 +380,7 @@ OUTCOMES = (
 
 
 def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tree]:
-    """Draw any nesting of models."""
+    """Draw an arbitrary nesting of models."""
     attempts = st.none() | st.integers(1, 4)
     leaf = st.builds(Tree, kind=st.just("leaf"), attempts=attempts, outcomes=outcomes)
 

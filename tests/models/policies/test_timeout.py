@@ -30,7 +30,10 @@ class Verdict(BaseModel):
 
 
 def drip_text(pauses: Sequence[float], end: float = 0) -> Callable[[ModelRequest], Any]:
-    """Return an outcome that streams a piece after each pause, if possible, and ends some time after the last piece."""
+    """Return an outcome that pauses before each piece of text and waits `end` seconds after the last one.
+
+    The pieces are streamed if there is a listener.
+    """
 
     async def drip(request: ModelRequest) -> str:
         for pause in pauses:
@@ -144,7 +147,7 @@ def test_cancellation_by_the_caller_is_not_reported_as_a_timeout() -> None:
 
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
-def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[str, float]) -> None:
+def test_a_timeout_error_raised_by_the_model_is_not_mistaken_for_the_deadline(options: dict[str, float]) -> None:
     async def early() -> None:
         with pytest.raises(TimeoutError, match="mine"):
             await ask(Timeout(Leaf([TimeoutError("mine")]), **options), make_request())
@@ -153,7 +156,7 @@ def test_a_timeout_error_raised_by_the_model_is_not_the_deadline(options: dict[s
 
 
 @pytest.mark.parametrize("options", [{"seconds": 5}, {"first_text": 5}], ids=["seconds", "first_text"])
-def test_a_model_that_turns_cancellation_into_an_error_is_still_a_timeout(options: dict[str, float]) -> None:
+def test_a_model_that_turns_cancellation_into_an_error_still_times_out(options: dict[str, float]) -> None:
     """The error raised by the model becomes the cause of the timeout."""
 
     async def stubborn(request: ModelRequest) -> None:

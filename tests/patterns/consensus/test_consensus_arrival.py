@@ -23,7 +23,10 @@ seeds = st.integers(0, 10**6)
 
 
 def everything(names: tuple[str, ...], **options: Any) -> Sequencer[Any, Any]:
-    """Build a debate that makes every kind of call. Circuits stay closed, because they depend on call order."""
+    """Build a debate that makes every kind of call.
+
+    Circuits stay closed, because the order of calls would determine when they open.
+    """
     return plan(
         names,
         max_rounds=2,

@@ -459,7 +459,7 @@ def test_runs_cancelled_during_archiving_keep_their_answer() -> None:
     assert (handle.raw.outcome, handle.raw.winner) == ("consensus", "ann")
 
 
-def test_limit_reached_during_archiving_does_not_lose_the_answer() -> None:
+def test_answer_is_not_lost_if_a_limit_is_reached_during_archiving() -> None:
     archive = Archive(personas=Failing(never_return))
     debate = plan(max_rounds=1, archive=archive)
     result = debate.run_sync(TASK, model=model(), limits=Limits(seconds=0.5))

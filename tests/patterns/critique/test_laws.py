@@ -37,7 +37,7 @@ def plain_words(text: str) -> list[str]:
 
 
 def contains(text: str, quote: str) -> bool:
-    """Check that `quote` occurs word for word in `text` and is long enough to be evidence."""
+    """Return whether `quote` occurs word for word in `text` and is long enough to be evidence."""
     words, parts = plain_words(text), plain_words(quote)
     starts = range(len(words) - len(parts) + 1)
     return len(parts) >= 3 and any(words[at : at + len(parts)] == parts for at in starts)

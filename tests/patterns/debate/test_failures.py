@@ -98,7 +98,7 @@ async def test_failed_debates_keep_the_arguments_made_so_far() -> None:
     assert last.error.startswith("SchemaViolation: ")
 
 
-async def test_failed_turns_do_not_lose_earlier_turns() -> None:
+async def test_failed_turns_do_not_erase_earlier_turns() -> None:
     handle = debate(name="rent", debaters=SIDES).start(QUESTION, model=ScriptedModel("A1", "B1"))
     with pytest.raises(ScriptError):
         await handle

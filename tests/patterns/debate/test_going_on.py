@@ -67,7 +67,7 @@ def test_earlier_arguments_are_reused(options: dict[str, Any]) -> None:
     assert longer.raw.verdict.verdict != parent.raw.verdict.verdict
 
 
-def test_mirrored_debates_continue_both_halves() -> None:
+def test_both_halves_of_a_mirrored_debate_are_continued() -> None:
     counting, store = Counting(), MemoryStore()
     pattern = debate(name="city", debaters=SIDES, synthesizer=False, mirror=True, max_rounds=1)
 
@@ -220,7 +220,7 @@ def test_forks_over_http_continue_a_debate_or_report_the_error(more: Any, field:
 
 
 @pytest.mark.parametrize("rounds", [0, 10_001, "two", None])
-def test_imports_with_impossible_round_counts_are_rejected(rounds: Any) -> None:
+def test_continuations_with_impossible_round_counts_are_rejected(rounds: Any) -> None:
     assert Continuation.of_plan(Continuation(held=2, rounds=1, asked=((3, "When?"),)).to_plan()) is not None
     with pytest.raises(ConfigurationError, match="continuation"):
         Continuation.of_plan({"held": rounds, "rounds": 1, "asked": []})

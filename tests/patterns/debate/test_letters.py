@@ -193,7 +193,7 @@ panels = st.integers(2, 3).flatmap(
 
 
 def panel_of(given_to: Sequence[Sequence[float]], *, times: int = 1) -> list[JudgeBallot]:
-    """Cast a ballot for each model, repeated `times` times."""
+    """Return `times` identical ballots for each model."""
     return [
         JudgeBallot(
             model=f"model-{number}", order=list(SIDES[: len(to)]), log_odds=centered(dict(zip(SIDES, to, strict=False)))
