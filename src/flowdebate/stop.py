@@ -39,7 +39,7 @@ PATTERNS_OWN = frozenset(
     {"max_rounds", "max_turns", "moderator_done", "settled", "reviewed", "not_reviewed"}
     | {"convergence", "judge", "agents", "confidence", "budget", "timeout"}
 )
-"""Reserved names: stop reasons used by the patterns themselves, so conditions cannot use them as names."""
+"""Stop reasons reserved for the patterns themselves; conditions cannot have these names."""
 _MAX_NAME_LENGTH = 100
 _MAX_TEXT_LENGTH = 1_000
 
@@ -410,7 +410,7 @@ class _Reader:
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
                 return self._call(name, argument)
             case _:
-                raise self.error(node, "must give each condition one number, such as tokens(20000) or rounds(2),")
+                raise self.error(node, "must pass one number to each condition, such as tokens(20000) or rounds(2),")
 
     def _call(self, name: str, argument: ast.expr) -> Condition:
         try:
@@ -418,7 +418,7 @@ class _Reader:
         except ConfigurationError as error:
             raise self.error(argument, f"has an invalid argument in {name}(…), which {error.problem},") from None
         except (ValueError, TypeError):
-            raise self.error(argument, f"must give {name}(…) a plain number or text") from None
+            raise self.error(argument, f"must pass a plain number or string to {name}(…)") from None
 
     def error(self, at: ast.expr | int | None, problem: str, hint: str = "") -> ConfigurationError:
         if isinstance(at, ast.expr):

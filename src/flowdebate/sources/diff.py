@@ -365,7 +365,7 @@ class _Git:
             raise BadFile(self.name, f"cannot be read: git took more than {_SECONDS} s") from None
         if process.returncode not in codes:
             messages = process.stderr.decode(errors="replace").strip().splitlines() or ["git failed"]
-            if "not a git repository" in messages[0].lower():  # outside a repository, git compares files instead
+            if "not a git repository" in messages[0].lower():  # outside a repository, git compares two files instead
                 messages = [f"{self._top.resolve()} is not in a git repository"]
             raise BadFile(self.name, f"cannot be read: {messages[0]}")
         return process.stdout

@@ -457,7 +457,7 @@ def _read_xlsx(data: bytes, text: Text) -> None:
             if row:
                 rows.append(row)
         columns = sorted({column for row in rows for column in row})
-        # the table's bars count as text too, and must be counted before the table is built
+        # the table's vertical bars count as text too, and must be counted before the table is built
         text.take(3 * len(rows) * len(columns))
         table = _table([row.get(column, "") for column in columns] for row in rows)
         text.parts.append((f"sheet {sheet.title}", "\n".join(table)))

@@ -22,7 +22,7 @@ EXECUTE_TOOL: Final = "execute_tool"
 SUBMIT: Final = "submit"
 PROCESS: Final = "process"
 
-# Attributes of the conventions
+# Attributes defined by the conventions
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -62,7 +62,7 @@ TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
 EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
 
-# Attributes of this library
+# Attributes defined by this library
 
 PATH: Final = "flowdebate.path"
 BLOCK: Final = "flowdebate.block"

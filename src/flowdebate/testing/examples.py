@@ -45,7 +45,7 @@ FAULTS: Mapping[str, Callable[[], ModelResponse]] = {
     "empty": ModelResponse,
     "cut off": lambda: ModelResponse(text='{"', finish="length"),
 }
-"""Failures of model calls, keyed by name."""
+"""Simulated failures of model calls, keyed by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""SQL statements of the PostgreSQL store, and functions for converting its rows."""
+"""SQL statements for the PostgreSQL store, and functions for converting its rows."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Writer:
         return cast("T", await self._submit(_Job(work)))
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, single: bool = False, durably: bool = True) -> T:
-        """Execute `work` in the batch of this event loop iteration; return once its writes are on disk (see `_Job`)."""
+        """Execute `work` in this event loop iteration's batch; return once the writes are on disk (see `_Job`)."""
         job = _Job(work, single=single, durably=durably)
         together = self._batches.get(job.loop)
         if together is not None:
