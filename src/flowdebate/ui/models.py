@@ -68,7 +68,7 @@ class AllowedModels:
         return self.providers and not FORWARDED.get()
 
     def _hint(self, model: str) -> str:
-        """Explain what to configure to allow a rejected model."""
+        """Explain how to configure the service so that a rejected model is allowed."""
         provider = PROVIDERS.get(vendor_of(model))
         if provider is None:
             return "Name it as provider/model"
@@ -127,7 +127,7 @@ class Models:
         return [name for name in self._allowed.default_models() if maker_of(name) not in excluded]
 
     def missing(self, option: str, base_url_option: str, *, seats: Sequence[str] = ()) -> str:
-        """Explain that a model name is needed with the base URL (for `seats`, if given), and list the available names.
+        """Explain that the base URL requires a model name (for `seats`, if given), and list the available names.
 
         The server is queried only for users allowed to enter any URL; otherwise, callers could probe this machine's
         network.
@@ -172,7 +172,7 @@ class Policies:
     replay: str | None = None
     """Path of a recording to replay instead of calling models."""
     effort: Seats | None = None
-    """Thinking effort of the model in each seat."""
+    """Thinking effort for each seat's model."""
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:

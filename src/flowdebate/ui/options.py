@@ -223,7 +223,7 @@ class Option:
     all values.
     """
     read: Callable[[Any], Any] | None = None
-    """Function that converts a command-line value to the format of plan files."""
+    """Function that converts a command-line value to plan file format."""
     on: bool = False
     """Default value of an on/off flag."""
 
@@ -631,7 +631,7 @@ class PlanOptions(BaseModel):
         return option_of(type(self), role).on if value is None else bool(value)
 
     def stored(self) -> dict[str, Any]:
-        """Return all values that were set, in the format of a plan file."""
+        """Return all values that were set, in plan file format."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
     def from_file(self, name: str) -> bool:
@@ -666,7 +666,7 @@ class PlanOptions(BaseModel):
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Return where the user set a field or could have set it, and what the field is called there."""
+        """Return the place where the user set a field or could have set it, and the field's name there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)

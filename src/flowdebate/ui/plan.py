@@ -73,7 +73,7 @@ class Plan:
     seats: Mapping[str, Model | str]
     """Models keyed by role, for roles that have a model of their own."""
     first: Model | str | None = None
-    """Default model if the roster is a list of models and no default model is set."""
+    """Model used by default if the roster is a list of models and no default model is set."""
     dealt: Any = None
     """Value of the `model` option once "each" has been replaced with model names; None if "each" was not used."""
     apply: Callable[[Model | str], Model | str] = field(default_factory=lambda: lambda model: model)

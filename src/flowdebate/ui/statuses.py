@@ -22,9 +22,7 @@ State: TypeAlias = Literal[
     "rejected",
     "dead_letter",
 ]
-"""A stored run's status as shown to users: `StoredStatus`, or "left_behind" if the process of an unfinished
-run died.
-"""
+"""A stored run's status as shown to users: `StoredStatus`, or "left_behind" if an unfinished run's process died."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ class Workers:
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
-        """Raise ConfigurationError if the run is imported, or was submitted to another queue or version."""
+        """Raise ConfigurationError for a run from another queue or version, or an imported run if none are allowed."""
         hint = ""
         problem = f"must be a run submitted to {self.name}, version {self.version}"
         if header.foreign and not self.allow_imported:
@@ -319,7 +319,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Return a run's limits, capped at the workers'; raise ConfigurationError if the cost limit differs."""
+        """Cap a run's limits at the workers' own; raise ConfigurationError if the cost limits differ."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:

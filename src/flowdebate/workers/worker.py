@@ -73,7 +73,7 @@ class _WorkerStore(Draining):
 
 
 class _Provider:
-    """Tracker of provider availability; the workers of a queue inform each other about outages."""
+    """Tracker for provider availability; a queue's workers inform each other about outages."""
 
     def __init__(self, workers: Workers) -> None:
         self._counter = PostgresCounter(workers.url, schema=workers.schema, patience=10.0)
