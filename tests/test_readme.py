@@ -35,7 +35,7 @@ FIGURES = {
     "We killed a server 30 times during 25 debates: of 266 calls, only the 16 in flight were repeated": (
         "durable.md",
         "In a test that killed `flowdebate serve` 30 times",
-        "received all events of all 25 debates, without a reset",
+        "received all events from all 25 debates, without a reset",
         "Of 266 calls, only the 16 in flight were repeated",
     ),
 }
