@@ -417,7 +417,7 @@ def test_page_shows_both_debates_and_their_winners() -> None:
     sections = list(DebateDocument(status="complete", raw=raw).sections())
     titles = [section.title for section in sections if hasattr(section, "title")]
     assert titles == [
-        "Round 1", "Round 2", "The debate again, with the order of speakers reversed", "Round 1", "Round 2", "Verdict"
+        "Round 1", "Round 2", "The debate again, with the speaking order reversed", "Round 1", "Round 2", "Verdict"
     ]  # fmt: skip
     facts = {fact.label: fact.text for fact in sections[-1].facts}  # type: ignore[union-attr]
     assert facts["In this order"] == "bea (against)"

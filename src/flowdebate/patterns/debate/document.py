@@ -158,7 +158,7 @@ def reader_asks(question: str) -> Group:
 
 def mirror_heading() -> Heading:
     """Build the heading for the mirrored debate."""
-    return Heading(title="The debate again, with the order of speakers reversed")
+    return Heading(title="The debate again, with the speaking order reversed")
 
 
 def winner_of(verdict: DebateVerdict, sides: Sequence[Side | Debater]) -> str:

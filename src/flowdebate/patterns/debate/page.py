@@ -179,7 +179,7 @@ class DebatePlanOptions(OutputOptions):
         metavar="WHO",
     )
     mirror: Flag | None = option(
-        "Repeat the debate with the order of speakers reversed, and judge both. Doubles the cost.",
+        "Repeat the debate with the speaking order reversed, and judge both. Doubles the cost.",
         panel="Rounds",
     )
     moderator: Flag | None = option(
