@@ -19,9 +19,9 @@ WAITING = ("browser", "cli", "faults", "mcp", "notebook", "runs", "server", "ser
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run real models first, then alternate between files that wait and files that do not.
+    """Run tests with real models first, then alternate between files whose tests wait and files whose tests do not.
 
-    This lets workers share the cores. Files that wait take long, so they come early and none of them runs last.
+    This lets workers share the cores. Files whose tests wait take long, so they come early and none of them runs last.
     """
     if part := config.getoption("--part"):
         number, parts = map(int, part.split("/"))

@@ -40,7 +40,7 @@ class Stub:
     status: int = 400
     """HTTP status of rejections."""
     write: Callable[[str], str] = lambda text: text
-    """Function that formats each text, for example by surrounding it with thinking."""
+    """Function that formats the text of each answer, for example by surrounding it with thinking."""
     finish: str = "stop"
     letters: bool = True
     """True if responses include log probabilities."""

@@ -46,7 +46,7 @@ def item(debate: float, **baselines: float) -> BenefitItem:
 def items(
     both_right: int, better: int, worse: int, neither: int, baseline: BaselineName = "single"
 ) -> list[BenefitItem]:
-    """Create items from how many were answered correctly by both, only the debate, only the baseline, and neither."""
+    """Create items, given how many were answered correctly by both, the debate only, the baseline only, and neither."""
     cells = ((1.0, 1.0, both_right), (1.0, 0.0, better), (0.0, 1.0, worse), (0.0, 0.0, neither))
     return [item(debate, **{baseline: credit}) for debate, credit, times in cells for _ in range(times)]
 
@@ -104,7 +104,7 @@ def test_holm_adjustment_matches_the_stepwise_procedure(ps: list[float]) -> None
     assert sum(q < 0.05 for q in adjusted) == rejected
 
 
-def test_required_number_of_items_has_the_stated_power() -> None:
+def test_required_number_of_items_gives_the_stated_power() -> None:
     """In simulations with this many items, a gain of 15 points is significant about four times out of five."""
     n, random, significant = required_n(0.15, differing=0.35), Random(3), 0
     for _ in range(400):

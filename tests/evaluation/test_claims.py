@@ -53,7 +53,7 @@ def failed() -> BenefitItem:
 
 
 def ballot(order: str, winner: str, **more: Any) -> JudgeBallot:
-    """Create a ballot on sides with one-letter names."""
+    """Create a ballot on sides whose names are single letters."""
     return JudgeBallot(order=list(order), winner=winner, **more)
 
 
@@ -65,7 +65,7 @@ def leaning_ballots(last: int, of: int = 3) -> list[JudgeBallot]:
 # Did the debate help?
 
 
-def test_gains_below_the_minimum_are_not_reported_as_none() -> None:
+def test_ruling_out_a_relevant_gain_does_not_rule_out_smaller_ones() -> None:
     """If 36 of 300 answers improve and 22 get worse, a gain of 10 points is ruled out, but a smaller one is not."""
     items = (
         [compared_item(1, 0)] * 36

@@ -111,7 +111,7 @@ async def test_stored_checks_repeat_no_call() -> None:
     ("value", "right"), [(True, True), ("wrong", False), ("Yes", True), (0, False), ([], True), (["late"], False)]
 )
 def test_labels_can_be_words_or_lists_of_faults(value: object, right: bool) -> None:  # noqa: FBT001 - a label
-    """Both forms occur in data sets."""
+    """Data sets use labels of either kind."""
     [row] = rows_of(1)
     check = critique_check_sync([{**row, "label": value}], truth="label", model=model_of(critic=1, alone=1))
     assert check.answers[0].is_right is right

@@ -1,4 +1,4 @@
-"""Escalations compared with always debating: accuracy, cost and who decided match manual counts."""
+"""Comparisons of escalations with always debating: accuracy, cost and who decided match manual counts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_failed_runs_count_as_wrong_and_are_reported() -> None:
 
 
 @given(st.lists(st.tuples(*[st.sampled_from("ab")] * 3), min_size=1, max_size=8))
-def test_escalations_differ_from_their_last_step_only_on_agreement(answers: list[tuple[str, str, str]]) -> None:
+def test_escalation_differs_from_its_last_step_only_if_the_first_answers_agree(
+    answers: list[tuple[str, str, str]],
+) -> None:
     escalation, panel, rows = replayed_escalation(answers)
     report = run_sync(lambda: compare_escalation(escalation, panel, rows, truth="truth"))
     agreed = [row for row in answers if row[0] == row[1]]

@@ -71,7 +71,7 @@ async def test_baselines_leave_the_debate_unchanged() -> None:
     assert result.raw.to_wire()["baselines"][0]["name"] == "single"
 
 
-async def test_synthesizer_output_is_the_output_with_baselines() -> None:
+async def test_baselines_do_not_replace_the_synthesizer_output() -> None:
     model = by_role(last="Cap them.")
 
     def answer(request: ModelRequest) -> Any:

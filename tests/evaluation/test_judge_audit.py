@@ -23,7 +23,7 @@ SIDES = ("yes", "no", "both")
 
 
 def ballot(order: str, winner: str | None, **more: object) -> JudgeBallot:
-    """Create a ballot on sides with one-letter names."""
+    """Create a ballot on sides whose names are single letters."""
     return JudgeBallot.model_validate({"order": list(order), "winner": winner, **more})
 
 
@@ -196,7 +196,7 @@ def test_side_names_do_not_matter(cast: list[list[JudgeBallot]]) -> None:
 
 @given(items)
 def test_mirroring_negates_preference_fairness(cast: list[list[JudgeBallot]]) -> None:
-    """If all orders are reversed, preference fairness changes sign, and the figures of the slots are reversed too.
+    """If all orders are reversed, preference fairness changes sign, and the figures for the slots are reversed too.
 
     All other figures stay the same.
     """

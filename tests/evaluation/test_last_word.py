@@ -56,7 +56,7 @@ def test_judges_without_a_preference_are_not_accused() -> None:
 
 
 @pytest.mark.parametrize(("liked", "words"), [(2, "favors the last word: it won 30 of 30"), (0, "is against the last")])
-def test_last_word_is_tested_separately_with_more_sides(liked: int, words: str) -> None:
+def test_last_word_is_tested_separately_if_there_are_more_than_two_sides(liked: int, words: str) -> None:
     """With three sides, the rate expected by chance is one in three, and the finding mentions this rate."""
     orders = [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]] * 10
     report = full_audit([ballots(order[liked], *order)[:1] for order in orders], spoken=orders)
@@ -134,7 +134,7 @@ def test_last_word_appears_in_the_command_output_and_json_document(capsys: pytes
 
 
 def test_mirrored_ballots_cancel_a_strong_last_word_bias() -> None:
-    """The log-odds are a simulated quality plus an effect of the last word and noise.
+    """The log-odds are the sum of a simulated quality, an effect of the last word, and noise.
 
     The quality is drawn from N(0, 1) and the noise from N(0, 0.5), and the effect is 1. The test compares a single
     debate, a mirrored pair and two debates in the same order.

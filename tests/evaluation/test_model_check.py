@@ -198,9 +198,7 @@ async def test_wrong_names_are_distinguished_from_schema_mismatches() -> None:
     ],
     ids=["key", "model", "address", "nothing", "only thinking"],
 )
-async def test_models_that_do_not_answer_end_the_check_at_once(
-    status: int, body: Any, requests: int, says: str
-) -> None:
+async def test_check_ends_at_once_if_a_model_does_not_answer(status: int, body: Any, requests: int, says: str) -> None:
     async def serve(exchange: Exchange) -> None:
         if isinstance(body, str):
             await exchange.answer(body.encode(), kind="text/html", status=status)
@@ -217,7 +215,7 @@ async def test_models_that_do_not_answer_end_the_check_at_once(
     assert report.as_dict()["calls"] == requests
 
 
-async def test_requests_in_a_check_are_bounded() -> None:
+async def test_number_of_requests_in_a_check_is_bounded() -> None:
     stub = Stub(data=lambda *_: "no", refuses=["formats"])
     report = await check_stub(stub)
     assert len(stub.requests) <= MAX_REQUESTS
@@ -298,7 +296,7 @@ async def test_all_vendors_are_checked_and_replayed_through_their_interface(vend
     assert repeated == [(row.group, row.name, row.outcome) for row in report.rows()]
 
 
-async def test_recordings_answer_other_requests_with_the_same_parts(tmp_path: Path) -> None:
+async def test_recordings_answer_any_request_that_uses_recorded_features(tmp_path: Path) -> None:
     record = tmp_path / "check.jsonl"
     await check_stub(Stub(refuses=["temperature"], words="No temperature."), record)
     with serve_recording(record) as base_url:

@@ -99,10 +99,10 @@ def test_ties_connect_systems_both_ways() -> None:
     assert {system.name for system in alone.systems} >= {"b", "c"}
 
 
-def test_priors_rank_all_systems() -> None:
+def test_all_systems_can_be_ranked_with_a_prior() -> None:
     """With a prior, even systems that won every game or never played each other can be ranked.
 
-    The narrower the prior, the smaller the strengths.
+    A narrower prior makes the strengths smaller.
     """
     games = [Game("a", "b", 1, 1), Game("b", "c", 1, 2), Game("c", "b", 1, 3), Game("d", "e", 1, 4)]
     assert rank_games(games, order=False).above == ["a"]
@@ -208,7 +208,7 @@ def strength_coverage(studies: int, rows: int, *, seed: int) -> float:
     for _ in range(studies):
         luck = np.array([*true.values()]) + rng.gumbel(
             size=(rows, 3)
-        )  # ranks of such sums follow Luce's model, and their pairs follow the library's
+        )  # rankings by such sums follow Luce's model, and the results of pairs follow the library's model
         games = [
             Game(one, other, float(abilities["abc".index(one)] > abilities["abc".index(other)]), row)
             for row, abilities in enumerate(luck)

@@ -95,7 +95,8 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
     assert (parsed.form, parsed.rule, str(parsed.plan)) == (how.form, how.rule, str(how.plan))
     assert parsed.criteria == how.criteria
     assert before is not None
-    assert parsed.min_log_odds == before.min_log_odds  # unchanged, even if the options left it to the fit
+    # the original value is kept, even if the original options left it to the fit
+    assert parsed.min_log_odds == before.min_log_odds
     assert reuse_judge_options(before, schedule="swap").form == how.form
     assert reuse_judge_options(None).form == "scores"
 
@@ -131,7 +132,7 @@ async def test_single_judge_calls_name_a_winner() -> None:
     assert (ballot.scores, ballot.winner) == (None, None)
 
 
-async def test_judge_has_the_instructions_from_its_options() -> None:
+async def test_judge_receives_the_instructions_in_its_options() -> None:
     systems: list[str] = []
 
     def answer(request: ModelRequest) -> Reply:

@@ -1,4 +1,7 @@
-"""Studies: designs compared with baselines and with each other, registered in advance, stored as numbers only."""
+"""Studies that compare designs with baselines and with each other.
+
+A study is registered in advance, and its answers are stored as numbers only.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def primes_design(
 
 
 class Answering:
-    """A model whose judge answers with `finds`; a call fails if that returns an error."""
+    """A model whose judge answers with the result of `finds`. If the result is an exception, the call raises it."""
 
     def __init__(self, finds: Callable[[ModelRequest, str], Any] = lambda request, question: "It is prime") -> None:
         self.asked: list[ModelRequest] = []
@@ -94,7 +97,7 @@ def study(rows: Sequence[Mapping[str, Any]] = ROWS, **options: Any) -> Study:
     return Study(**{"name": "primes", "rows": rows, "designs": designs, "seed": 7, **options})
 
 
-async def test_questions_are_asked_once_and_stored_without_texts(tmp_path: Path) -> None:
+async def test_questions_are_asked_once_and_no_text_is_stored(tmp_path: Path) -> None:
     path, voters = tmp_path / "answers.jsonl", Answering()
     answers = await ask_study(study(), path, model=voters.model)
     assert [answer.item for answer in answers] == list(dict.fromkeys(answer.item for answer in answers))
@@ -333,8 +336,8 @@ async def test_noise_partners_have_the_same_number_of_positions(tmp_path: Path) 
     assert study_report(experiment, answers).unfinished == 0
 
 
-async def test_failed_debates_count_as_wrong_and_help_no_baseline(tmp_path: Path) -> None:
-    """An option of the study excludes failed debates instead. The report states how many there are."""
+async def test_failed_debates_count_as_wrong_and_do_not_benefit_any_baseline(tmp_path: Path) -> None:
+    """A study can also exclude failed debates. In both cases, the report states how many there are."""
 
     def finds(request: ModelRequest, prompt: str) -> Any:
         undecided = "judge" in str(request.block) and "Is 31 prime?" in prompt
@@ -483,7 +486,7 @@ def test_report_shows_how_often_a_judge_favors_the_first_text() -> None:
     Undecided ballots and debates with three sides are ignored.
     """
     experiment, answers = made_up([(True, True)] * 5)
-    casts = ["01", "00", "1", "", "0"]  # the winner of each ballot, read first and last in turn
+    casts = ["01", "00", "1", "", "0"]  # the winners of each debate's ballots, whose orders alternate
     judged = [
         answer.model_copy(
             update={
@@ -728,7 +731,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
 
 
-async def test_answers_count_for_their_row(tmp_path: Path) -> None:
+async def test_answers_are_rejected_if_the_correct_answer_has_changed(tmp_path: Path) -> None:
     """An error is raised if a row's correct answer is changed after the row has been answered.
 
     Clusters are always computed from the current rows.

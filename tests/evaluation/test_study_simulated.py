@@ -89,7 +89,7 @@ def simulate_martingale(seed: int, studies: int, *, questions: int) -> tuple[flo
 
 
 def measure_false_alarms(seed: int, studies: int, *, questions: int, differing: float) -> float:
-    """Return how often the e-value ever reaches 20 between two equal methods, checked after each question."""
+    """Return how often the e-value for two equal methods ever reaches 20, checked after each question."""
     rng, alarms = np.random.default_rng(seed), 0
     for _ in range(studies):
         steps = rng.choice([-1, 0, 1], questions, p=[differing / 2, 1 - differing, differing / 2])

@@ -101,8 +101,8 @@ async def test_custom_play_functions_can_be_used() -> None:
     assert result.ranking.systems[0].strength == pytest.approx(0)
 
 
-async def test_single_questions_give_strengths_without_intervals() -> None:
-    """An interval of zero width would be wrong, so the report explains why there is none."""
+async def test_single_question_gives_strengths_without_intervals() -> None:
+    """An interval of zero width would be wrong, so the report explains why there is no interval."""
     judging = Judging()
     by_seat = FunctionModel(lambda _: {"reasoning": "-", "winner": "yes", "verdict": "-"}, name="seat")
     result = await tournament(judging.systems, ROWS[:1], judge=by_seat)

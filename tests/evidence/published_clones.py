@@ -65,7 +65,7 @@ def write_judgebench(clone: Path) -> Path:
 
 
 def write_debate(clone: Path) -> Path:
-    """Write matchups of four models on neutral motions, judged by three readers, one of which favors PRO."""
+    """Write matchups of four models on neutral motions, judged by three readers, one of whom favors PRO."""
     random, template = Random(3), "judge_x__debate_y"
     reports = clone / "reports/debate_matchup_judgments" / template
     reports.mkdir(parents=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def panel_choice(pair: Judged, judges: list[str]) -> str:
-    """Return the text with more ballots, or in a tie the text of GPT-4's first ballot."""
+    """Return the text with more ballots or, if there is a tie, the text that GPT-4 chose in its first ballot."""
     counts = Counter(choice for judge in judges for choice in pair.choices[judge] if choice != "none")
     return pair.choices["GPT-4"][0] if counts["1"] == counts["2"] else max("12", key=lambda text: counts[text])
 

@@ -66,7 +66,7 @@ def test_larger_samples_extend_smaller_ones() -> None:
 
 
 def test_simulations_show_the_documented_effects() -> None:
-    """Swapping the order corrects biases that repetition does not, but not a bias toward the content."""
+    """Swapping the order corrects biases that repetition cannot, but it does not correct a bias toward content."""
     _, estimates = simulated.schedules(scale=0.01)
     assert estimates["gap", "`swap`", "mean"].low > estimates["gap", "control: the same order again", "mean"].high + 0.1
     assert abs(estimates["four", "`cyclic`", "odds"].value - 0.861) < 0.02
@@ -166,7 +166,10 @@ def test_stored_pair_figures_match_the_package() -> None:
 
 
 def test_reversing_the_order_does_not_help_every_judge() -> None:
-    """All-or-nothing scores gain nothing from a second order, and a judge that favors the last word loses accuracy."""
+    """A second order does not improve all-or-nothing scores.
+
+    It makes a judge that favors the last word less accurate.
+    """
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[-1] for line in unkind(0.02).splitlines()[2:]}
     gains = {name: float(cell.split()[0]) for name, cell in rows.items()}
     assert gains["graded scores, as above"] > 0.18

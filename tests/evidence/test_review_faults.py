@@ -85,7 +85,7 @@ def test_changes_apply_cleanly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["-", "+"])
-def test_changes_of_python_files_are_valid(side: str) -> None:
+def test_changes_to_python_files_are_valid(side: str) -> None:
     for case in CASES:
         if case.language == "python":
             ast.parse("\n".join(side_lines(case, side)))

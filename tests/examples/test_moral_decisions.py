@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_debaters_can_hand_over_in_every_form(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_debaters_can_use_every_form_of_handoff(form: TransitionForm, capsys: pytest.CaptureFixture[str]) -> None:
     prompts: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -45,7 +45,7 @@ _HOPELESS: tuple[tuple[str, str, type[ModelError], dict[str, Any]], ...] = (
 
 
 def worded_errors(row: str, location: str, mode: Asked, handler: Callable[[Any], Handler]) -> list[Fault]:
-    """Faults reported inside a response with status 200, with words as error codes."""
+    """Build faults that are reported inside a response with status 200, using words as error codes."""
     hopeless = [
         Fault(
             id=f"{row}-{code}",

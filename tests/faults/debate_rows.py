@@ -52,7 +52,7 @@ class DebateFault:
 
 
 def answer_with(value: Any, *, finish: str = "stop", **message: Any) -> Handler:
-    """Return a handler that answers with a text."""
+    """Return a handler that answers with text."""
 
     async def handler(exchange: Exchange) -> None:
         text = value if value is None or isinstance(value, str) else json.dumps(value)

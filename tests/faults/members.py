@@ -1,4 +1,4 @@
-"""An endpoint whose models fit any schema or are permanently down, depending on their names."""
+"""An endpoint whose models give answers that fit any schema or are permanently down, depending on their names."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Endpoint:
 
 
 def model_word(model: str) -> str:
-    """Return the word that occurs in every text of a model and nowhere else."""
+    """Return the word that occurs in everything a model writes and nowhere else."""
     return f"word{model.replace('-', '')}"
 
 
 def sample(schema: Any, model: str, root: Any = None) -> Any:
-    """Return a value that fits a JSON Schema and whose texts contain the model's word."""
+    """Return a value that fits a JSON Schema and whose strings contain the model's word."""
     root = schema if root is None else root
     schema = _target(schema, root)
     if "enum" in schema or "const" in schema:

@@ -1,4 +1,4 @@
-"""Every row of the table over all transports."""
+"""Every row of the table, tested over all transports."""
 
 from __future__ import annotations
 

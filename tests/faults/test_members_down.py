@@ -136,13 +136,13 @@ def _none_is_asked_yet(served_endpoint: Endpoint) -> None:
 
 @pytest.fixture(scope="module")
 def case_server(served_endpoint: Endpoint) -> Iterator[Stage]:
-    """Provide an HTTP server whose runs may use these models."""
+    """Provide an HTTP server that allows OpenAI models."""
     with staged(lambda: Service(store="memory:", allow_models=["openai/*"])) as stage:
         yield stage
 
 
 def check_line(text: str | None, case: Case, served_endpoint: Endpoint) -> None:
-    """Check that the line names every failed model and its reason."""
+    """Check that `text` is present and names every failed model."""
     assert text is not None
     names = {name.partition("-")[2] for name in served_endpoint.failed}
     for name in names:
