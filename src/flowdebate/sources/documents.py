@@ -195,7 +195,7 @@ def _unpack(data: bytes) -> zipfile.ZipFile:
         raise _Unreadable("is encrypted: save it without a password")
     room = _MAX_UNPACKED_MEGABYTES * _MEGABYTE
     for entry in packed.infolist():
-        if entry.file_size > room:  # check the declared size first; the loop below checks the actual one
+        if entry.file_size > room:  # the declared size; the loop below subtracts the actual one
             raise _Unreadable(f"unpacks to more than {_MAX_UNPACKED_MEGABYTES} MB")
         with packed.open(entry) as stream:
             while block := stream.read(1 << 16):
