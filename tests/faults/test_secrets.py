@@ -57,7 +57,7 @@ async def _declines_with_it(exchange: Exchange) -> None:
 
 @pytest.fixture
 def debug_logs() -> Iterator[io.StringIO]:
-    """Capture the logs of all libraries at the DEBUG level."""
+    """Capture all libraries' logs at the DEBUG level."""
     written = io.StringIO()
     sink = logging.StreamHandler(written)
     sink.setLevel(logging.DEBUG)
@@ -159,7 +159,7 @@ async def _echoes(exchange: Exchange) -> None:
 
 
 async def _read_stored(store: Path) -> str:
-    """Return the contents of a store's files and of the run's export."""
+    """Return the contents of a store's files and the run's export."""
     opened = SqliteStore(store)
     lines = [line async for line in export_run(opened, "the-run")]
     await opened.close()

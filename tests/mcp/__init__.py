@@ -1,1 +1,1 @@
-"""Tests of the MCP server with the SDK's own client."""
+"""Tests for the MCP server, using the SDK's own client."""

@@ -71,7 +71,7 @@ class Stage:
     folder: Path
     model: StageModel
     connect: Callable[..., AbstractAsyncContextManager[Client]]
-    """Function that connects a client, given the options of the SDK's client."""
+    """Function that connects a client; it takes the SDK client's options."""
 
 
 def parameters(folder: Path, *args: str, **environment: str) -> StdioServerParameters:

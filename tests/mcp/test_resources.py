@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def resource_text(client: Client, uri: str) -> str:
-    """Return the text of a resource."""
+    """Return a resource's text."""
     (content,) = (await client.read_resource(uri)).contents
     text: str = content.text  # type: ignore[union-attr]  # a text
     return text

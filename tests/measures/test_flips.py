@@ -85,7 +85,7 @@ def test_long_answers_are_compared_by_the_similarity_measure() -> None:
 
 
 def test_claims_match_regardless_of_spelling() -> None:
-    """Only positions of one agent on one claim are compared, however the claim is spelled."""
+    """Two positions are compared only if the same agent took them on the same claim, however the claim is spelled."""
     history = [
         Position(agent="ann", claim="Rent caps", answer="yes", round=1),
         Position(agent="ann", claim="Taxes", answer="no", round=2),

@@ -38,7 +38,7 @@ def test_consensus_winner_gains_from_two_equal_agents() -> None:
 def test_lower_rated_winners_gain_more_if_there_is_no_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
     """An agent rated 1400 beats one rated 1600.
 
-    With consensus, it gets two thirds of the points; without consensus, it gets all of them.
+    The winner gets two thirds of the points if there is a consensus, and all of them otherwise.
     """
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
@@ -120,7 +120,7 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
 def test_calibration_is_between_0_and_1_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """The calibration is between 0 and 1. It scales the weight of a vote by a factor between 0.5 and 1.5."""
+    """The calibration is between 0 and 1. It scales a vote's weight by a factor between 0.5 and 1.5."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None

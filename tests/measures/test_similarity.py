@@ -71,7 +71,7 @@ def test_order_of_long_texts_does_not_change_the_results(backend: str) -> None:
 @pytest.mark.parametrize("backend", list(MEASURES))
 @given(some_texts)
 def test_repeated_texts_do_not_affect_the_others(backend: str, texts: list[str]) -> None:
-    """Repeating a text adds no evidence about the other texts."""
+    """Repeating a text says nothing new about the other texts."""
     matrix = MEASURES[backend](texts)
     extended = MEASURES[backend]([*texts, *texts[:1]])
     assert [row[: len(texts)] for row in extended[: len(texts)]] == matrix

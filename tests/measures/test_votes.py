@@ -112,7 +112,7 @@ def test_winner_has_the_most_votes_and_a_quorum(election: Election) -> None:
 
 @given(elections())
 def test_rules_require_a_share_of_all_voters(election: Election) -> None:
-    """Depending on the rule, the winner needs the votes of more than half, at least two thirds, or all of the voters.
+    """Depending on the rule, the winner needs votes from more than half, at least two thirds, or all of the voters.
 
     Failed and spoiled votes do not help to reach that threshold.
     """

@@ -1,7 +1,7 @@
 """A real server on the loopback interface that implements the parts of the chat completions API used by the tests.
 
-It uses raw sockets, because a web framework cannot send half a body, a reset or nonsense. The `model` of a request
-selects the scenario.
+It uses raw sockets, because a web framework cannot send half a body, a reset or nonsense. A request's `model` selects
+the scenario.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def break_off(writer: asyncio.StreamWriter) -> None:
 
 
 async def fine(exchange: Exchange) -> None:
-    """Answer any request, with a stream if it asks for one."""
+    """Answer any request, and stream the answer if asked to."""
     if exchange.body.get("stream"):
         await exchange.events([chunk("fi"), chunk("ne"), chunk(finish="stop"), usage_chunk()])
     else:

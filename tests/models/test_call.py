@@ -60,7 +60,7 @@ CALL = ToolCall(id="1", name="never_offered", arguments="not json")
 
 @dataclass(frozen=True)
 class Case:
-    """An answer to a text request, as a model returns it."""
+    """A model's answer to a text request."""
 
     id: str
     returned: Any
@@ -231,7 +231,7 @@ async def test_a_model_error_preserves_its_model_and_block() -> None:
 async def test_application_exceptions_pass_through(error: Exception) -> None:
     """A custom model can raise anything.
 
-    A `TimeoutError` from the model must not be mistaken for the deadline of the call.
+    A `TimeoutError` from the model must not be mistaken for the call's deadline.
     """
     with pytest.raises(type(error)) as caught:
         await ask(Returning(error), question())

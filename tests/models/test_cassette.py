@@ -135,7 +135,7 @@ def write_cassette() -> bytes:
 
 
 def sample_requests() -> list[ModelRequest]:
-    """Return the requests of the sample cassette."""
+    """Return the requests that the sample cassette contains."""
     return [
         make_request(),
         make_request(output=SCHEMA),

@@ -176,7 +176,7 @@ async def test_the_deadline_ends_a_call_to_a_dripping_server() -> None:
 
 
 async def test_the_shorter_deadline_applies() -> None:
-    """The model's `settings.timeout` of 0.2 seconds is shorter than the 60 seconds of the request."""
+    """The model's `settings.timeout` of 0.2 seconds is shorter than the request's 60 seconds."""
     async with ChatServer({"silent": silent}) as server:
         model = OpenAIModel("silent", base_url=server.base_url, retry=None, settings=ModelSettings(timeout=0.2))
         with pytest.raises(ModelTimeout, match=r"0\.2 s"):

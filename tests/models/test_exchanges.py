@@ -228,7 +228,7 @@ async def test_tool_history_is_stored_with_the_run(client: str) -> None:
 async def test_a_server_that_rejects_extra_fields_gets_a_plain_history() -> None:
     """If a fallback takes over in the middle of a tool exchange, the history may contain another vendor's fields.
 
-    The server of the fallback may reject these fields, so they are removed.
+    The fallback's server may reject these fields, so they are removed.
     """
 
     async def serve(exchange: Exchange) -> None:

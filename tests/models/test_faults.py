@@ -75,7 +75,7 @@ class Refusal:
 
 
 def error_body(message: str, **more: Any) -> dict[str, Any]:
-    """Return the body of an error response."""
+    """Return an error response's body."""
     return {"error": {"message": message, **more}}
 
 

@@ -66,7 +66,7 @@ def test_a_part_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path) -> Non
 
 
 def test_the_error_names_an_unwritable_cache(tmp_path: Path) -> None:
-    """In this test, a file occupies the path of the cache folder."""
+    """In this test, there is a file where the cache folder should be."""
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(ModelUnavailable, match="cache"):
         join_parts([], tmp_path / "cache" / "model.gguf", sha256="0" * 64)

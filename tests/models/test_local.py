@@ -126,7 +126,7 @@ async def test_a_ballot_does_not_depend_on_earlier_requests(model_path: Path) ->
 
 
 def find_engine_pid(model_path: Path) -> int:
-    """Return the process id of the engine."""
+    """Return the engine's process id."""
     process = running_server(model_path)._process
     assert process is not None
     return process.pid
@@ -302,7 +302,10 @@ async def test_a_cancelled_call_frees_the_engine(model_path: Path, *, stream: bo
 
 
 async def test_waiting_for_the_engine_is_untimed_and_can_be_cancelled(model_path: Path) -> None:
-    """The deadline covers only the generation of the answer, and a cancelled call does not delay the next one."""
+    """The deadline covers only the time in which the answer is generated.
+
+    A cancelled call does not delay the next one.
+    """
     model = LocalModel(model_path)
     async with model.open_connections():
         await ask(model, question())
@@ -450,5 +453,5 @@ async def test_control_tokens_in_a_tool_result_do_not_end_its_message(model_path
 
 
 async def test_the_file_name_is_not_reported_as_another_model(model_path: Path) -> None:
-    """The engine reports the name of the model file in place of the model's name."""
+    """The engine reports the model file's name in place of the model's name."""
     assert (await ask(LocalModel(model_path), question())).flags == ()

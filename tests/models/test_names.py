@@ -14,7 +14,7 @@ from tests.measures.drawn import names, texts
 
 @given(names, texts)
 def test_a_match_is_always_one_of_the_choices(agents: list[str], text: str) -> None:
-    """There may be no match at all. The order of the choices does not matter."""
+    """There may be no match at all. It does not matter in which order the choices are listed."""
     match = find_name(text, agents)
     assert match is None or match in agents
     assert match == find_name(text, agents[::-1])

@@ -572,7 +572,7 @@ def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
 
 
 async def test_each_choice_gets_a_log_probability() -> None:
-    """The probabilities of all spellings of a choice are added together.
+    """The probabilities of a choice's different spellings are added together.
 
     If a choice is not reported, an upper bound for it is derived from the other choices.
     """
@@ -671,7 +671,7 @@ async def test_url_credentials_become_basic_authentication(transport: Any) -> No
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_url_query_is_sent_with_each_request(transport: Any) -> None:
-    """The query of the base URL is appended to the path unchanged."""
+    """The base URL's query is appended to the path unchanged."""
     async with ChatServer() as server:
         address = f"{server.base_url}/?api-version=2024-10-21&tag=a%20b&tag=c"
         model = OpenAIModel("m", base_url=address, transport=transport)

@@ -235,7 +235,7 @@ def nested_schema(levels: int) -> dict[str, Any]:
 
 
 def chained_schema(length: int) -> dict[str, Any]:
-    """Return a schema whose field lies at the end of a chain of references."""
+    """Return a schema whose field is reached only through a chain of references."""
     links = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(length)}
     last = {f"d{length}": {"type": "string"}}
     return {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**last, **links}}

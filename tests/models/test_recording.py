@@ -74,7 +74,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 class Deliverable(BaseModel):
-    """Output of the synthesizer. Its JSON names differ from its field names."""
+    """The synthesizer's output. Its JSON names differ from its field names."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -197,7 +197,7 @@ def test_a_debate_with_failures_is_replayed_exactly(losses: list[str]) -> None:
 
 
 def run_outcome(model: Model) -> Any:
-    """Return the result of a debate, or the error that ended it."""
+    """Return a debate's result, or the error that ended it."""
     try:
         return pattern().run_sync("Should it move?", model=model, seed=7)
     except ModelError as error:
@@ -553,7 +553,7 @@ async def test_unused_recorded_calls_are_listed(path: Path) -> None:
 
 
 def test_an_empty_recording_can_be_replayed(path: Path) -> None:
-    """A cassette without calls is valid and still contains the name of the recorded model."""
+    """A cassette without calls is valid and still contains the recorded model's name."""
     assert RecordingModel(Leaf(name="ada"), path).name == ReplayModel(path).name == "ada"
     ReplayModel(path).assert_complete()
 

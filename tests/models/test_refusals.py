@@ -130,7 +130,7 @@ class OptionalPart:
     body: Any
     settings: ModelSettings = field(default_factory=ModelSettings)
     warns: str = ""
-    """Name of the omitted part in the warning; blank if the library emits no warning."""
+    """Name that the warning uses for the omitted part; blank if the library emits no warning."""
 
 
 UNSUPPORTED = (

@@ -260,7 +260,7 @@ def test_an_embedding_model_is_never_the_default(name: str, local_servers: Serve
 
 
 def test_the_address_of_every_provider_can_be_set(local_servers: Servers) -> None:
-    """Each provider with a key and each local server has its own environment variable."""
+    """Each provider with a key and each local server has an environment variable for its address."""
     moved = f"http://127.0.0.1:{local_servers.ports['vllm']}/v1"
     for name, provider in PROVIDERS.items():
         key = {} if provider.key_env is None else {provider.key_env: "k"}

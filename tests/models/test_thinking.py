@@ -133,7 +133,7 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=14).map("".join)
 
 
 def stream_to_listener(pieces: list[str]) -> tuple[str, int]:
-    """Return the text that a listener has at the end of a stream, and the number of withdrawals."""
+    """Return the text that a listener ends up with, and the number of withdrawals."""
     texts: list[str] = []
     withdrawn = 0
 
@@ -208,9 +208,9 @@ def test_words_are_passed_on_as_they_arrive() -> None:
 
 
 async def test_thinking_counts_as_reasoning_unless_the_provider_reports_it() -> None:
-    """The server may report only the total number of tokens in the answer.
+    """The server may report only the answer's total number of tokens.
 
-    The total is then divided between the thinking and the rest in proportion to the lengths of the two texts.
+    The total is then divided between the thinking and the rest in proportion to their lengths.
     """
     text = "<think>" + "word " * 100 + "</think>" + "Trams " * 20
     reply = ModelResponse(text=text, usage=Usage(calls=1, prompt_tokens=5, completion_tokens=130))
@@ -230,7 +230,7 @@ async def test_the_provider_reasoning_count_takes_precedence() -> None:
 
 
 async def test_json_after_thinking_is_read() -> None:
-    """Braces in the thinking must not be mistaken for the beginning of the JSON."""
+    """Braces in the thinking must not be mistaken for the start of the JSON."""
     schema = OutputSchema.of({"type": "object", "properties": {"winner": {"type": "string"}}})
     model = ScriptedModel('<think>{"winner": "bus"}? No.</think>\n{"winner": "tram"}')
     response = await call.ask(model, ModelRequest(messages=[], block="b", output=schema))

@@ -94,7 +94,7 @@ class Kernel:
             output.put(kind, content)
 
     def turn(self, output: Output) -> str:
-        """Return the comm of a cell's widget."""
+        """Return the comm that belongs to a cell's widget."""
         return str(output.displays[-1]["application/vnd.jupyter.widget-view+json"]["model_id"])
 
     def page(self, comm: str) -> str:

@@ -1,4 +1,4 @@
-"""Cells of the documentation page about notebooks, run in order in a real kernel."""
+"""The cells on the documentation page about notebooks, run in order in a real kernel."""
 
 from __future__ import annotations
 

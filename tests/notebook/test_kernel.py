@@ -60,7 +60,7 @@ def cells(shared_kernel: Kernel) -> Kernel:
 
 
 def request_path(page: str) -> str:
-    """Return the path of the request that a widget shows."""
+    """Return the path that identifies the request shown by a widget."""
     match = re.search(r'data-place="([^"]*)"', page)
     assert match is not None, page
     return unescape(match[1]).strip('"')
@@ -106,7 +106,7 @@ def test_interrupting_the_cell_cancels_the_run(cells: Kernel) -> None:
 
 
 def test_without_await_the_run_continues_in_the_background(cells: Kernel) -> None:
-    """Later cells update the output of the first cell, while their own outputs are not affected."""
+    """Later cells update the first cell's output, while their own outputs are not affected."""
     output = cells.run("hold = True\nhandle = rent().start('Rent?', model=model)\nshow(handle, every=0.01)")
     assert len(output.displays) == 1
     cells.run("go.set()\nawait handle")

@@ -37,7 +37,7 @@ result = await show(pool.start("Should Harrow keep its open-air pool?", model=mo
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """Start JupyterLab, and return its folder and the address of a notebook."""
+    """Start JupyterLab, and return its folder and a notebook's address."""
     folder = tmp_path_factory.mktemp("lab")
     with laboratory(folder) as address:
         yield folder, address

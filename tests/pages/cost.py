@@ -11,7 +11,7 @@ TEXT = "Homes come first, and whoever owns one has to let it to somebody who nee
 
 
 def answer(request: ModelRequest) -> ModelResponse:
-    """Answer with 400 characters, and report one token per four characters of the prompt."""
+    """Answer with 400 characters, and report one token for every four characters in the prompt."""
     tokens = sum(len(str(message["content"])) for message in request.messages) // 4
     usage = Usage(calls=1, prompt_tokens=tokens, cached_tokens=0, completion_tokens=100)
     if request.output_schema is None:

@@ -42,7 +42,7 @@ def answer(request: ModelRequest) -> dict[str, Any]:
 
 
 def answer_later(request: ModelRequest) -> dict[str, Any]:
-    """Refute the finding of the earlier review."""
+    """Refute the earlier review's finding."""
     if "-reviewer-" in request.block:
         return {"findings": []}
     return {"verdicts": [{"finding": "F1", "verdict": "refute", "reason": "Nothing is divided by zero."}]}

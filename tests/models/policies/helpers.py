@@ -123,7 +123,7 @@ def received_order(leaf: Leaf) -> list[int]:
 
 
 def since_start(leaf: Leaf) -> list[float]:
-    """Return the arrival times of the requests, in seconds since the start of the `WarpLoop`."""
+    """Return when the requests arrived, in seconds since the `WarpLoop` started."""
     return [when - START for when in leaf.at]
 
 

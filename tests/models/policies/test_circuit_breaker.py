@@ -239,7 +239,7 @@ def test_threads_share_the_trial_limit() -> None:
 
 
 def test_agents_are_distinguished_by_name() -> None:
-    """The failures of one agent do not affect the others.
+    """One agent's failures do not affect the others.
 
     An agent that has never been seen counts as available, and looking it up does not store it.
     """
@@ -404,7 +404,7 @@ async def test_a_cancelled_trial_releases_its_slot() -> None:
 
 
 async def test_calls_admitted_before_the_circuit_opened_do_not_change_it() -> None:
-    """A late answer describes an earlier state of the endpoint."""
+    """A late answer says nothing about the endpoint's present state."""
     gate = asyncio.Event()
 
     async def late(_: object) -> str:

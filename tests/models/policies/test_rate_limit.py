@@ -231,7 +231,7 @@ def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
 def test_a_wait_that_became_too_long_ends_early() -> None:
     """A request that was already in flight is charged during the wait.
 
-    The rest of the wait would then outlast the call's deadline, so the call does not go on waiting.
+    The call would then have to wait beyond its deadline, so it stops waiting.
     """
     leaf = Leaf([answer_with_usage(100), delayed(1, answer_with_usage(1000)), "fine"])
 

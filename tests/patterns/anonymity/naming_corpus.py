@@ -13,7 +13,7 @@ __all__ = ("FALSE_ALARMS", "FURTHER", "NAMING", "NOT_CAUGHT", "ROSTERS", "SILENT
 
 
 class Roster(NamedTuple):
-    """The participants of a debate and its question."""
+    """A debate's participants and its question."""
 
     names: tuple[str, ...]
     models: tuple[str, ...] = ()

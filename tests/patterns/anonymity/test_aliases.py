@@ -331,14 +331,14 @@ def test_longer_words_that_contain_a_name_are_unchanged(name: str, text: str) ->
 
 
 def test_stances_used_as_names_are_not_hidden() -> None:
-    """The tags of the turns show the stances anyway, so a stance used as a name reveals nothing new."""
+    """The turns' tags show the stances anyway, so a stance used as a name reveals nothing new."""
     aliases = make_aliases(["for", "Against"], stances=["For", "against"], random=Random(1))
     text = "As For, I disagree with Against.\nAgainst: no."
     assert aliases.hide(text).text == text
 
 
 def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
-    """A debate about models has to mention them, so only the name of the speaker's own model is hidden there."""
+    """A debate about models has to mention them, so only the name of the model that wrote the turn is hidden there."""
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
     assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."

@@ -119,7 +119,7 @@ def test_whole_introduction_is_hidden(text: str) -> None:
     ],
 )
 def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: list[str]) -> None:
-    """The models of a new vendor must be recognized before they are added to any list."""
+    """A new vendor's models must be recognized before they are added to any list."""
     result = ALIASES.hide(text)
     assert [leak.text for leak in result.leaks] == hidden
     assert ALIASES.hide(result.text).leaks == ()

@@ -140,7 +140,7 @@ FOLLOWS: Mapping[ConsensusStage, frozenset[ConsensusStage]] = {
 
 
 def in_order_of_stages(reached: Sequence[StageReached]) -> bool:
-    """Check that the stages begin with the first one, follow a valid order, and count rounds from 1."""
+    """Return whether the stages begin with the first one, follow a valid order, and count rounds from 1."""
     before: StageReached | None = None
     number = 0
     for at in reached:

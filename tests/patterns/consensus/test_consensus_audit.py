@@ -1,4 +1,4 @@
-"""The audit trail of a consensus debate and the events of its calls."""
+"""A consensus debate's audit trail, and the events for its calls."""
 
 from __future__ import annotations
 

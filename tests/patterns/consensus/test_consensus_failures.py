@@ -241,7 +241,7 @@ def test_partial_proposals_are_discarded() -> None:
 
 @pytest.mark.parametrize("lost_in", [1, 2])
 def test_failed_revisions_leave_the_proposal_unchanged(lost_in: int) -> None:
-    """If a revision fails, critics and voters read the previous version of the proposal."""
+    """If a revision fails, critics and voters read the proposal's previous version."""
     calls: list[Call] = []
 
     def answer(call: Call) -> Any:

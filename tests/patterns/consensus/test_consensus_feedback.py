@@ -314,7 +314,7 @@ def test_agents_see_research_and_missing_research_is_explained(case: Research) -
 
 
 def test_research_that_reaches_a_run_limit_ends_the_run() -> None:
-    """A run limit is not a failure of the research, so no further calls may follow."""
+    """Reaching a run limit does not count as failed research, so no further calls may follow."""
 
     def spends(task: str) -> str:
         raise LimitReached("calls", limit=1, used=1)
@@ -404,7 +404,7 @@ def test_failing_stores_affect_only_what_depends_on_them(part: str, act: Callabl
 
 
 async def _count_stored(archive: Archive, broken: str) -> dict[str, int]:
-    """Count the records in the working parts of the archive."""
+    """Count the records in those parts of the archive that work."""
     return {
         "ratings": 3 if broken == "ratings" else len(await archive.ratings.of(THREE)),
         "positions": 1 if broken == "positions" else len(await archive.positions.of("ann")),

@@ -68,7 +68,7 @@ def test_agents_may_call_tools_before_answering() -> None:
 
 
 def test_options_do_not_apply_to_custom_blocks_or_judges() -> None:
-    """Judges have their own options, and so do generators used in place of an agent."""
+    """Judges have their own options, as do generators used in place of an agent."""
     calls: list[ModelRequest] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -42,7 +42,7 @@ def agent_part(request: ModelRequest) -> str:
 
 
 def fields_of(request: ModelRequest) -> dict[str, Any]:
-    """Return the fields of a structured answer, in order, each with its schema."""
+    """Return a structured answer's fields, in order, each with its schema."""
     assert request.output_schema is not None
     properties = request.output_schema["properties"]
     assert list(properties) == request.output_schema["required"]

@@ -186,9 +186,9 @@ def test_custom_templates_are_filled_in() -> None:
     ],
 )
 def test_templates_with_forgeable_fields_are_rejected(part: str, text: Any) -> None:
-    """Each field must be on a line of its own.
+    """Each field must be on its own line.
 
-    Otherwise, text written by a model could imitate a line of the template.
+    Otherwise, text written by a model could imitate one of the template's lines.
     """
     with pytest.raises(ConfigurationError) as caught:
         ConsensusTemplate(**{part: text})

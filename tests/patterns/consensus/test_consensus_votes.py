@@ -113,7 +113,7 @@ def test_each_rule_requires_its_exact_share(size: int, voting: str, share: Fract
 
 
 def test_strength_counts_all_eligible_voters() -> None:
-    """An agent that does not vote lowers the strength of the agreement."""
+    """The agreement is weaker if an agent does not vote."""
     rows: dict[str, Sequence[str | None]] = {
         "unanimous": ["ann"] * 3,
         "strong": ["ann"] * 6 + ["bob"],
@@ -357,7 +357,7 @@ def test_tie_rule_chooses_a_tied_agent(answer: Any) -> None:
 
 @pytest.mark.parametrize("answer", ["cy", "nobody", "", None, 7, {"choice": ["ann"]}, {}])
 def test_invalid_tie_breaks_are_recorded_as_losses(answer: Any) -> None:
-    """Only the name of a tied agent can break a tie. Any other answer except `None` is recorded as a loss."""
+    """Only a tied agent's name can break a tie. Any other answer except `None` is recorded as a loss."""
     output = tie(lambda _: answer)
     assert (output.winner, output.outcome) == (None, "no_consensus")
     if answer is not None:

@@ -323,7 +323,7 @@ def test_timeouts_during_judging_keep_all_rounds() -> None:
 
 
 def test_timeouts_do_not_hide_application_errors() -> None:
-    """A `TimeoutError` raised by a block must not be mistaken for the timeout of the debate."""
+    """A `TimeoutError` raised by a block must not be mistaken for the debate's own timeout."""
 
     def broken(request: Any) -> str:
         raise TimeoutError("mine")

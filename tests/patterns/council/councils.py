@@ -18,7 +18,7 @@ QUESTION = "Should we ship today?"
 
 
 def letters_in(request: ModelRequest) -> list[str]:
-    """Return the letters of the answers in the reviewer's or chair's prompt, in order."""
+    """Return the answers' letters in the reviewer's or chair's prompt, in order."""
     return re.findall(r"^\[Answer ([A-Z]+)\]", str(request.messages[-1]["content"]), re.MULTILINE)
 
 

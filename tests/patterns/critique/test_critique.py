@@ -70,7 +70,7 @@ def test_output_lists_claims_with_rulings_and_evidence() -> None:
 
 
 def test_contradictory_passages_in_the_answer_count_as_evidence() -> None:
-    """The critic must quote two different passages of the answer."""
+    """The critic must quote two different passages from the answer."""
     assert run_critique(model_of(quotes=APART)).output.outcome == "revised"
     for quotes in (APART[:1], APART[:1] * 2, [APART[0], "paid back within 14 days"]):
         raw = run_critique(model_of(quotes=quotes), sources=None).output
@@ -97,7 +97,7 @@ def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str)
 
 
 def test_quotes_may_include_the_label_of_their_line() -> None:
-    """When models quote words from a line of a source, they sometimes copy the label of the line as well."""
+    """When models quote words from a line in a source, they sometimes copy the line's label as well."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)
 

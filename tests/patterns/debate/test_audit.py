@@ -1,4 +1,4 @@
-"""The shared transcript and the audit trail of a debate."""
+"""A debate's shared transcript and audit trail."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_collection_id_identifies_the_audit_trail() -> None:
 
 
 def test_each_run_has_its_own_audit_trail() -> None:
-    """A second run in the same session starts without any tasks of the first one, so its task ids are the same."""
+    """A second run in the same session starts without the first run's tasks, so its task ids are the same."""
     rent = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False)
     session: dict[str, Any] = {}
     ids = [

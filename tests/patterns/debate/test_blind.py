@@ -29,7 +29,7 @@ ENTRIES = st.lists(
 
 
 def raw_of(entries: list[DebateContributionEntry]) -> DebateRawOutput:
-    """Create the output of a debate with these entries."""
+    """Create a debate's output with these entries."""
     return DebateRawOutput(rounds=3, question="Which?", transcript=entries, verdict=None, seed=1)
 
 

@@ -285,7 +285,7 @@ async def test_moderator_asks_one_question_and_all_sides_speak() -> None:
 async def test_moderators_with_instructions_or_tools_choose_speakers(option: str) -> None:
     """Custom instructions may ask the moderator to choose speakers, and it may need its tools to look up facts.
 
-    In both cases, it decides in the same way as with full prompts.
+    In both cases, the moderator decides as it would with full prompts.
     """
 
     def look_up(topic: str) -> str:

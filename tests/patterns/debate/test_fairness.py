@@ -98,7 +98,7 @@ def test_invalid_sources_are_rejected() -> None:
 def test_debates_are_compared_with_baselines() -> None:
     """With `baselines=True`, the output includes the results of a single call, the drafts and self-consistency.
 
-    The verdict is still that of the debate itself.
+    The verdict still comes from the debate itself.
     """
 
     def answer(request: ModelRequest) -> Any:

@@ -67,7 +67,7 @@ def test_all_orders_of_a_round_are_about_equally_frequent() -> None:
 
 
 def test_empty_transcripts_are_rendered_as_empty() -> None:
-    """The judge sees "(empty)" in place of a transcript."""
+    """The judge sees "(empty)" instead of a transcript."""
     assert format_transcript_for_judge([]) == "(empty)"
     assert format_transcript_for_judge([], anonymize=False, shuffle=False) == "(empty)"
     assert order_for_judge([]) == []

@@ -1,4 +1,4 @@
-"""A judge that answers with letters: log-odds, cancelled biases, quotes, and the text of its verdict."""
+"""A judge that answers with letters: log-odds, cancelled biases, quotes, and the verdict's text."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def judge_debate(
 
 
 def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lambda _: 0.0) -> FunctionModel:
-    """Create a text judge that is biased towards slots and returns log probabilities like a server."""
+    """Create a text judge that is biased towards slots and returns log probabilities as a server does."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -217,7 +217,7 @@ def test_one_confident_model_does_not_outvote_three() -> None:
 
 @given(st.integers(1, 3), st.data())
 def test_agreement_by_two_thirds_of_judges_decides(minority: int, data: st.DataObject) -> None:
-    """A minority of judges cannot win, however confident they are and whatever the number of sides."""
+    """A minority of judges cannot decide, however confident they are and however many sides there are."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
     clear = panel_odds.filter(lambda to: to[0] - max(to[1:]) > MIN_LOG_ODDS + 1e-6)
@@ -365,7 +365,7 @@ def test_failed_ballot_invalidates_other_ballots_by_the_same_judge() -> None:
 
 
 def test_failed_ballot_without_a_model_invalidates_all_ballots() -> None:
-    """Any of the models could have been the one that cast the failed ballot."""
+    """Any of the models could have cast the failed ballot."""
     failed = JudgeBallot(order=["yes", "no"], problem="the answer has no text")
     usable = JudgeBallot(view=1, order=["no", "yes"], model="m", log_odds={"yes": 1.0, "no": -1.0}, winner="yes")
     assert decide([failed, usable], sides=["yes", "no"], by="log_odds").winner is None

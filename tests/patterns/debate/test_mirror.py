@@ -148,7 +148,7 @@ def judge_by_letter(lead: float, *, mirror: bool, **options: Any) -> Any:
 @example(lead=0.04, threshold=0.0, quotes=True)
 @example(lead=0.04, threshold=0.1, quotes=False)
 def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: float, quotes: bool) -> None:  # noqa: FBT001 - drawn
-    """If both orders agree, adding a mirror changes neither the scores nor the text of the verdict."""
+    """If both orders agree, adding a mirror changes neither the scores nor the verdict's text."""
     alone, mirrored = (
         judge_by_letter(lead, mirror=mirror, min_log_odds=threshold, quotes=quotes) for mirror in (False, True)
     )
@@ -159,7 +159,7 @@ def test_mirrors_keep_a_winner_confirmed_in_both_orders(lead: float, threshold: 
 
 
 def test_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
-    """The audit finds the bias of a judge that always prefers the last speaker, with or without a mirror.
+    """The audit finds a bias if the judge always prefers the last speaker, with or without a mirror.
 
     An impartial judge shows no bias.
     """
@@ -288,7 +288,7 @@ def delayed_model(turns: list[int], judge: Any = lambda _: "for") -> FunctionMod
 
 
 def events_of_half(result: Any, *, mirror: bool) -> list[tuple[str, str]]:
-    """Return the events of one of the two debates, in order."""
+    """Return one half's events, in order."""
     debate_events = [(event.kind, event.path) for event in result.events]
     return [(kind, path) for kind, path in debate_events if ("rent-mirrored" in path) is mirror]
 

@@ -186,7 +186,7 @@ def test_moderator_prompts_contain_stances_and_round_count(given_to: str) -> Non
 def test_empty_speaker_lists_require_done(key: str) -> None:
     """If a model returns an empty list without `done`, the declared order is used.
 
-    If a function does so, an `OutputError` is raised.
+    If a function returns one, an `OutputError` is raised.
     """
     result = _rent().run_sync(QUESTION, model=by_role(decide=lambda _: decision()))
     assert all(entry.fallback for entry in result.raw.moderator_decisions)
