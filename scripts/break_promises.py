@@ -182,7 +182,7 @@ BREAKS = (
     ),
     Break(
         "a predicate answers True or False",
-        f"{PREDICATES}::test_predicates_returning_a_non_bool_end_the_run",
+        f"{PREDICATES}::test_predicates_returning_a_non_bool_raise_an_error",
         "stop.py",
         "    if not isinstance(answer, bool):",
         "    if False:",

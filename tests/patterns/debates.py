@@ -1,4 +1,4 @@
-"""Helpers for the tests of `debate()`: two sides, a verdict, and models that identify themselves."""
+"""Helpers for testing `debate()`: two sides, a verdict, and models that identify themselves."""
 
 from __future__ import annotations
 

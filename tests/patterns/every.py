@@ -22,8 +22,8 @@ ROUNDS = 3
 def make_pattern(name: str, act: Callable[[Any, Context], object], **options: Any) -> Sequencer[Any, Any]:
     """Build the pattern with this name.
 
-    `act(input, ctx)` is called in each turn of the second speaker, before its answer. A pattern with rounds has at most
-    `ROUNDS` rounds.
+    `act(input, ctx)` is called in each of the second speaker's turns, before its answer. A pattern with rounds has at
+    most `ROUNDS` rounds.
     """
 
     def first(request: Any) -> object:
@@ -56,7 +56,7 @@ WITH_ROUNDS = PATTERNS[:-3]
 
 
 def answer_of(request: Any) -> object:  # noqa: PLR0911 - one for each pattern
-    """Return a speaker's answer to any request of the pattern."""
+    """Return a speaker's answer to any request that a pattern makes."""
     if isinstance(request, ReviewRequest):
         return {"ranking": [{"answer": letter, "reason": "Sound."} for letter, _ in request.answers]}
     if isinstance(request, ReviewInput):

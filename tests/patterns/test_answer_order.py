@@ -1,4 +1,4 @@
-"""Choices offered to a model follow the order of its own debate, whatever ran before in the process."""
+"""Choices offered to a model follow the order of its own debate, whatever ran earlier in the same process."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_predicates_may_return_numpy_bools(pattern: str) -> None:
 @pytest.mark.parametrize("wait", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("answer", ["no", "", None, 0, 1, ["yes"]])
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
-def test_predicates_returning_a_non_bool_end_the_run(pattern: str, answer: object, *, wait: bool) -> None:
+def test_predicates_returning_a_non_bool_raise_an_error(pattern: str, answer: object, *, wait: bool) -> None:
     """A string such as "no" would count as true, and a missing `return` as false."""
 
     async def later(_: Context) -> object:

@@ -1,4 +1,4 @@
-"""Guarantees that every pattern gives about failing providers, late calls and interrupted runs."""
+"""Every pattern's guarantees about failing providers, late calls and interrupted runs."""
 
 from __future__ import annotations
 
@@ -396,7 +396,7 @@ async def test_decisions_have_the_same_deadline_as_turns(pattern: str) -> None:
 
 
 @each_pattern
-async def test_late_answers_do_not_fail_queued_speakers(pattern: str) -> None:
+async def test_late_answers_do_not_make_queued_speakers_fail(pattern: str) -> None:
     """Speakers may share an engine, but only those whose own answers take too long miss their turn."""
     talkers, pending, slot = Talkers(), ["bob"], asyncio.Lock()
 

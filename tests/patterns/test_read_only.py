@@ -203,7 +203,7 @@ JSON = st.recursive(
 
 
 @given(value=JSON)
-def test_frozen_values_are_equal_and_can_be_copied(value: object) -> None:
+def test_frozen_values_equal_the_originals_and_can_be_copied(value: object) -> None:
     frozen = freeze(value)
     assert frozen == value
     assert freeze(frozen) is frozen

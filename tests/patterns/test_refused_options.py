@@ -49,7 +49,7 @@ def speaker(pattern: str, name: Any, **fields: Any) -> dict[str, Any]:
 
 
 def rejection_of(pattern: str, **options: Any) -> ConfigurationError:
-    """Return the error raised for a pattern with invalid options; it has a location, field, value and choices."""
+    """Return the error raised for a pattern with invalid options, after checking its location and message."""
     with pytest.raises(ConfigurationError) as caught:
         build(pattern, **options)
     error = caught.value

@@ -1,4 +1,4 @@
-"""Stop conditions in `terminate_when`, for all patterns: when they stop, their names, and resumed runs."""
+"""Stop conditions in `terminate_when`, for all patterns: when they end the rounds, their names, and resumed runs."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_speakers_who_repeat_themselves_end_the_rounds(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WITH_ROUNDS)
 def test_speakers_with_equal_texts_have_converged(pattern: str) -> None:
-    """A single speaker cannot converge, having nobody to agree with."""
+    """A single speaker cannot converge, because there is nobody to agree with."""
     result = build(pattern, stop.converged(0.9, similarity=Jaccard())).run_sync(QUESTION)
     first = 2 if pattern == "handoff" else 1
     assert (result.raw.stop_reason, rounds_of(result.raw)) == ("converged(0.9, similarity=jaccard)", first)

@@ -202,7 +202,7 @@ def test_judges_read_the_whole_debate_without_names() -> None:
     assert not any(re.search(rf"\b{name}\b", judged) for name in NAMES)
 
 
-def test_proposed_sides_are_worded_as_their_supporters_would() -> None:
+def test_proposed_sides_are_worded_as_their_supporters_would_word_them() -> None:
     for words in ("at most four", "must exclude each other", "word each position as its supporters would"):
         assert words in SIDE_PROPOSER.system
 

@@ -160,7 +160,7 @@ def test_new_tasks_are_pending_and_keep_their_fields(work: Watched) -> None:
     assert work.changes == ["work-1 added", "turn added"]
 
 
-def test_task_ids_are_derived_from_collection_and_creation_order(work: Watched) -> None:
+def test_task_ids_are_derived_from_the_collection_and_creation_order(work: Watched) -> None:
     work.tasks.add_task("a")
     work.tasks.add_task("b", id="work-3")
     work.tasks.add_task("c")
@@ -189,7 +189,7 @@ def test_tasks_are_immutable_values(work: Watched) -> None:
 
 @dataclass(frozen=True)
 class Refused:
-    """A task that cannot be added, with the expected error message."""
+    """A task that cannot be added, and the expected error message."""
 
     id: str
     options: dict[str, Any]
@@ -483,7 +483,7 @@ def test_each_run_has_its_own_collection() -> None:
     assert create_task_collection("rent", key="todo").key == "todo"
 
 
-def test_resources_with_same_key_and_collection_are_equal() -> None:
+def test_resources_with_the_same_key_and_collection_are_equal() -> None:
     """Blocks created independently of each other share a collection if they use the same key and id."""
     assert create_task_collection("rent") == create_task_collection("rent")
     assert len({create_task_collection("rent"), create_task_collection("rent")}) == 1

@@ -517,7 +517,7 @@ async def test_environment_selects_the_store(monkeypatch: pytest.MonkeyPatch, tm
     assert len(await short_debate().batch(["a"], model=paid.model).all()) == 1
 
 
-async def test_progress_is_reported_per_run_and_until_ends_the_batch() -> None:
+async def test_progress_is_reported_per_run_and_the_batch_can_end_early() -> None:
     """Once `until` returns true, no more questions are read, but runs already in progress are completed."""
     told_of: list[BatchSummary] = []
     paid = Paid()

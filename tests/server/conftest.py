@@ -23,7 +23,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Stage]:
-    """Share one such server between all tests in a module."""
+    """Share one server like `stage` between all tests in a module."""
     with staged(lambda: Service(store="memory:", model=FunctionModel(answer_debate))) as stage:
         yield stage
 

@@ -56,7 +56,7 @@ def propose_sides(request: ModelRequest) -> str | dict[str, Any]:
 
 
 class Gate:
-    """Model that gives the answers of `answer` one at a time, as each call is permitted."""
+    """Model that gives the answers from `answer` one at a time, as each call is permitted."""
 
     name = "gate"
 

@@ -74,7 +74,7 @@ def test_run_list_links_to_the_audit(stage: Stage) -> None:
 
 
 def test_reader_votes_are_compared_with_the_judge() -> None:
-    """The agreement has a confidence interval, and the page makes no claim if there are only a few debates."""
+    """The page shows a confidence interval for the agreement, and makes no claim if there are only a few debates."""
 
     def sure(request: Any) -> Any:
         verdict = {"reasoning": "r", "winner": "We should ship release 1", "verdict": "v"}

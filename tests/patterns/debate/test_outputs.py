@@ -61,13 +61,13 @@ def test_debaters_can_return_text_in_several_forms(value: object) -> None:
     [(7, "7"), ({"words": "x"}, "{'words': 'x'}"), (["x"], "['x']"), ({"text": 7}, "{'text': 7}")],
     ids=repr,
 )
-def test_other_values_are_converted_by_str_with_a_warning(value: object, text: str) -> None:
+def test_other_values_are_converted_with_str_and_cause_a_warning(value: object, text: str) -> None:
     with pytest.warns(FlowDebateWarning, match=rf"'anna' returned a {type(value).__name__}") as caught:
         assert _argument_of(lambda _: value) == text
     assert len(caught) == 1
 
 
-def test_each_debater_causes_one_warning_per_run() -> None:
+def test_each_debater_causes_only_one_warning_per_run() -> None:
     sides = [Debater(side.name, side.stance, block=lambda _: 7) for side in SIDES]
     rent = debate(name="rent", debaters=sides, max_rounds=3, synthesizer=False)
     for _ in range(2):
@@ -266,7 +266,7 @@ def test_custom_synthesizer_output_must_match_the_schema() -> None:
         rent.run_sync(QUESTION, model=by_role())
 
 
-def test_custom_synthesizer_output_is_converted_by_the_schema() -> None:
+def test_custom_synthesizer_output_is_converted_to_the_schema_type() -> None:
     rent = debate(
         name="rent", debaters=SIDES, max_rounds=1, synthesizer=lambda _: {"text": "T"}, output_schema=Spoken
     )  # fmt: skip

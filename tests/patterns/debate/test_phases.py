@@ -94,7 +94,7 @@ def test_phases_can_be_combined_with_orders_and_the_mirror(turn_order: Any, mirr
         assert all(pair.answer is not None for pair in half.cross_questions)
 
 
-def test_phases_determine_who_speaks_and_the_aim_and_length_of_turns() -> None:
+def test_phases_determine_the_speakers_and_the_aim_and_length_of_turns() -> None:
     prompts: list[str] = []
 
     def said(request: Any) -> str:

@@ -232,7 +232,7 @@ def test_debaters_without_opposing_arguments_are_not_asked_to_answer() -> None:
     assert "Answer the" not in prompt
 
 
-def test_last_lines_contain_the_instruction() -> None:
+def test_instruction_comes_last_in_the_prompt() -> None:
     """Small models follow what they read last, so the briefing and angle come earlier."""
     prompt = turn(entry(1, "b", "against", "No."), briefing="Facts.", new_angle="Costs?", role="a landlord")
     places = [prompt.index(piece) for piece in ("No.", "Facts.", "Costs?", "The position you defend", "a landlord")]

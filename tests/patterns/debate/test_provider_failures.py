@@ -33,7 +33,7 @@ def rent(**options: Any) -> Any:
 
 
 def losses(result: Any) -> list[tuple[str, str, int, str]]:
-    """Return the role, name, round and recovery of each failure."""
+    """Return each failure's role, name, round and recovery."""
     return [(loss.role, loss.name, loss.round, loss.instead) for loss in result.raw.losses]
 
 

@@ -20,7 +20,7 @@ from flowdebate.testing.strategies import debates
 from tests.patterns.debates import QUESTION, SIDES, VERDICT, by_role, decision, moderated, script, turn_of
 
 
-def test_raw_output_is_the_output_without_a_synthesizer() -> None:
+def test_raw_output_is_returned_if_there_is_no_synthesizer() -> None:
     result = debate(name="rent", debaters=SIDES, max_rounds=1, synthesizer=False).run_sync(
         QUESTION, model=script("A", "B")
     )

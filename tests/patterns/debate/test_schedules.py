@@ -1,4 +1,4 @@
-"""View schedules in which every side occupies every slot."""
+"""Schedules of views in which every side occupies every slot."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_transcripts_only_grow_at_the_end(transcript: Entries, names: bool, data
 
 
 @given(entries, st.booleans())
-def test_only_entries_and_rounds_begin_a_line(transcript: Entries, names: bool) -> None:  # noqa: FBT001
+def test_only_entries_and_round_headings_begin_a_line(transcript: Entries, names: bool) -> None:  # noqa: FBT001
     rendered = render_entries(transcript, names=names)
     if not transcript:
         assert rendered == "(empty)"

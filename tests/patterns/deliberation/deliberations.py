@@ -1,4 +1,4 @@
-"""Helpers for the tests of `deliberation()`: two personas, reports, and models that identify themselves."""
+"""Helpers for testing `deliberation()`: two personas, reports, and models that identify themselves."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def entries_of(raw: Any) -> list[tuple[int, str, str]]:
 
 
 def losses_of(run: Any) -> list[tuple[int, str, str, str]]:
-    """Return the round, role, name and recovery of each failure."""
+    """Return each failure's round, role, name and recovery."""
     return [(loss.round, loss.role, loss.name, loss.instead) for loss in run.raw.losses]

@@ -19,7 +19,7 @@ ROLES = ["deal-debater-bull", "deal-debater-bear", "deal-moderator"]
 
 
 def run_and_record_calls(**options: Any) -> list[Any]:
-    """Run a deliberation and return the requests to its models."""
+    """Run a deliberation and return the requests sent to its models."""
     model = ScriptedModel("A", "B", SETTLED)
     deal(**options).run_sync(TOPIC, model=model)
     assert [call.block for call in model.calls] == ROLES

@@ -46,7 +46,7 @@ REPORTS = [report(summary="Bull wants in.\nBear wants out.")]
 
 
 def record_calls(**options: Any) -> list[RecordedCall]:
-    """Run two rounds and return the requests to the models."""
+    """Run two rounds and return the requests sent to the models."""
     model = ScriptedModel("It grows.", "It burns.\n[bull, investor] I give up.", *REPORTS, "A2", "B2", report())
     deal(**{"max_rounds": 2, **options}).run_sync(TOPIC, model=model)
     model.assert_complete()

@@ -246,7 +246,7 @@ def test_parsing_never_fails_and_settles_only_if_the_text_says_settled(text: str
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_texts_without_a_marker_become_the_summary(text: str) -> None:
+def test_text_without_a_marker_becomes_the_summary(text: str) -> None:
     if not any(word in text.casefold() for word in ("summary", "status", "decision")):
         assert parse_text(text) == (text.strip(), "CONTINUE", None)
 

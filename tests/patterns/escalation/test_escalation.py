@@ -50,7 +50,7 @@ class Sure(BaseModel):
 
 
 def test_equal_answers_end_an_escalation_without_a_judge() -> None:
-    """Answers that differ only in case or whitespace are equal."""
+    """Answers that differ only in case or whitespace count as equal."""
     block = escalate(name="answer", steps=[FIRST, SECOND, THIRD])
     result = block.run_sync(QUESTION, model=ScriptedModel("Yes, build.", " yes,  BUILD."))
     assert (result.output.answer, result.output.decided_by) == (" yes,  BUILD.", "second")

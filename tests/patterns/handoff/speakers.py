@@ -1,4 +1,4 @@
-"""Helpers for the tests of `handoff()`: three speakers, and models that hand over well or badly in each form."""
+"""Helpers for testing `handoff()`: three speakers, and models that hand over well or badly in each form."""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ def test_markers_after_any_text_are_parsed_and_removed(text: str, roster: list[s
 
 
 @given(TEXTS, st.lists(names(), min_size=1, max_size=4, unique_by=as_seen))
-def test_transitions_never_leave_the_roster(text: str, roster: list[str]) -> None:
-    """In this test, the marker is followed by arbitrary text that contains no name."""
+def test_names_missing_from_the_text_are_never_chosen(text: str, roster: list[str]) -> None:
+    """The marker is followed by arbitrary text that contains no name from the roster, so no such name is returned."""
     assume(all(as_seen(name) not in as_seen(text) for name in roster))
     assert read_transition(f"Yes.\nTransition to {text}", roster).name not in roster
 

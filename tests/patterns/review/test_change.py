@@ -1,4 +1,4 @@
-"""Reviews of a change with planted bugs, a decoy and secrets by three vendors' models, one of which invents lines."""
+"""Reviews by three vendors' models, one of which invents lines, of a change with planted bugs, a decoy and secrets."""
 
 from __future__ import annotations
 

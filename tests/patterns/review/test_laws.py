@@ -1,4 +1,4 @@
-"""Invariants of reviews, with reviewers who find, confirm and refute anything, and models that answer anything."""
+"""Invariants of reviews, whatever reviewers find, confirm or refute, and whatever models answer."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Named:
         self.name, self.calls = name, 0
 
     async def request(self, request: ModelRequest, /) -> ModelResponse:
-        """Answer without findings."""
+        """Return an answer without findings."""
         self.calls += 1
         return ModelResponse(text='{"findings": []}')
 

@@ -1,4 +1,4 @@
-"""Helpers for the tests of `round_robin()`: two panelists, a report, and models that identify themselves."""
+"""Helpers for testing `round_robin()`: two panelists, a report, and models that identify themselves."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_speaking_order_follows_the_roster(roster: list[str], rounds: int, stop:
 
 
 def record_calls(**options: Any) -> Sequence[RecordedCall]:
-    """Return the requests to two panelists and the synthesizer."""
+    """Return the requests sent to two panelists and the synthesizer."""
     model = ScriptedModel("A", "B", "The answer.")
     round_robin(**{"name": "bridge", "debaters": PANEL, "max_rounds": 1, **options}).run_sync(QUESTION, model=model)
     return model.calls

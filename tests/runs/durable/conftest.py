@@ -1,4 +1,4 @@
-"""Helpers for the tests of durable runs."""
+"""Helpers for testing durable runs."""
 
 from __future__ import annotations
 

@@ -51,13 +51,13 @@ VERDICT = {"reasoning": "It answered.", "winner": "for", "verdict": "Yes."}
 
 
 def make_sides(**blocks: Any) -> list[Debater]:
-    """Return two sides, of which those in `blocks` are argued by a block."""
+    """Return two sides; those listed in `blocks` are argued by a block."""
     stances = {"ann": "for", "bob": "against"}
     return [Debater(name, stance, block=blocks.get(name)) for name, stance in stances.items()]
 
 
 def make_people(*seated: str, names: tuple[str, ...] = ("ann", "bob", "cy")) -> list[Persona]:
-    """Return personas, of which those in `seated` are humans."""
+    """Return personas; those listed in `seated` are humans."""
     return [Persona(name, role="expert", block=human(name=name) if name in seated else None) for name in names]
 
 
@@ -296,7 +296,7 @@ async def test_run_in_progress_accepts_no_answer() -> None:
         await submit_answer(store, "it", "Yes.")
 
 
-async def test_human_who_answers_at_once_gets_one_request() -> None:
+async def test_human_who_answers_at_once_gets_only_one_request() -> None:
     requests: list[HumanRequest] = []
 
     def ask(request: HumanRequest) -> str:

@@ -33,7 +33,7 @@ _TIMES = {"at", "seconds", "createdAt", "updatedAt", "startedAt", "finishedAt", 
 
 
 class Paid:
-    """A model that counts its calls and has the run cancelled at a chosen call."""
+    """A model that counts its calls and cancels the run at a chosen call."""
 
     def __init__(self, *, failing: float = 0.0, stop: int | None = None) -> None:
         self.requests: list[str] = []
