@@ -69,7 +69,7 @@ def test_rescue_catches_exceptions_in_nested_blocks(nesting: list[bool], data: s
 
 
 def test_rescue_does_not_catch_later_exceptions() -> None:
-    """A later rescue can catch an exception raised by an earlier one and can read its cause."""
+    """A later rescue can catch an exception that an earlier rescue raised, and can read that exception's cause."""
     behind = empty().rescue(lambda _: "never").then(raising_block(KeyError("behind")))
     with pytest.raises(KeyError, match="behind"):
         behind.run_sync(0)

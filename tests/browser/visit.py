@@ -68,7 +68,7 @@ class Visit:
 
 
 def read_finished_page(page: Page) -> str:
-    """Return a finished run's page without its folds, since readers open and close them."""
+    """Return a finished run's page, regardless of which sections the reader has opened or closed."""
     page.locator("#live").wait_for(state="detached")
     page.locator("#speaking").wait_for(state="detached")
     html: str = page.locator("#run").evaluate(

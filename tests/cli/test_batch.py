@@ -311,7 +311,7 @@ def test_csv_record_round_trips_as_one_record(texts: list[str]) -> None:
 def test_formulas_are_escaped_and_the_file_can_be_continued(question_folder: Path) -> None:
     """The question, columns, column names, verdict and error are all escaped.
 
-    A second batch can still continue the file.
+    A second batch can still add its results to the file.
     """
     (question_folder / "s.csv").write_text('question,=note,n\n=HYPERLINK("x"),@sum,-3\n"+1\r2",-tell,+x\n', newline="")
     verdict = {"reasoning": "r", "winner": None, "verdict": "=1\rtwo"}

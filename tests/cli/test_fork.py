@@ -167,7 +167,7 @@ def test_any_plan_option_can_be_changed() -> None:
     assert json.loads(resumed.stdout)["fork"]["parent"]
 
 
-def test_fork_uses_the_same_models_as_its_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_uses_the_same_models_as_the_original_run(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork keeps the original models even if the environment now selects others."""
     with Stage(turns=SAID) as on:
         monkeypatch.setenv("OPENAI_BASE_URL", on.base_url)

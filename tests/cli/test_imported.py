@@ -207,7 +207,7 @@ def test_showing_an_imported_run_reads_no_file_named_in_its_plan(
 
 
 def test_local_run_is_resumed_without_consent(sender_stage: Stage) -> None:
-    """The plan of a local run was written by the user."""
+    """A local run's plan was written by the user, so it is trusted."""
     run_id = run_to_limit(sender_stage)
     assert run_command("resume", run_id, "--max-calls", "9").exit_code == 0
 
@@ -279,7 +279,7 @@ def undeclared_fields(options: type[BaseModel]) -> list[str]:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_plan_option_declares_its_reach(name: str) -> None:
-    """An option that can name a file or a server must say so, since an imported plan needs consent to use it."""
+    """An option that can name a file or a server must declare this, since an imported plan needs consent to use it."""
     assert undeclared_fields(PATTERNS[name].load_page().options) == []
 
 

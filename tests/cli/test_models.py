@@ -116,7 +116,7 @@ def test_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell closes it")
 @pytest.mark.parametrize("pattern", ["debate", "council"])
 def test_closed_stdin_is_treated_as_empty(pattern: str, tmp_path: Path) -> None:
-    """Cron and some containers start programs without stdin."""
+    """Cron and some containers start the command without stdin."""
     command_line = f"{pattern} 'Trams or roads?' --model openai/gpt-5-mini"
     command = f"exec {shlex.quote(sys.executable)} -m flowdebate {command_line} <&-"
     env = {**os.environ, "HOME": str(tmp_path), "OPENAI_API_KEY": ""}

@@ -130,7 +130,7 @@ def build_plan(path: Path, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_invalid_file_causes_one_error_with_file_and_key(case: Case, tmp_path: Path) -> None:
+def test_invalid_file_causes_one_error_that_names_file_and_key(case: Case, tmp_path: Path) -> None:
     path = tmp_path / case.name
     path.write_text(case.text)
     with pytest.raises((BadFile, ConfigurationError)) as caught:

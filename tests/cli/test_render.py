@@ -194,7 +194,7 @@ def test_deep_nesting_causes_no_traceback(depth: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), BAD, ids=[message for _, message in BAD])
-def test_invalid_file_causes_one_error_with_line_or_field(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_file_causes_one_error_that_names_line_or_field(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     path.write_text(text)
     result = CliRunner().invoke(app, ["runs", "render", str(path)])

@@ -237,7 +237,7 @@ def test_each_handoff_form_can_be_selected(transition: str) -> None:
     assert (turn["agentName"], turn["text"], turn["nextAgentName"]) == ("Opponent", "So I say.", "Neutral")
 
 
-def test_handoff_to_nobody_can_fail() -> None:
+def test_handoff_to_nobody_can_be_an_error() -> None:
     """With `--on-invalid error`, the exit code is 1 and the transcript is kept."""
     with Stage(turns=(("I say ", "nothing of it."),)) as on:
         result = run_pattern(on, "handoff", "--transition", "text", "--on-invalid", "error")

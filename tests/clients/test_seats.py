@@ -184,7 +184,7 @@ async def test_gemini_key_is_copied_from_its_file(home: Path, stub: VendorStub) 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 async def test_missing_sign_in_is_reported_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
-    """Each real program is started in a home directory without a sign-in."""
+    """Each real program is started in a home directory in which it is not signed in."""
     clear(home)
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "KEY_OF_STUB"):
         os.environ.pop(name)

@@ -102,7 +102,7 @@ def test_functions_accept_a_path_to_a_ballot_file(tmp_path: Path) -> None:
 def test_sides_can_be_roles_played_by_systems(tmp_path: Path) -> None:
     """Each game is played between two systems.
 
-    Unusable ballots are skipped, as are games of a system against itself.
+    Unusable ballots are skipped, as are games in which a system plays against itself.
     """
     data: list[dict[str, Any]] = [
         {"item": "1", "order": ["PRO", "CON"], "systems": ["x", "y"], "choice": "CON"},

@@ -86,7 +86,7 @@ def test_interval_has_its_nominal_coverage() -> None:
 
 @given(better=st.integers(0, 30), worse=st.integers(0, 30))
 def test_p_value_equals_the_exact_mcnemar_test(better: int, worse: int) -> None:
-    """The expected value is the exact probability that a fair coin produces a split at least as uneven."""
+    """The expected value is the exact probability that a fair coin produces a split at least as uneven as this one."""
     n = better + worse
     tail = sum(Fraction(comb(n, k), 2**n) for k in range(n + 1) if abs(2 * k - n) >= abs(better - worse))
     assert sign_flip_test([1] * better + [-1] * worse) == pytest.approx(float(tail))
@@ -251,7 +251,7 @@ def test_several_baselines_raise_the_bar_for_a_gain() -> None:
 
 @pytest.mark.simulation
 def test_useless_debates_are_rarely_found_helpful() -> None:
-    """With three baselines as good as the debate, at most 5% of 300 simulated reports may say that it "helped"."""
+    """If three baselines are as good as the debate, at most 5% of 300 simulated reports may say that it "helped"."""
     random, wrong = Random(11), 0
     for _ in range(300):
         evaluation = [

@@ -100,7 +100,7 @@ def test_true_gains_are_rarely_ruled_out_with_many_baselines(names: Sequence[str
 
 
 def test_failed_debates_count_as_wrong_and_are_reported() -> None:
-    """The judge's provider fails on exactly the questions that the debate would get wrong."""
+    """In this test, the judge's provider fails on exactly the questions that the debate would get wrong."""
 
     def answer(request: ModelRequest) -> Any:
         number = int(str(request.messages).split("Number ")[1].split(" ")[0])
@@ -247,7 +247,7 @@ def test_vote_on_two_drafts_is_not_a_separate_comparison() -> None:
     assert [comparison.baseline for comparison in benefit_report(items).comparisons] == ["drafts", "self_consistency"]
 
 
-def test_output_tokens_and_price_are_reported_with_tokens_and_calls() -> None:
+def test_output_tokens_and_price_are_reported_alongside_tokens_and_calls() -> None:
     """Debates mostly read tokens, whereas self-consistency mostly writes them.
 
     Equal token counts therefore do not mean equal cost.

@@ -115,7 +115,7 @@ async def test_server_rejections_are_quoted(refuses: list[str], rows: list[str],
 
 
 @pytest.mark.parametrize("status", [200, 404, 422, 501])
-async def test_rejections_are_recognized_with_any_status(status: int, tmp_path: Path) -> None:
+async def test_rejections_are_recognized_whatever_their_status(status: int, tmp_path: Path) -> None:
     """Even a response with status 200 can be a rejection, and the recording keeps the status."""
     record = tmp_path / "check.jsonl"
     report = await check_stub(Stub(refuses=["stream"], words="No streaming on this plan.", status=status), record)

@@ -190,7 +190,7 @@ def find_infinite(tables: range) -> list[int]:
     return problems
 
 
-def test_random_tables_have_no_infinite_strength() -> None:
+def test_random_tables_have_no_infinite_strengths() -> None:
     assert find_infinite(range(80)) == []
 
 

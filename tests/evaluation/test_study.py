@@ -183,10 +183,7 @@ def test_studies_killed_twenty_times_have_the_same_table(tmp_path: Path, seed: i
 
 
 async def test_interrupted_debates_are_resumed(tmp_path: Path) -> None:
-    """With a store, recorded answers are reused.
-
-    A failed question is retried by the next call.
-    """
+    """If there is a store, recorded answers are reused. A failed question is retried by the next call."""
     down = True
     voters = Answering(lambda *_: ProviderFailed("away", status=503) if down else "It is not")
     options: Any = {"model": voters.model, "store": tmp_path / "runs.db", "max_concurrency": 1}
