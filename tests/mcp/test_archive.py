@@ -23,7 +23,7 @@ CONSENSUS = {"question": TASK, "pattern": "consensus", "sides": SIDES, "max_roun
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_second_debate_sees_the_dissent_of_the_first(mode: str) -> None:
+async def test_a_second_debate_sees_the_dissent_from_the_first(mode: str) -> None:
     calls: list[Call] = []
 
     async def prompts(client: Client, **more: Any) -> list[str]:

@@ -76,7 +76,7 @@ def test_winners_lose_nothing_if_there_is_no_consensus(agents: list[str], data: 
 
 
 @given(names, st.booleans(), st.data())
-def test_nothing_changes_without_a_winner(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
+def test_ratings_do_not_change_if_there_is_no_winner(agents: list[str], consensus: bool, data: st.DataObject) -> None:  # noqa: FBT001
     assert elo_changes(draw_ratings(agents, data), winner=None, consensus=consensus) == dict.fromkeys(agents, 0.0)
 
 

@@ -18,7 +18,7 @@ def test_every_answer_equals_itself(text: str) -> None:
 
 
 @given(texts, texts)
-def test_equality_of_answers_is_symmetric(one: str, other: str) -> None:
+def test_answer_equality_is_symmetric(one: str, other: str) -> None:
     assert same_answer(one, other) is same_answer(other, one)
 
 

@@ -143,7 +143,7 @@ async def test_a_structured_answer_becomes_an_application_object(mode: Any, anth
     assert answered.asked_as == mode
 
 
-async def test_a_rejected_mode_falls_back_to_the_next_one() -> None:
+async def test_the_next_mode_is_used_if_one_is_rejected() -> None:
     """Older models, for example, reject structured answers and are given a tool instead."""
 
     async def old(exchange: Exchange) -> None:

@@ -107,7 +107,7 @@ def question(content: str = "Why?", **options: Any) -> ModelRequest:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_answer_and_usage_of_each_program_are_read(name: str, install_fake: Callable[..., None]) -> None:
+async def test_each_programs_answer_and_usage_are_read(name: str, install_fake: Callable[..., None]) -> None:
     """Whatever else a program writes to stdout or stderr is ignored."""
     says = ANSWERS[name]
     body = "\n".join(f"print({json.dumps(event)!r})" for event in (says if isinstance(says, list) else [says]))

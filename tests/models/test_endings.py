@@ -58,7 +58,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("ending", "reason"), [(name, word) for name in WORDS for word in WORDS[name].split()])
-def test_finish_reasons_of_all_vendors_are_read(ending: str, reason: str) -> None:
+def test_finish_reasons_from_all_vendors_are_read(ending: str, reason: str) -> None:
     """Finish reasons are matched regardless of case."""
     assert ending_of(reason) == ending
     if reason == reason.lower():

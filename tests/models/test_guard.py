@@ -22,7 +22,7 @@ def allowed(base_url: str | None) -> bool:
     return True
 
 
-def test_every_call_is_allowed_without_a_guard() -> None:
+def test_every_call_is_allowed_if_there_is_no_guard() -> None:
     assert allowed(REMOTE)
     assert allowed(None)
 

@@ -101,7 +101,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.lists(json_values, max_size=4))
-def test_uniqueness_of_items_follows_json_equality(items: list[Any]) -> None:
+def test_item_uniqueness_follows_json_equality(items: list[Any]) -> None:
     """1 equals 1.0, but neither equals true."""
 
     def same(one: Any, two: Any) -> bool:

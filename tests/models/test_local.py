@@ -81,7 +81,7 @@ def question(
     )
 
 
-async def test_the_engine_returns_log_probabilities_of_choices(model_path: Path) -> None:
+async def test_the_engine_returns_log_probabilities_for_choices(model_path: Path) -> None:
     request = question("Answer A or B.", choices=("A", "B"), max_tokens=None)
     warm = question("Answer A or B.", choices=("A", "B"), temperature=1.8, extra={"seed": 3})
     first, second = await ask(LocalModel(model_path), request), await ask(LocalModel(model_path), warm)

@@ -92,7 +92,7 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_output_type_has_an_object_as_its_json_schema(form: str) -> None:
+def test_the_json_schema_for_every_output_type_is_an_object(form: str) -> None:
     schema = OutputSchema.of(FORMS[form])
     assert schema.json_schema["type"] == "object"
     assert "$ref" not in schema.json_schema

@@ -76,7 +76,7 @@ PIECES = [
 
 @pytest.mark.parametrize("transport", slow_but_first(["aiohttp", "openai"]))
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_extra_fields_of_a_tool_call_are_sent_back(transport: Any, *, streamed: bool) -> None:
+async def test_extra_fields_in_a_tool_call_are_sent_back(transport: Any, *, streamed: bool) -> None:
     """Reasoning, signatures and unknown fields are sent back.
 
     If they arrived in several chunks, the chunks are joined.

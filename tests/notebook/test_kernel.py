@@ -179,7 +179,7 @@ def test_run_waiting_for_the_widget_continues_automatically(cells: Kernel) -> No
     assert cells.run("print((await handle).raw.transcript[1].text)").text == "Free them.\n"
 
 
-def test_turn_of_a_stored_run_is_found_by_its_id(cells: Kernel) -> None:
+def test_turn_in_a_stored_run_is_found_by_the_run_id(cells: Kernel) -> None:
     """A new kernel needs only the run's id and the store."""
     cells.run("await rent(olga=human(name='olga')).run('Rent?', model=model, store='runs.sqlite3', run_id='r1')")
     turn = cells.turn(cells.run("HumanTurn('r1', store='runs.sqlite3', block='olga')"))

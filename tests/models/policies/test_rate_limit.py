@@ -199,7 +199,7 @@ def test_cancelled_waiters_do_not_block_others() -> None:
     assert warped(after()) == pytest.approx(10)
 
 
-def test_each_request_of_a_call_is_limited() -> None:
+def test_each_request_in_a_call_is_limited() -> None:
     """A retry has to wait its turn again, even if another policy is between the limit and the model."""
     leaf = Leaf([endpoint_error, endpoint_error, "fine"], retry=Retry(attempts=3, first_wait=0))
     warped(call_at(RateLimit(Timeout(leaf, 5), requests=1, per=10.0), [0.0, 0.0]))

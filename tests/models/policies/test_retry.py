@@ -493,7 +493,7 @@ async def test_attempts_list_every_request_to_a_real_model(*, wrapped: bool) -> 
     assert request.attempts.made[-1].usage.total_tokens == 13
 
 
-async def test_a_persistent_failure_uses_the_configured_number_of_requests() -> None:
+async def test_a_persistent_failure_causes_the_configured_number_of_requests() -> None:
     async with ChatServer({"m": answer_500}) as server:
         model = OpenAIModel("m", base_url=server.base_url, retry=Retry(attempts=4, first_wait=0))
         with pytest.raises(ProviderFailed):

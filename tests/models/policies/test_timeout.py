@@ -68,7 +68,7 @@ def test_a_request_ends_at_its_deadline() -> None:
     check_end(Timeout(Leaf([hang]), 5), 5, "no answer within 5 s")
 
 
-def test_each_request_of_a_call_has_a_separate_deadline() -> None:
+def test_each_request_in_a_call_has_a_separate_deadline() -> None:
     """The policy's deadline applies to each request separately, and the call's own deadline to all of them together."""
     leaf = Leaf([hang], retry=Retry(attempts=3, first_wait=0))
     request = make_request()

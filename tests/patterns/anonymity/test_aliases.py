@@ -265,7 +265,7 @@ def test_large_and_hostile_rosters_get_aliases() -> None:
     assert strange.split()[0] not in words.split()
 
 
-def test_errors_for_unknown_names_list_the_known_ones() -> None:
+def test_errors_for_unknown_names_list_the_known_names() -> None:
     with pytest.raises(LookupError, match=r"'Bob'.*'Alice'"):
         make_aliases(["Alice"], random=Random(1)).of("Bob")
 

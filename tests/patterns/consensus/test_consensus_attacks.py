@@ -91,12 +91,12 @@ def check(calls: list[Call], result: Any) -> None:
 
 
 @pytest.mark.parametrize("attack", arguments, ids=lambda attack: attack.id)
-def test_attacks_do_not_change_prompts_of_other_agents(attack: Any) -> None:
+def test_attacks_do_not_change_prompts_for_other_agents(attack: Any) -> None:
     check(*run_debate(attack.written(own="ann", other="bob")))
 
 
 @given(text=texts)
-def test_arbitrary_text_does_not_change_prompts_of_other_agents(text: str) -> None:
+def test_arbitrary_text_does_not_change_prompts_for_other_agents(text: str) -> None:
     check(*run_debate(text))
 
 

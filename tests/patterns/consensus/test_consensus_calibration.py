@@ -77,7 +77,7 @@ async def test_wrong_verdict_says_nothing_about_other_choices() -> None:
     assert outcomes == {"ann": [(0.9, False)], "bob": [(0.6, False)]}
 
 
-async def test_only_the_first_recorded_outcome_of_a_debate_counts() -> None:
+async def test_only_the_first_outcome_recorded_for_a_debate_counts() -> None:
     archive = Archive()
     first = await run_debate(archive)
     for name in ("cy", "cy", "ann"):
@@ -123,7 +123,7 @@ async def test_invalid_outcomes_are_rejected(
     assert await archive.outcomes.of(("ann", "bob", "cy")) == {}
 
 
-async def test_unknown_agents_are_rejected_with_the_agent_names() -> None:
+async def test_errors_for_unknown_agents_list_the_agent_names() -> None:
     """Nothing is recorded under a misspelled name, so the outcome can still be recorded afterwards."""
     archive = Archive()
     first = await run_debate(archive)

@@ -52,7 +52,7 @@ def test_each_agent_call_is_a_turn(size: int, seed: int, failing: float) -> None
 
 
 @given(seed=st.integers(0, 999), failing=st.sampled_from((0.0, 0.2)), rounds=st.integers(1, 3))
-def test_rounds_start_and_end_as_in_other_patterns(seed: int, failing: float, rounds: int) -> None:
+def test_rounds_start_and_end_as_they_do_in_other_patterns(seed: int, failing: float, rounds: int) -> None:
     run = run_debate(World(seed, failing=failing), max_rounds=rounds)
     raw: ConsensusOutput = run.raw
     assert [event.round for event in events(run, RoundStarted)] == [one.round for one in raw.rounds]
@@ -156,7 +156,7 @@ def test_agent_losses_have_a_phase_and_precede_judge_losses() -> None:
     assert ConsensusOutput.model_validate(wire) == raw
 
 
-def test_failures_are_recorded_in_the_state_as_in_other_patterns() -> None:
+def test_failures_are_recorded_in_the_state_as_they_are_in_other_patterns() -> None:
     failures: list[list[tuple[str, str]]] = []
 
     def stop(ctx: Context) -> bool:

@@ -63,7 +63,7 @@ async def test_consensus_winner_gains_what_the_others_lose() -> None:
 
 
 @pytest.mark.anyio
-async def test_winner_without_consensus_takes_points_from_every_other_agent() -> None:
+async def test_winner_takes_points_from_all_others_if_there_is_no_consensus() -> None:
     """Since no other agent voted for the winner's proposal, the winner gains 16 points from each of them."""
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "nobody")
     assert output.outcome == "no_consensus"
@@ -71,7 +71,7 @@ async def test_winner_without_consensus_takes_points_from_every_other_agent() ->
 
 
 @pytest.mark.anyio
-async def test_ratings_do_not_change_without_a_winner() -> None:
+async def test_ratings_do_not_change_if_there_is_no_winner() -> None:
     output, ratings = await _ratings_after(Archive(), "ann", "ann", "bob", "bob")
     assert output.feedback is not None
     assert output.feedback.rating_changes == {}

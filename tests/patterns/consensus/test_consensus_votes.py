@@ -399,7 +399,7 @@ def test_default_tie_judge_chooses_between_tied_proposals() -> None:
 
 
 @pytest.mark.parametrize("choices", [["ann", "ann", "ann", "bob"], ["ann", "bob", None, None, None], [None, None]])
-def test_tie_rule_is_not_called_without_a_tie(choices: list[str | None]) -> None:
+def test_tie_rule_is_not_called_if_there_is_no_tie(choices: list[str | None]) -> None:
     """There is no tie if one proposal is ahead or if too few agents have voted."""
 
     def never(value: object) -> str:

@@ -51,7 +51,7 @@ def count_neighbors(count: int, scope: str) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("count", range(2, 41))
-def test_answers_are_neighbors_at_most_once_without_self_review(count: int) -> None:
+def test_answers_are_neighbors_at_most_once_if_there_is_no_self_review(count: int) -> None:
     """A strong answer must not always make the same neighbor look worse.
 
     Of the N (N - 1) ordered pairs of answers, N (N - 2) occur.

@@ -96,7 +96,7 @@ def test_claims_with_invented_quotes_change_nothing(quotes: list[str], why: str)
     assert why in raw.claims[0].why
 
 
-def test_quotes_may_include_the_label_of_their_line() -> None:
+def test_quotes_may_include_their_line_label() -> None:
     """When models quote words from a line in a source, they sometimes copy the line's label as well."""
     raw = run_critique(model_of(quotes=[f"Settled by: {QUOTE}"])).output
     assert (raw.outcome, raw.claims[0].evidence[0].quote) == ("revised", QUOTE)

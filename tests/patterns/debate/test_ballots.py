@@ -104,7 +104,7 @@ def test_tied_votes_are_split_evenly() -> None:
     assert decide([], sides=SIDES).winner is None
 
 
-def test_scores_and_votes_can_have_different_winners() -> None:
+def test_scores_and_votes_can_favor_different_sides() -> None:
     """Two ballots that narrowly favor one side win the vote.
 
     If a third ballot clearly favors another side, that side can still have the best mean score.

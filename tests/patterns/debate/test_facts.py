@@ -119,7 +119,7 @@ def facts_of(**texts: str) -> list[SourceFact]:
     return facts_in([Source.of(name, text) for name, text in texts.items()])
 
 
-def test_facts_are_sentences_with_numbers() -> None:
+def test_facts_are_sentences_that_contain_numbers() -> None:
     """Headings, expressions of feeling, quotations and long sentences are left out.
 
     At most eight facts are used.

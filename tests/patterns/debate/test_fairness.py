@@ -119,7 +119,7 @@ def test_debates_are_compared_with_baselines() -> None:
         debate(name="rent", debaters=SIDES, baselines=["vote"])  # type: ignore[list-item]
 
 
-def test_judge_of_every_run_can_be_audited() -> None:
+def test_the_judge_can_be_audited_in_every_run() -> None:
     _, result = _run_debate("A.", "B.", VERDICT)
     audit = audit_run(result)
     assert audit.judge.ballots == 1

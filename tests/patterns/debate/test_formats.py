@@ -95,7 +95,7 @@ def test_formats_do_not_include_an_audience() -> None:
         ([], None),
     ],
 )
-def test_equal_numbers_of_swayed_listeners_give_no_winner(votes: Any, winner: str | None) -> None:
+def test_no_side_wins_if_equal_numbers_of_listeners_were_swayed(votes: Any, winner: str | None) -> None:
     """A listener whose first vote is missing does not count as swayed."""
     cast = [AudienceVote(voter="a nurse", before=before, after=after) for before, after in votes]
     assert verdict_of(cast, ["tea", "coffee"]).winner == winner

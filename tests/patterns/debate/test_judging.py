@@ -122,7 +122,7 @@ def test_labels_replace_stances_for_the_judge() -> None:
     assert "A: " in verdict.reasoning
 
 
-def test_positions_and_scores_follow_the_order_of_the_view() -> None:
+def test_positions_and_scores_follow_the_view_order() -> None:
     def score(order: list[str], request: ModelRequest) -> Scores:
         system = str(request.messages[0]["content"])
         assert system.index(f"- {order[0]}\n") < system.index(f"- {order[1]}\n")

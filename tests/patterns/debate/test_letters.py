@@ -216,7 +216,7 @@ def test_one_confident_model_does_not_outvote_three() -> None:
 
 
 @given(st.integers(1, 3), st.data())
-def test_agreement_by_two_thirds_of_judges_decides(minority: int, data: st.DataObject) -> None:
+def test_agreement_by_two_thirds_of_judges_decides_the_verdict(minority: int, data: st.DataObject) -> None:
     """A minority of judges cannot decide, however confident they are and however many sides there are."""
     sides = SIDES[: data.draw(st.integers(2, 3))]
     panel_odds = st.lists(odds, min_size=len(sides), max_size=len(sides))
@@ -499,7 +499,7 @@ def test_split_sentences_are_substrings_and_keep_all_words(text: str) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(SIDES), texts), max_size=6))
-def test_quotes_are_verbatim_from_their_turn(statement_texts: list[tuple[str, str]]) -> None:
+def test_quotes_are_taken_verbatim_from_their_turn(statement_texts: list[tuple[str, str]]) -> None:
     """The reply to a statement is quoted from a later turn by another side."""
     entries = [
         DebateContributionEntry(round=1 + at, agent_name="a", stance=side, text=text)

@@ -195,7 +195,7 @@ def test_audit_of_mirrored_debates_finds_a_last_word_bias() -> None:
     seed=st.integers(0, 99),
     moderated=st.booleans(),
 )
-def test_every_mirror_round_has_the_reverse_order(
+def test_every_mirror_round_reverses_the_order(
     *, turn_order: Any, count: int, rounds: int, seed: int, moderated: bool
 ) -> None:
     names = [side.name for side in SIDES[:count]]

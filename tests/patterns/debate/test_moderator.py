@@ -285,7 +285,7 @@ def test_default_moderator_schema_lists_the_roster_as_an_enum() -> None:
     assert list(schema["properties"]) == ["reason", "nextSpeakers", "briefing", "newAngle", "done"]
 
 
-def test_debaters_see_only_the_briefing_and_angle_of_the_round() -> None:
+def test_debaters_see_only_the_briefing_and_angle_for_the_round() -> None:
     model = ScriptedModel(
         decision("anna", "ben", briefing="Rents rose by 9%.", newAngle="Who pays?"),
         "A1",
