@@ -13,7 +13,18 @@ from pydantic import BaseModel, ConfigDict
 
 from flowdebate.errors import CassetteMismatch, ModelTimeout, RateLimited
 from flowdebate.models import Attempt, ModelRequest, ModelResponse, OutputSchema, Usage
-from flowdebate.models.codec import TextHasher, call_row, digest_of, failure_of, failure_text, json_text, read_call
+from flowdebate.models.codec import (
+    Answer,
+    TextHasher,
+    call_row,
+    digest_of,
+    failure_of,
+    failure_text,
+    json_text,
+    read_call,
+    read_record,
+    request_row,
+)
 from flowdebate.models.recording import describe_request
 
 
@@ -31,16 +42,19 @@ def test_a_strictly_typed_answer_survives_storage() -> None:
     output = OutputSchema.of(Strict)
     response = ModelResponse(data=Strict(amounts=(Decimal("1.10"),), due=date(2026, 1, 2)), validated=output)
     attempt = Attempt(model="m", waited=0.5, seconds=1.5, usage=Usage(calls=1, prompt_tokens=7), error="EmptyResponse")
-    answer, attempts = read_call(json_text(call_row(response, [attempt], seconds=2.0, output=output)))
+    request = ModelRequest(messages=[{"role": "user", "content": "How much?"}], block="b", role="judge")
+    row = call_row(response, [attempt], seconds=2.0, output=output) | request_row(request, "m", [attempt])
+    answer, attempts = read_call(json_text(row))
     response_read, seconds = answer.response(output), answer.seconds
     assert (response_read, attempts, seconds) == (response, [attempt], 2.0)
+    assert (answer.block, answer.role, answer.called, answer.prompt) == ("b", "judge", "m", len("How much?"))
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.floats(-1e3, 0), min_size=1))
 def test_log_probabilities_survive_storage_exactly(logprobs: dict[str, float]) -> None:
     """A resumed run must base its decision on exactly the same numbers."""
     row = call_row(ModelResponse(text="A", logprobs=logprobs), [], seconds=0, output=None)
-    decoded = read_call(json_text(row))[0].response(None)
+    decoded = read_record(Answer, json_text(row)).response(None)
     assert decoded.logprobs == logprobs
 
 

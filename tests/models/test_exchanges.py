@@ -19,7 +19,7 @@ from flowdebate.errors import (
 from flowdebate.models import ModelRequest, ModelSettings, OutputSchema
 from flowdebate.models.base import ToolSpec
 from flowdebate.models.call import ask
-from flowdebate.models.codec import call_row, json_text, read_call
+from flowdebate.models.codec import Answer, call_row, json_text, read_record
 from flowdebate.models.openai.error_mapping import find_unsendable
 from tests.faults.as_messages import MessagesExchange
 from tests.patterns.debates import QUESTION, VERDICT
@@ -220,7 +220,7 @@ async def test_tool_history_is_stored_with_the_run(client: str) -> None:
     assert answered.history is not None
     assert "secret-key-1" not in json.dumps(answered.history)
     row = call_row(answered, (), seconds=0.0, output=None)
-    stored = read_call(json_text(row))[0].response(None)
+    stored = read_record(Answer, json_text(row)).response(None)
     assert stored.message() == answered.message()
     assert stored.message()["reasoning_details"] == CALLED["reasoning_details"]
 

@@ -14,7 +14,7 @@ from flowdebate import Debater, JudgeOptions, OpenAIModel, council, debate, deli
 from flowdebate.errors import SchemaViolation
 from flowdebate.models import ModelRequest, ModelResponse, OutputSchema
 from flowdebate.models.call import ask
-from flowdebate.models.codec import call_row, json_text, read_call
+from flowdebate.models.codec import Answer, call_row, json_text, read_record
 from flowdebate.models.reading import find_choice, is_none, parse_json, repair_answer
 from flowdebate.patterns.consensus.agents import create_vote_form
 from flowdebate.patterns.council.schemas import ranking_of
@@ -434,7 +434,7 @@ def test_repairs_are_stored_with_the_call() -> None:
     repaired = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN), repaired=("code fence", "trailing comma"))
     plain = ModelResponse(text=WRITTEN, data=JUDGE.validate(WRITTEN))
     body = json_text(call_row(repaired, (), seconds=0.0, output=JUDGE))
-    assert read_call(body)[0].response(JUDGE).repaired == ("code fence", "trailing comma")
+    assert read_record(Answer, body).response(JUDGE).repaired == ("code fence", "trailing comma")
     assert "repaired" not in call_row(plain, (), seconds=0.0, output=JUDGE)
 
 

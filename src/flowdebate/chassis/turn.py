@@ -187,8 +187,14 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
     """Call `block` with `value` in a context below `ctx`, and apply a turn's time limit."""
+    below = ctx.below(block)
     return await in_time(
-        block(value, ctx.below(block)), ctx, block=block.name, timeout=failures.turn_timeout, losses=failures.tolerates
+        block(value, below),
+        ctx,
+        block=block.name,
+        timeout=failures.turn_timeout,
+        losses=failures.tolerates,
+        place=below.path,
     )
 
 
@@ -200,12 +206,14 @@ async def in_time(
     timeout: float | None,  # noqa: ASYNC109 - the shorter of two deadlines
     losses: Callable[[BaseException], bool],
     closes: bool = False,
+    place: str | None = None,
 ) -> Any:  # noqa: ANN401 - the call's value
     """Await `call`; raise ModelTimeout after `timeout` seconds or at the round's deadline, whichever comes first.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure. When
     the run is resumed, the call is not repeated but fails again in the same way. A closing role (`closes`), however, is
-    called again, because its failure has not changed the debate.
+    called again, because its failure has not changed the debate. `place` is the path of the call, if it is not the path
+    of `ctx`.
     """
     journal = ctx.run.journal
     if journal is None:
@@ -213,9 +221,9 @@ async def in_time(
     if closes:
         key, lost = await journal.unanswered(f"{ctx.path}{UNANSWERED}{escape_path_segment(block)}")
         if lost is not None:
-            ctx.run.count_failed(ctx.path)
+            ctx.run.count_unread(place or ctx.path)
     else:
-        key, lost = _lost_key(ctx, block), recorded_failure(ctx, block=block)
+        key, lost = _lost_key(ctx, block), recorded_failure(ctx, block=block, place=place)
     if lost is not None:
         call.close()  # a coroutine that is never awaited would trigger a warning
         raise lost
@@ -223,23 +231,26 @@ async def in_time(
         return await _within(call, ctx, block=block, timeout=timeout)
     except Exception as error:
         if losses(error):
-            await journal.record_failure(key, error)
+            await ctx.run.record_failure(key, error, place or ctx.path)
         raise
 
 
-def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
-    """Return the failure of `block` recorded at this path in an earlier execution of the run, if there is one."""
+def recorded_failure(ctx: Context, *, block: str, place: str | None = None) -> Exception | None:
+    """Return the failure of `block` recorded at this path in an earlier execution of the run, if there is one.
+
+    The calls that the block made at or below `place` (default: this path) before it failed are counted.
+    """
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
-        ctx.run.count_failed(ctx.path)
+        ctx.run.count_unread(place or ctx.path)
     return lost
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
     """Record in the run's journal, if there is one, that the run continues without an answer from `block`."""
     if ctx.run.journal is not None:
-        await ctx.run.journal.record_failure(_lost_key(ctx, block), error)
+        await ctx.run.record_failure(_lost_key(ctx, block), error, ctx.path)
 
 
 def _lost_key(ctx: Context, block: str) -> str:

@@ -15,7 +15,17 @@ from pydantic_core import PydanticSerializationError, to_json
 
 import flowdebate.errors
 from flowdebate._text import error_text, listed, problems_of
-from flowdebate.models.base import Attempt, FinishReason, Flag, ModelRequest, ModelResponse, ToolCall, Usage
+from flowdebate.models.base import (
+    Attempt,
+    FinishReason,
+    Flag,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ToolCall,
+    UnwrittenMessages,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from flowdebate.models.output import OutputSchema
@@ -205,7 +215,29 @@ class Answer(Recorded):
         )
 
 
-class StoredAnswer(Answer):
+class StoredCall(Recorded):
+    """A call in a journal: the block that made it, the requests sent, and what their usage is estimated from."""
+
+    block: str
+    role: str | None = None
+    called: str
+    """Name of the model that the block called."""
+    seconds: float
+    attempts: tuple[AttemptRow, ...]
+    prompt: int | None = None
+    """Length of the request in characters, if the server reported no token counts."""
+    max_tokens: int | None = None
+    """Token limit for the answer, if there was one and the server reported no token counts."""
+
+    def request(self) -> ModelRequest:
+        """Restore the parts of the request that the usage is estimated from."""
+        messages = UnwrittenMessages((), str)
+        messages.recorded_characters = self.prompt or 0
+        settings = ModelSettings(max_tokens=self.max_tokens)
+        return ModelRequest(messages=messages, block=self.block, role=self.role, settings=settings)
+
+
+class StoredAnswer(Answer, StoredCall):
     """An answer in a journal; default values are omitted."""
 
     text: str
@@ -215,19 +247,12 @@ class StoredAnswer(Answer):
     seconds: float
     attempts: tuple[AttemptRow, ...]
     origin: Origin = "asked"
-    prompt: int | None = None
-    """Length of the request in characters, if the server reported no token counts."""
 
 
-class FailedCall(Recorded):
+class FailedCall(StoredCall):
     """An unanswered call in a journal."""
 
-    block: str
-    role: str | None
-    model: str
-    seconds: float
     error: str
-    attempts: tuple[AttemptRow, ...]
 
 
 def read_record(kind: type[RecordedT], text: str | bytes) -> RecordedT:
@@ -276,17 +301,9 @@ def attempts_of(rows: Iterable[AttemptRow]) -> list[Attempt]:
 
 
 def call_row(
-    response: ModelResponse,
-    attempts: Sequence[Attempt],
-    *,
-    seconds: float,
-    output: OutputSchema | None,
-    request: ModelRequest | None = None,
+    response: ModelResponse, attempts: Sequence[Attempt], *, seconds: float, output: OutputSchema | None
 ) -> dict[str, object]:
-    """Format an answered call and all its attempts as JSON data, in the form of an `Answer` record.
-
-    The row includes the length of `request` if the server reported no token counts.
-    """
+    """Format an answered call and all its attempts as JSON data, in the form of an `Answer` record."""
     recorded: dict[str, object] = {
         "text": response.text,
         "finish": response.finish,
@@ -309,8 +326,18 @@ def call_row(
             recorded["history"] = response.history
     elif output is not None:
         recorded["data"] = output.dump(response.data)
-    if request is not None and any(attempt.usage.total_tokens is None for attempt in attempts):
+    return recorded
+
+
+def request_row(request: ModelRequest, model: str, attempts: Iterable[Attempt]) -> dict[str, object]:
+    """Format what a `StoredCall` records about the request, in addition to its duration and its attempts."""
+    recorded: dict[str, object] = {"block": request.block, "called": model}
+    if request.role is not None:
+        recorded["role"] = request.role
+    if any(attempt.usage.total_tokens is None for attempt in attempts):
         recorded["prompt"] = request.characters
+        if request.settings.max_tokens is not None:
+            recorded["max_tokens"] = request.settings.max_tokens
     return recorded
 
 
@@ -353,7 +380,8 @@ def edited_text(body: str, edit: object) -> str:
     A structured answer can be replaced with JSON data or JSON text, any other answer only with text.
     """
     recorded = json.loads(body)
-    edited = {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.zero()), "seconds": 0.0}
+    edited = {key: recorded[key] for key in ("block", "role", "called") if key in recorded}
+    edited |= {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.zero()), "seconds": 0.0}
     edited |= {"attempts": [], "origin": "edited"}
     if "data" in recorded:
         data = json.loads(edit) if isinstance(edit, str) and not isinstance(recorded["data"], str) else edit

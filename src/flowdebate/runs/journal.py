@@ -162,6 +162,13 @@ class Journal:
         keys = [key for key in self._open if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
 
+    def take_answers(self, place: str) -> list[StepRow]:
+        """Return the recorded answers to calls at or below `place` that have not been read; return each only once."""
+        unread = [row for key, row in self._done.items() if row.kind == "call" and is_within(key, place)]
+        unread = [row for row in unread if row.key not in self._seen]
+        self._seen.update(row.key for row in unread)
+        return unread
+
     async def _take_ownership(self) -> None:
         """Take ownership of a run before the first write to it.
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from pydantic_core import to_json
@@ -33,6 +32,7 @@ from flowdebate.models.base import (
 )
 from flowdebate.models.codec import (
     FailedCall,
+    StoredAnswer,
     attempts_of,
     attempts_row,
     call_row,
@@ -40,10 +40,11 @@ from flowdebate.models.codec import (
     json_text,
     read_call,
     read_record,
+    request_row,
 )
 from flowdebate.models.prices import are_prices_known
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
-from flowdebate.runs.journal import Journal
+from flowdebate.runs.journal import Journal, is_within
 from flowdebate.runs.limits import Account, Budget, Charge, Limits
 from flowdebate.runs.records import Records, ResourcePlace
 from flowdebate.runs.session import Session
@@ -188,6 +189,8 @@ class Run:
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
     """Handles of opened resources, each with its depth in the run, in order of opening."""
     _warned: set[str] = field(default_factory=set, init=False)
+    _cancelled: dict[str, str] = field(default_factory=dict, init=False)
+    """Records of calls that were cancelled in this process, by path."""
     _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
 
@@ -383,16 +386,14 @@ class Run:
                     answered(response)
             if journal is not None:
                 seconds = time.perf_counter() - started
-                recorded = call_row(response, attempts.made, seconds=seconds, output=request.output, request=request)
+                recorded = call_row(response, attempts.made, seconds=seconds, output=request.output)
+                recorded |= request_row(request, model.name, attempts.made)
                 await journal.commit(path, "call", json_text(recorded))
         except BaseException as failure:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-            # A cancelled call may have been paid for, so it is left uncertain rather than recorded as failed.
-            if journal is not None and isinstance(failure, (ModelError, LimitReached)):
-                seconds = time.perf_counter() - started
-                await journal.fail(path, _failure_row(error, request, model, seconds))
+            await self._record_failed_call(path, request, model, failure, time.perf_counter() - started)
             raise
         finally:
             ACTING.set(acting)
@@ -414,6 +415,18 @@ class Run:
             await charge.end()
         return response
 
+    async def _record_failed_call(
+        self, path: str, request: ModelRequest, model: Model, failure: BaseException, seconds: float
+    ) -> None:
+        if self.journal is None or not isinstance(failure, (ModelError, LimitReached, asyncio.CancelledError)):
+            return
+        recorded = _failure_row(error_text(failure), request, model, seconds)
+        if isinstance(failure, asyncio.CancelledError):
+            # The call may have been paid for, so it stays uncertain unless the run continues without it.
+            self._cancelled[path] = recorded
+        else:
+            await self.journal.fail(path, recorded)
+
     def _forward_call_event(self, event: object, path: str, role: str | None) -> None:
         """Forward an event about the model call at `path`; events about streamed text, like the text, are live-only."""
         if isinstance(event, TextWithdrawn):
@@ -421,14 +434,48 @@ class Run:
         else:
             self.emit(event, path, role)
 
+    async def record_failure(self, key: str, error: Exception, path: str) -> None:
+        """Record that the run continues without the calls at or below `path`, which `error` has ended.
+
+        Calls cancelled by a time limit are recorded as failed, because they may have been paid for.
+        """
+        assert self.journal is not None  # noqa: S101 - the failure would not be recorded
+        for place in [place for place in self._cancelled if is_within(place, path)]:
+            await self.journal.fail(place, self._cancelled.pop(place))
+        await self.journal.record_failure(key, error)
+
     def count_failed(self, path: str) -> None:
         """Count failed calls made by earlier processes at or below `path`, and emit their events."""
         if self.journal is None:
             return
         for key, text in self.journal.take_failures(path):
-            failed = self.journal.read(StepRow(key=key, kind="call", body=text), partial(_read_failure, key))
+            failed = self.journal.read(StepRow(key=key, kind="call", body=text), _read_failure)
             if failed is not None:
-                self._count(*failed)
+                attempts = attempts_of(failed.attempts)
+                called = ModelCalled(
+                    block=failed.block,
+                    role=failed.role,
+                    path=key,
+                    model=failed.called,
+                    usage=total_usage(attempts),
+                    seconds=failed.seconds,
+                    error=failed.error,
+                    attempts=tuple(attempts),
+                    replayed=True,
+                )
+                self._count_recorded(called, attempts, attempts, failed.request())
+
+    def count_unread(self, path: str) -> None:
+        """Count all recorded calls at or below `path` that the run will not make again, and emit their events.
+
+        They belong to a role whose recorded failure is raised in place of its calls.
+        """
+        assert self.journal is not None  # noqa: S101 - the failure comes from it
+        self.count_failed(path)
+        for row in self.journal.take_answers(path):
+            answer, attempts = self.journal.read(row, read_call)
+            response = replace(answer.response(None), data=answer.data)
+            self._count_answer(answer, attempts, answer.called, answer.request(), response, row.key)
 
     def _replay(
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
@@ -438,32 +485,51 @@ class Run:
         answer, attempts = self.journal.read(row, read_call)
         response = self.journal.read(row, lambda _: answer.response(request.output))
         response.flags = (*response.flags, *odd)
-        # otherwise, the attempts were paid for by the fork's parent
-        paid = attempts if answer.origin == "asked" else ()
         if isinstance(request.messages, UnwrittenMessages):
             request.messages.recorded_characters = answer.prompt
+        self._count_answer(answer, attempts, model.name, request, response, path)
+        return response
+
+    def _count_answer(
+        self,
+        answer: StoredAnswer,
+        attempts: Sequence[Attempt],
+        model: str,
+        request: ModelRequest,
+        response: ModelResponse,
+        path: str,
+    ) -> None:
+        """Count a recorded answer, and emit its event."""
+        # otherwise, the attempts were paid for by the fork's parent
+        paid = attempts if answer.origin == "asked" else ()
+        called = ModelCalled(
+            block=request.block,
+            role=request.role,
+            path=path,
+            model=model,
+            usage=total_usage(paid),
+            seconds=answer.seconds if paid else 0.0,
+            attempts=tuple(paid),
+            asked_as=response.asked_as,
+            flags=response.flags,
+            repaired=response.repaired,
+            replayed=True,
+            origin=answer.origin,
+        )
+        self._count_recorded(called, paid, attempts, request, response)
+
+    def _count_recorded(
+        self,
+        called: ModelCalled,
+        paid: Sequence[Attempt],
+        attempts: Sequence[Attempt],
+        request: ModelRequest,
+        response: ModelResponse | None = None,
+    ) -> None:
+        """Count a recorded call, whose `paid` attempts count towards the run's limits, and emit its event."""
         if self.budget is not None:
             self.budget.count(paid, request)
-        self._count(
-            ModelCalled(
-                block=request.block,
-                role=request.role,
-                path=path,
-                model=model.name,
-                usage=total_usage(paid),
-                seconds=answer.seconds if paid else 0.0,
-                attempts=tuple(paid),
-                asked_as=response.asked_as,
-                flags=response.flags,
-                repaired=response.repaired,
-                replayed=True,
-                origin=answer.origin,
-            ),
-            attempts,
-            request,
-            response,
-        )
-        return response
+        self._count(called, attempts, request, response)
 
     def _count(
         self,
@@ -503,27 +569,9 @@ class Run:
             _LOGGER.warning("run %s: the connections of a model could not be closed", self.run_id, exc_info=True)
 
 
-def _read_failure(path: str, text: str) -> tuple[ModelCalled, list[Attempt]] | None:
-    """Parse a failed call and its attempts; return None if the failure has no attempts.
-
-    Raises the same errors as `read_call`.
-    """
-    if "attempts" not in json.loads(text):
-        return None
-    failed = read_record(FailedCall, text)
-    attempts = attempts_of(failed.attempts)
-    called = ModelCalled(
-        block=failed.block,
-        role=failed.role,
-        path=path,
-        model=failed.model,
-        usage=total_usage(attempts),
-        seconds=failed.seconds,
-        error=failed.error,
-        attempts=tuple(attempts),
-        replayed=True,
-    )
-    return called, attempts
+def _read_failure(text: str) -> FailedCall | None:
+    """Parse a failed call; return None if the failure has no attempts. Raises the same errors as `read_call`."""
+    return read_record(FailedCall, text) if "attempts" in json.loads(text) else None
 
 
 _LOGGER = logging.getLogger("flowdebate")
@@ -531,13 +579,6 @@ _LOGGER = logging.getLogger("flowdebate")
 
 def _failure_row(error: str, request: ModelRequest, model: Model, seconds: float) -> str:
     """Serialize a failed call and its attempts in the format read by `_read_failure`."""
-    return json_text(
-        {
-            "error": error,
-            "block": request.block,
-            "role": request.role,
-            "model": model.name,
-            "seconds": seconds,
-            "attempts": attempts_row(request.attempts.made),
-        }
-    )
+    attempts = request.attempts.made
+    recorded = {"error": error, "seconds": seconds, "attempts": attempts_row(attempts)}
+    return json_text(recorded | request_row(request, model.name, attempts))

@@ -23,9 +23,10 @@ from flowdebate import (
     handoff,
     round_robin,
 )
+from flowdebate.chassis.state import RoleFailed
 from flowdebate.errors import ProviderFailed
 from flowdebate.patterns.debate.events import JudgeViewMade
-from flowdebate.runs.events import RunFinished
+from flowdebate.runs.events import BlockAnswered, RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,14 +140,16 @@ def run_state(result: RunResult[Any], *, usage: bool = True) -> str:
     Concurrent work is ordered differently in each run, so events and tasks are sorted and have no numbers. If a process
     was killed after a call had failed, the call is repeated, so its failure is reported and counted twice. Equal events
     therefore appear only once here, and `usage=False` omits the totals. It also omits judges' views, since the view for
-    a failed ballot is not built again. Replay flags are always omitted.
+    a failed ballot is not built again. Replay flags, and answers given within a failed role, are always omitted.
     """
     repeated: tuple[type, ...] = () if usage else (RunFinished, JudgeViewMade)
+    failed = tuple(f"{event.path}/" for event in result.events if isinstance(event, RoleFailed))
     events = sorted(
         {
             json.dumps([type(event).__name__, _told(event)], default=to_jsonable_python, sort_keys=True)
             for event in result.events
             if not isinstance(event, repeated)
+            and not (isinstance(event, BlockAnswered) and event.path.startswith(failed))
         }
     )
     state = {

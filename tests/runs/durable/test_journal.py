@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
-from flowdebate import Debater, Limits, Session, StoreOptions, debate, generator, handler, sequencer
+from flowdebate import Debater, FailurePolicy, Limits, Session, StoreOptions, debate, generator, handler, sequencer
 from flowdebate.errors import (
     ConfigurationError,
     DeadLetter,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flowdebate.runs.context import Context
+    from flowdebate.runs.result import RunResult
     from flowdebate.testing import ModelRequest
 
 pytestmark = pytest.mark.anyio
@@ -190,6 +191,38 @@ async def test_failed_call_is_retried_when_the_run_is_resumed() -> None:
     result = await rent_debate().resume("it", model=Counting().model, store=store, on_uncertain="raise")
     assert result.usage.calls == 6
     assert result.raw.losses == []
+
+
+async def test_limits_include_failed_calls_of_earlier_processes() -> None:
+    store, limits = MemoryStore(), Limits(calls=4)
+    failing = Counting(stop=2, failure=ProviderFailed("down", status=503))
+    with pytest.raises(ProviderFailed):
+        await rent_debate().run("Cap rents?", model=failing.model, store=store, run_id="it", limits=limits)
+    second = Counting()
+    result = await rent_debate().resume("it", model=second.model, store=store)
+    assert (result.status, result.usage.calls, second.calls) == ("limit", 4, 2)
+
+
+async def test_call_that_exceeded_the_time_limit_for_turns_remains_counted() -> None:
+    """The call was sent and may have been billed. The run continues without it, even if it is resumed."""
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.block == "rent-debater-bob":
+            await asyncio.sleep(60)
+        return VERDICT if request.output is not None else "Build."
+
+    store, sides = MemoryStore(), [*SIDES, Debater("cy", "neither")]
+    pattern = rent_debate(debaters=sides, failures=FailurePolicy(on_failure="skip", turn_timeout=0.02))
+    first = await pattern.run("Cap rents?", model=FunctionModel(answer), store=store, run_id="it")
+    resumed = await pattern.resume("it", model=Counting().model, store=store, on_uncertain="raise")
+    assert first.usage.calls == 7  # two of them by bob
+    assert resumed.usage == first.usage
+    assert [call.error for call in called(resumed) if call.block.endswith("bob")] == ["CancelledError"] * 2
+
+
+def called(result: RunResult[Any]) -> list[ModelCalled]:
+    """Return the events of all calls."""
+    return [event for event in result.events if isinstance(event, ModelCalled)]
 
 
 async def test_limits_include_earlier_usage() -> None:

@@ -183,6 +183,12 @@ def journaled_events(events: Sequence[Any]) -> list[tuple[str, str]]:
     return [(event.kind, event.path) for event in events if not isinstance(event, dropped)]
 
 
+def paid_calls(events: Sequence[Any]) -> Counter[tuple[object, ...]]:
+    """Return the path, caller, model and usage of each call."""
+    calls = [event for event in events if isinstance(event, ModelCalled)]
+    return Counter((call.path, call.block, call.role, call.model, call.usage, call.error) for call in calls)
+
+
 async def live_out(life: Life, done: Forbidden) -> tuple[Any, ObservedStore, RunHandle[Any], dict[str, Any]]:
     """Return the pattern, the store and the replay options of a run, as they are after its last execution.
 
@@ -244,6 +250,15 @@ async def test_replaying_a_journal_up_to_any_point_gives_the_events_so_far(life:
         assert events == everything[: len(events)]
     assert isinstance(replayed.events[-1], RunFinished) is (run.status != "running")
     assert all(event.replayed for event in replayed.events if isinstance(event, ModelCalled))
+
+
+@given(LIVES)
+async def test_replay_counts_every_call_that_was_paid_for(life: Life) -> None:
+    """This includes the calls of a role that failed after some of its calls had been answered."""
+    pattern, store, handle, options = await live_out(life, Forbidden())
+    run, steps, _ = store.looks[-1]
+    replayed = await replay(pattern, run, steps, **options)
+    assert paid_calls(replayed.events) == paid_calls(handle.events)
 
 
 @given(LIVES, st.data())

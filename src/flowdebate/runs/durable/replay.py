@@ -76,9 +76,9 @@ async def replay(
 ) -> Replay:
     """Replay the steps of a stored run; the stored run is not touched, and another process may be executing it.
 
-    The events are a prefix of the run's events, with two exceptions: those of concurrent branches may come in a
-    different order, and `CallRetried` and `CallFellBack` are missing, because they are known only to the executing
-    process. No models or humans are called, no conditions are evaluated, and no side effects are executed. The replay
+    The events are a prefix of the run's events, with three exceptions: those of concurrent branches may come in a
+    different order; `CallRetried` and `CallFellBack` are missing, because they are known only to the executing process;
+    and a role that failed for good is represented by its calls and its failure alone. No models or humans are called, no conditions are evaluated, and no side effects are executed. The replay
     stops at the end of the journal, or after ten seconds if a block waits for time to pass. Pass `profile` (or `model`)
     if the run used a model object, because the journal contains only the object's name. `on_request` is called with the
     path and the request of each call, whether replayed or still to come; a prompt is rendered only if the callback
