@@ -78,11 +78,12 @@ async def replay(
 
     The events are a prefix of the run's events, with three exceptions: those of concurrent branches may come in a
     different order; `CallRetried` and `CallFellBack` are missing, because they are known only to the executing process;
-    and a role that failed for good is represented by its calls and its failure alone. No models or humans are called, no conditions are evaluated, and no side effects are executed. The replay
-    stops at the end of the journal, or after ten seconds if a block waits for time to pass. Pass `profile` (or `model`)
-    if the run used a model object, because the journal contains only the object's name. `on_request` is called with the
-    path and the request of each call, whether replayed or still to come; a prompt is rendered only if the callback
-    reads the messages, or if there is no answer.
+    and a role that failed for good is represented by its calls and its failure alone. No models or humans are called,
+    no conditions are evaluated, and no side effects are executed. The replay stops at the end of the journal, or after
+    ten seconds if a block waits for time to pass. Pass `profile` (or `model`) if the run used a model object, because
+    the journal contains only the object's name. `on_request` is called with the path and the request of each call,
+    whether replayed or still to come; a prompt is rendered only if the callback reads the messages, or if there is no
+    answer.
     """
     run, journal, handle = _start_replay(block, stored, steps, model=model, limits=limits, profile=profile)
     run.on_request = on_request
