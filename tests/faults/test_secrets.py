@@ -90,7 +90,10 @@ def _collect_output(run: Any) -> str:
 
 @pytest.mark.parametrize("transport", ["aiohttp", "openai"])
 async def test_a_key_in_a_model_answer_is_redacted(transport: Any, debug_logs: io.StringIO) -> None:
-    """The key is redacted before the answer is recorded, so it reaches no other model, event, file or screen."""
+    """The key is redacted before the answer is recorded.
+
+    It never reaches another model, an event, a file or the screen.
+    """
     async with ChatServer({"telling": _tells_it}) as server:
         model = OpenAIModel("telling", base_url=server.base_url, api_key=KEY, transport=transport)
         result = await debate(name="rent", debaters=SIDES, synthesizer=False, max_rounds=1).run("Cap?", model=model)

@@ -123,7 +123,7 @@ def test_conflicting_options_are_rejected(arguments: list[str], sentence: str) -
 
 
 async def test_a_long_run_can_be_followed_in_short_waits(tmp_path: Path) -> None:
-    """Each call of `wait_for_run` skips the number of parts given as `seen`.
+    """Each call to `wait_for_run` skips as many parts as `seen` says.
 
     Joined together, the returned parts form the whole report.
     """

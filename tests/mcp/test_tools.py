@@ -196,7 +196,7 @@ async def test_texts_are_judged_in_all_orders_and_only_once(local_stage: Stage) 
 
 
 async def test_a_judge_uses_a_rubric_and_a_reference_answer(local_stage: Stage) -> None:
-    """A different rubric or reference produces a new verdict. An invalid rubric is rejected before any call."""
+    """A different rubric or reference leads to a new verdict. An invalid rubric is rejected before any call is made."""
     arguments: dict[str, Any] = {"question": "Which?", "texts": ["good", "bad"]}
     async with local_stage.connect() as client:
         plain = structured_output(await client.call_tool("compare", arguments))

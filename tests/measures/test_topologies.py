@@ -143,7 +143,7 @@ def test_share_of_critics_is_rounded_down_exactly(sparsity: float, count: int, c
 
 
 def test_topologies_are_the_same_in_every_process() -> None:
-    """Python's built-in string hash varies between processes."""
+    """Topologies must not depend on Python's built-in string hash, which varies between processes."""
     code = (
         "from random import Random; from flowdebate.measures import edges; names = list('abcdefg');"
         "kinds = ('round-robin', 'sparse', 'random-graph');"

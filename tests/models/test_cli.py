@@ -218,7 +218,7 @@ def test_environment_variables_must_be_named_individually(env: Any) -> None:
 async def test_a_missing_sign_in_is_reported_before_the_first_call(
     program: str, status: str, install_fake: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no key is set, the library runs the program's status command, if there is one that calls no model.
+    """If no key is set and the program has a status command that calls no model, the library runs the command.
 
     Codex receives a key only from CODEX_API_KEY, never from OPENAI_API_KEY.
     """
@@ -292,7 +292,10 @@ async def test_opencode_without_a_provider_fails_before_the_call(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The program would otherwise choose a free model on its own or wait up to a minute for its model list."""
+    """Without this check, the program would choose a free model on its own.
+
+    It might also wait up to a minute for its model list.
+    """
     install_fake("opencode", f"open({str(tmp_path / 'called')!r}, 'w')")
     set_home(tmp_path, monkeypatch, files, variables)
     await check_sign_in(CliModel("opencode", model=model, env=["MY_KEY"]), is_ready=is_ready)

@@ -76,7 +76,7 @@ async def test_the_sdk_is_used_on_request_and_behind_proxies(
 
 
 async def test_both_transports_send_the_same_request(server: ChatServer) -> None:
-    """The request bodies are equal, and so are all headers except those that identify the client library."""
+    """The request bodies are equal, as are all headers except those that identify the client library."""
     headers: list[list[Any]] = []
     for transport in ("aiohttp", "openai"):
         model = OpenAIModel(

@@ -256,7 +256,7 @@ async def test_a_close_cancelled_twice_leaves_nothing_open() -> None:
 
 
 def test_one_model_serves_several_event_loops_and_threads() -> None:
-    """Each of two successive and two concurrent event loops uses a separate connection."""
+    """Two successive and two concurrent event loops each use a separate connection."""
     ports: list[int] = []
     ready = threading.Event()
     stop: list[Callable[[], object]] = []

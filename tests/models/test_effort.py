@@ -122,7 +122,7 @@ async def test_the_error_for_an_answer_lost_to_thinking_names_the_limit(
 
 
 async def test_an_answer_lost_to_thinking_is_retried_with_a_higher_limit() -> None:
-    """If no limit is configured, the retry may use twice as many tokens, but at least several thousand."""
+    """If no limit is configured, the retry may use twice as many tokens as before, but at least several thousand."""
     thought = {"completion_tokens_details": {"reasoning_tokens": 4_096}}
     body = completion("", finish="length")
     body["usage"] |= thought

@@ -650,7 +650,7 @@ async def test_a_wrong_address_is_explained(path: str, hint: str, kind: str) -> 
 @pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
 @pytest.mark.parametrize("limits", [(None, None), (100, None), (None, 100), (300, 100)], ids=str)
 async def test_retry_doubles_the_token_limit(kind: Any, limits: tuple[int | None, int | None]) -> None:
-    """The limit may be set by the model's settings, by the request, or by neither."""
+    """The limit may be set in the model's settings, in the request, or not at all."""
     model_limit, settings_limit = limits
 
     async def serve(exchange: Exchange) -> None:

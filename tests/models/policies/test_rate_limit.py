@@ -207,7 +207,7 @@ def test_each_request_in_a_call_is_limited() -> None:
 
 
 def test_a_call_that_would_miss_its_deadline_does_not_wait() -> None:
-    """`RateLimited` is raised immediately and states how long the wait would be, and other calls are not held up."""
+    """`RateLimited` is raised immediately and states how long the wait would be. Other calls are not held up."""
     leaf = Leaf()
 
     async def impatient() -> None:

@@ -403,7 +403,7 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 def test_attempts_never_multiply(tree: Tree) -> None:
     """However models are nested, only one loop retries.
 
-    Each innermost model receives at most as many requests as that loop allows attempts.
+    No innermost model receives more requests than the number of attempts allowed by that loop.
     """
     leaves: list[Leaf] = []
     request = make_request()
@@ -469,7 +469,7 @@ async def answer_nonsense(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["by itself", "through all policies"])
 async def test_attempts_list_every_request_to_a_real_model(*, wrapped: bool) -> None:
-    """The first four requests meet a rate limit, a failure, a reset and nonsense, and the fifth is answered.
+    """The first four requests run into a rate limit, a failure, a reset and nonsense, and the fifth is answered.
 
     The server also counts five requests.
     """

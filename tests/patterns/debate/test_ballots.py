@@ -83,7 +83,10 @@ def test_duplicating_all_ballots_changes_nothing(cast: list[JudgeBallot], by: De
 def test_cyclic_schedules_cancel_slot_bonuses(
     quality: tuple[int, int, int], bonus: tuple[int, int, int], seed: int
 ) -> None:
-    """A bonus for a particular slot cancels out in the mean over all orders, so it does not change the winner."""
+    """A bonus for a particular slot cancels out when scores are averaged over all orders.
+
+    The bonus therefore does not change the winner.
+    """
     cast = []
     for view in Schedule(kind="cyclic").views(SIDES, random=Random(seed)):
         slots = [view.order.index(side) for side in SIDES]

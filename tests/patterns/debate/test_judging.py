@@ -74,7 +74,7 @@ def _run_debate(model: Any, *, judge: Any = "swap", debaters: Any = SIDES, seed:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
-    """The judge gives 20 extra points to the first side. They cancel out over both orders, whatever the seed."""
+    """The judge gives the first side 20 extra points, which cancel out over both orders, whatever the seed."""
     verdict = _run_debate(_biased_judge(20), seed=seed).raw.verdict
     assert verdict.winner == "for"
     assert verdict.judging.flipped
@@ -171,7 +171,7 @@ def test_ties_include_all_leaders() -> None:
 def test_reasons_with_several_paragraphs_keep_their_headings(reasoning: str, line: str) -> None:
     """When the verdict is a tie, a label precedes each ballot's reasons.
 
-    If they begin with a Markdown heading, it must start on a new line.
+    If the reasons begin with a Markdown heading, the heading must start on a new line.
     """
     model = _scoring_model(lambda order, _: dict.fromkeys(order, 50.0) | {order[0]: 70.0}, reasoning=reasoning)
     verdict = _run_debate(model, judge=JudgeOptions(schedule="swap", on_flip="tie")).raw.verdict

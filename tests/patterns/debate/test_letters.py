@@ -232,7 +232,7 @@ def test_agreement_by_two_thirds_of_judges_decides_the_verdict(minority: int, da
 
 @given(panels, st.integers(2, 4), st.data())
 def test_repeated_models_change_nothing(given_to: list[list[float]], times: int, data: st.DataObject) -> None:
-    """A model that occurs several times in a panel is counted only once."""
+    """A model that occurs several times on a panel is counted only once."""
     single = panel_of(given_to)
     repeated = [data.draw(st.sampled_from(single))] * times
     assert (

@@ -251,7 +251,7 @@ def test_limit_reached_in_the_mirror_leaves_no_verdict() -> None:
 
 @given(st.integers(1, 10), st.sampled_from(["declared", "shuffled"]), st.booleans())
 async def test_mirrored_debates_can_be_resumed_at_any_call(stop: int, turn_order: Any, slow: bool) -> None:  # noqa: FBT001 - drawn
-    """The output is the same as without an interruption, and no answered call is repeated in either half."""
+    """The output is the same as if nothing had been interrupted, and no answered call is repeated in either half."""
     answered: list[str] = []
     pattern, store, calls = rent(turn_order=turn_order), MemoryStore(), 0
     uninterrupted = await pattern.run(QUESTION, model=model(lambda _: "for"), seed=1)
