@@ -47,7 +47,7 @@ def table() -> str:
 
 
 def suite_id(suite: type[AdapterConformance]) -> str:
-    """Return the pytest node id of the suite."""
+    """Return the suite's pytest node id."""
     return f"{suite.__module__.replace('.', '/')}.py::{suite.__name__}"
 
 

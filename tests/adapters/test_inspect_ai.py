@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     needs("inspect_ai", "Inspect"),
-    # raised inside Inspect
+    # these warnings are raised inside Inspect
     pytest.mark.filterwarnings("ignore:The 'initial' parameter is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Unclosed <MemoryObjectReceiveStream:ResourceWarning"),
 ]

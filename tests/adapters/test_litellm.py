@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = [
     needs("litellm", "LiteLLM"),
-    pytest.mark.filterwarnings("ignore:Items? '.+' on TypedDict class:UserWarning"),  # raised inside LiteLLM
+    # this warning is raised inside LiteLLM
+    pytest.mark.filterwarnings("ignore:Items? '.+' on TypedDict class:UserWarning"),
 ]
 
 

@@ -57,7 +57,7 @@ class Journal:
 
     @contextmanager
     def visit(self, ctx: Context) -> Iterator[None]:
-        """Record that a block acts."""
+        """Record that a block is acting until the `with` block ends."""
         self.paths.append(ctx.path)
         self.inside[ctx.path] += 1
         try:
@@ -196,7 +196,7 @@ class AtOnce(Verb):
 
 @dataclass(frozen=True)
 class Each(Verb):
-    """Either `for_each` over `count` copies of the value, followed by the sum, or `tap_each`."""
+    """Either `tap_each` or `for_each` on `copies` copies of the value. The outputs of `for_each` are summed."""
 
     block: Recipe
     copies: int

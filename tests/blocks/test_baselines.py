@@ -295,7 +295,7 @@ async def test_baselines_are_requested_concurrently() -> None:
         if request.output is None:
             return "So."
         call_count += 1
-        if call_count == 4:  # one direct call, two drafts, and the first sample
+        if call_count == 4:  # after one direct call, two drafts and the first sample
             first.set()
         await first.wait()
         return {"reasoning": "It follows.", "winner": "for"}

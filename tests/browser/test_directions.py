@@ -84,7 +84,7 @@ def block_text(language: str) -> str:
 class Polyglot:
     """Model that answers in the question's language.
 
-    If the question contains a 2, its answers are longer; if it contains a 3, they never end.
+    If the question contains a 2, the answers are longer; if it contains a 3, the answers never end.
     """
 
     name = "polyglot"

@@ -115,7 +115,7 @@ def test_rows_are_summarized_and_position_bias_is_found(judge_folder: list[str],
         assert result.exit_code == 0
     assert (
         "\n- staged favors the first place: " in run_command("some.csv", "--format", "markdown").output
-    )  # the judge's name is shown as it is
+    )  # the judge's name is shown unchanged
     assert len(judge_folder) == 460
 
 

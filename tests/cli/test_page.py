@@ -104,7 +104,7 @@ def test_truncated_text_is_marked() -> None:
 
 def test_tool_calls_are_shown_briefly() -> None:
     output = render_turn(ToolCalled(block="a", tool="lookup", arguments='{"q": 1}', result="x" * 5000))
-    assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # true at any width
+    assert "".join(output.split()) == f'anna:Tool:lookup({{"q":1}})={"x" * 200}…(5,000)'  # this holds at any width
 
 
 @given(st.data())

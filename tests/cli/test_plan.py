@@ -284,7 +284,7 @@ def test_any_file_yields_a_plan_or_raises_a_library_error(settings: dict[str, An
         try:
             plan = make_plan(DEBATE, {"question": "Should we ship?"}, file=file.name)
         except FlowDebateError as error:
-            # the file itself or the schema file that it names
+            # the error names the file itself or the schema file that it refers to
             assert str(Path(file.name).parent) in str(error)  # noqa: PT017 - it may also not be raised
         else:
             assert len(plan.speakers) >= 2

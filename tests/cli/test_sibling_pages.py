@@ -140,7 +140,8 @@ def test_deliberation_page_matches_its_snapshot() -> None:
             on, "deliberation", "--debater", "Bull=optimistic investor", "--debater", "Bear=risk analyst"
         )
     assert result.exit_code == 0
-    text = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", normalize_page(result.stdout))  # these arrive in any order
+    # the answers arrive in any order
+    text = re.sub(r"(Bear|Bull):\n  Homes first\.", "X", normalize_page(result.stdout))
     assert text == snapshot("""\
 Topic: Cap rents?
   Bull: optimistic investor

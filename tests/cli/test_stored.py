@@ -133,7 +133,7 @@ def test_resuming_a_killed_run_gives_the_same_result(store: Path) -> None:
 @pytest.mark.parametrize("verb", ALL)
 def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
     options = (*ALL[verb][1], "--seed", "5")
-    if verb == "consensus":  # without a store, it has no archive
+    if verb == "consensus":  # without a store, a consensus debate has no archive
         options = (*options, "--no-archive")
     reports = tmp_path / "whole.md", tmp_path / "carried-on.md"
     with serve_stage() as on:

@@ -94,7 +94,7 @@ class Desk:
             text[max(text.rfind(kind) for kind in kinds) :] for text in texts if any(kind in text for kind in kinds)
         ]
         assert results, [[tool.get("name") for tool in body.get("tools") or []] for body in self.stub.bodies]
-        return results[-1].replace("\\", "")  # JSON inside JSON
+        return results[-1].replace("\\", "")  # the result is JSON inside JSON
 
     def runs(self) -> list[Any]:
         """Return the stored runs."""

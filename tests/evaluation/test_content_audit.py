@@ -25,7 +25,7 @@ def draw_choices(seed: int, items: int, *, length: float = 0.6, shares: bool = F
         one, other = rng.choice([*STRENGTHS], 2, replace=False)
         long = {one: rng.normal(), other: rng.normal()}
         kin = {one: float(rng.random() < 0.4), other: float(rng.random() < 0.4)}
-        taste = rng.normal(0, 0.5)  # both ballots share it
+        taste = rng.normal(0, 0.5)  # both ballots on a pair share this taste
         for order in ((one, other), (other, one)):
             lead = (
                 STRENGTHS[one] - STRENGTHS[other] + length * (long[one] - long[other]) + 0.3 * (kin[one] - kin[other])
@@ -61,7 +61,7 @@ def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noq
     fit = sm.GLM(outcomes, design, family=sm.families.Binomial()).fit(tol=1e-13, maxiter=100)
     expected = fit.params
     assert [figure.value for figure in report.effects.values()] == pytest.approx(expected[2:], abs=1e-6)
-    # Bell-McCaffrey correction by definition, from each cluster's residuals and its block of the hat matrix
+    # compute the Bell-McCaffrey correction by definition, from each cluster's residuals and its block of the hat matrix
     chances = fit.fittedvalues
     root = np.sqrt(chances * (1 - chances))
     weighted, bread = design * root[:, None], np.linalg.inv((design * root[:, None]).T @ (design * root[:, None]))

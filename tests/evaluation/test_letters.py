@@ -128,7 +128,7 @@ def test_length_alone_can_win_only_without_a_fit() -> None:
         judge_debate(length_judge(), fit=LetterFit(per_log_length=0.2, min_log_odds=9), min_log_odds=0).winner
         is not None
     )
-    # too low by 0.0002
+    # the lead is too small by 0.0002
     short_of_it = judge_debate(length_judge(), fit=LetterFit(per_log_length=0, min_log_odds=0.2199))
     assert short_of_it.winner is None
     assert "Ahead by less than 0.22 log-odds" in short_of_it.reasoning

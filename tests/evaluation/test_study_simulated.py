@@ -34,7 +34,7 @@ def make_study(questions: int, clusters: int) -> Study:
 
 
 def report_of(study: Study, firsts: Any, seconds: Any) -> Any:
-    """Return a study's primary comparison, given these results of the debate and the other method."""
+    """Return a study's primary comparison, given these results for the debate and the other method."""
     answers = [
         StudyAnswer.model_construct(
             design="debate",
@@ -94,7 +94,8 @@ def measure_false_alarms(seed: int, studies: int, *, questions: int, differing: 
     for _ in range(studies):
         steps = rng.choice([-1, 0, 1], questions, p=[differing / 2, 1 - differing, differing / 2])
         wins, losses = np.cumsum(steps == 1), np.cumsum(steps == -1)
-        looks = {*zip(wins.tolist(), losses.tolist(), strict=True)}  # nothing changes where both methods agree
+        # the e-value does not change where both methods agree
+        looks = {*zip(wins.tolist(), losses.tolist(), strict=True)}
         alarms += max(e_value(*look) for look in looks) >= 20
     return alarms / studies
 

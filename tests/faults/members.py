@@ -55,7 +55,7 @@ def _several(items: Any, model: str, root: Any) -> list[Any]:
     """Return one item, or one item per choice if a ranking requires all letters."""
     one, fields = sample(items, model, root), items.get("properties", {})
     choice = next((name for name, field_schema in fields.items() if "enum" in field_schema), None)
-    if choice is None or "severity" in fields:  # the severity of a finding is not a letter
+    if choice is None or "severity" in fields:  # a finding's severity is not a letter
         return [one]
     return [{**one, choice: value} for value in fields[choice]["enum"]]
 

@@ -67,7 +67,7 @@ async def test_later_calls_skip_only_the_rejected_mode() -> None:
 
 
 def server_with_modes(*modes: str, refuses: bool = False) -> Handler:
-    """Return a server that supports the given modes and ignores or `refuses` the others; `modes` may change later."""
+    """Return a server that supports the given modes. It ignores all others, or rejects them if `refuses` is set."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body

@@ -247,7 +247,7 @@ def test_failed_members_are_reported_over_http(
     assert details["document"]["raw"]["losses"]
     check_line(details["document"]["incomplete"], case, served_endpoint)
     page = case_server.http.get(f"{case_server.pages}/runs/{run_id}").text
-    # above the result, or on the first line of a synthesizer's text
+    # the mark is above the result, or on the first line of a synthesizer's text
     mark = page.partition('id="incomplete"')[2].partition("<summary>Details</summary><p>")[2]
     details = (mark or page.partition("<p>Incomplete: ")[2]).split("</p>")[0]
     check_line(f"Incomplete: {details}", case, served_endpoint)
