@@ -204,11 +204,11 @@ MISUSE = {
         ("--choices", "options"),
         "question 1: there is no column `options`; columns: `question`, ",
     ),
-    "one choice": ([{**FACTS[0], "choices": ["a"]}], (), '`choices` must be 2 to 26 different texts (got ["a"])'),
+    "one choice": ([{**FACTS[0], "choices": ["a"]}], (), '`choices` must be 2 to 26 different strings (got ["a"])'),
     "the same choice twice": (
         [{**FACTS[0], "choices": ["a", "a"]}],
         (),
-        '`choices` must be 2 to 26 different texts (got ["a", "a"])',
+        '`choices` must be 2 to 26 different strings (got ["a", "a"])',
     ),
     "too many debaters": (
         FACTS,
@@ -262,7 +262,7 @@ def test_choices_can_come_from_a_list_cell_or_separate_columns(
 
 def test_cell_without_a_list_is_rejected() -> None:
     """If a cell contains only one position, the error names its column."""
-    with pytest.raises(BadFile, match="`choices` must be 2 to 26 different texts"):
+    with pytest.raises(BadFile, match="`choices` must be 2 to 26 different strings"):
         read_choices(Row(question="?", columns={"choices": "tea or coffee"}), [], path="q.csv", number=1)
 
 

@@ -278,7 +278,7 @@ def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) ->
     # apart.
     if len(set(texts)) != len(values) or not 2 <= len(texts) <= len(_LETTERS):  # noqa: PLR2004 - two sides
         field = ", ".join(f"`{column}`" for column in columns or [_CHOICES])
-        allowed = f"2 to {len(_LETTERS)} different texts"
+        allowed = f"2 to {len(_LETTERS)} different strings"
         raise BadFile(path, f"question {number}: {field} must be {allowed} (got {typed(values)})")
     return texts
 

@@ -367,6 +367,6 @@ def _fold(text: str) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words used to compare tasks: the longer words in `text`, or the whole text if it has none."""
+    """Return the words used to compare tasks: the longer words in `text`, or all its words if none is long."""
     words = re.findall(r"[^\W_]+", text.casefold())
     return frozenset([word for word in words if len(word) > _SHORT] or words or [_fold(text)])

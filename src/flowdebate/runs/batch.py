@@ -173,7 +173,7 @@ class BatchResult(InNotebooks, Sequence[BatchItem[OutT, RawT]]):
         if not pickles(vars(self)):
             raise TypeError(
                 "this BatchResult cannot be copied or pickled, because its runs contain objects that cannot be "
-                "pickled: use its to_rows(), or run the batch with a store"
+                "pickled. Use its to_rows(), or run the batch with a store"
             )
         return super().__reduce_ex__(protocol)
 

@@ -264,7 +264,7 @@ class Guard:
         """Return whether the request carries a valid cookie for this token, and its path is under the browser path."""
         cookie = request.cookies.get(_cookie_name(token), "")
         issued, _, _ = cookie.partition(".")
-        if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) < _DIGITS):
+        if _BROWSER not in request.scope or not (issued.isascii() and issued.isdigit() and len(issued) <= _DIGITS):
             return False
         at = int(issued) / 1000
         if not are_secrets_equal(cookie, _cookie_value(token, at)) or at + SESSION < time.time():
