@@ -105,7 +105,7 @@ def test_exceptions_in_the_tool_are_raised_unchanged() -> None:
     assert "in tool 'rate', called by block 'ask'" in caught.value.__notes__
 
 
-def test_text_beside_the_call_is_kept_in_the_response() -> None:
+def test_text_alongside_the_call_is_kept_in_the_response() -> None:
     response_ = ModelResponse(text="well", tool_calls=[call("rate", score=1)], finish="tool_calls")
     assert run_with_tool(response_, transform=lambda _, response, __: response.text)[0].output == "well"
 

@@ -129,7 +129,7 @@ def test_invalid_arguments_are_returned_to_the_model(arguments: str, message: st
 
 
 @given(st.text(max_size=30) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-def test_tool_calls_with_any_arguments_get_a_reply(arguments: str) -> None:
+def test_every_tool_call_gets_a_reply_whatever_its_arguments(arguments: str) -> None:
     answers, result = run_with_tools(call("add", arguments), call(arguments, arguments), tools=[add])
     assert len(answers) == 2
     assert result.output == "done"

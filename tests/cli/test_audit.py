@@ -225,7 +225,7 @@ def test_stored_debate_is_rejudged_and_paid_for_once() -> None:
     assert (complete["audit"]["items"], complete["audit"]["ballots"]) == (1, 1 + 4 + 2)
 
 
-def test_stored_debate_is_rejudged_by_letter() -> None:
+def test_stored_debate_can_be_rejudged_by_letter() -> None:
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on)
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged", "--answer-form", "letter")

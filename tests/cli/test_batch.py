@@ -148,7 +148,7 @@ def test_failed_questions_do_not_stop_the_batch_and_are_retried(question_folder:
     assert [line["status"] for line in read_lines(question_folder / "r.jsonl")] == ["complete"] * 3
 
 
-def test_limits_leave_questions_without_a_result(question_folder: Path) -> None:
+def test_questions_beyond_a_limit_have_no_result(question_folder: Path) -> None:
     with Stage() as played:
         limited = run_batch(played, "q.csv", "--max-calls", "1", "--batch-id", "each", "--out", "each.jsonl")
         total = run_batch(played, "q.csv", "--max-total-calls", "3", "--max-concurrency", "1", "--batch-id", "all")

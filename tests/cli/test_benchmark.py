@@ -148,7 +148,7 @@ def test_single_review_options_are_rejected(arguments: list[str], message: str) 
     assert message in result.output
 
 
-def test_unknown_fault_kind_is_rejected_with_its_line(tmp_path: Path) -> None:
+def test_error_for_an_unknown_fault_kind_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "changes.jsonl"
     faults = [{**CHANGES[0]["faults"][0], "kind": "typo"}]
     path.write_text(json.dumps(CHANGES[2]) + "\n" + json.dumps({**CHANGES[0], "faults": faults}))

@@ -131,7 +131,7 @@ def test_calls_after_a_path_are_repeated(store: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_fork_without_changes_makes_no_call(verb: str) -> None:
+def test_fork_without_changes_makes_no_calls(verb: str) -> None:
     with serve_stage() as on:
         run_command(*on.options(*ALL[verb][1], "--seed", "5", verb=verb))
         original = json.loads(run_command("show", "--last", "--page", "--json").stdout)

@@ -45,7 +45,7 @@ def test_profile_length_and_instructions_reach_the_prompts(tmp_path: Path) -> No
         (("--profile", "small"), "small"),
     ],
 )
-def test_invalid_choice_is_rejected_with_the_option_name(options: tuple[str, ...], problem: Any) -> None:
+def test_error_for_an_invalid_choice_names_the_option(options: tuple[str, ...], problem: Any) -> None:
     with Stage() as stage:
         result = run_command(stage, *SIDES, *options)
     assert result.exit_code == 2

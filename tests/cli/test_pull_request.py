@@ -315,7 +315,7 @@ def test_fork_without_a_key_gets_an_explanation(hub_with_pull_request: Hub, monk
 
 
 @pytest.mark.usefixtures("scripted_models")
-def test_example_workflow_gives_forks_no_key(hub_with_pull_request: Hub) -> None:
+def test_example_workflow_does_not_give_forks_a_key(hub_with_pull_request: Hub) -> None:
     """The workflow checks out no code from the pull request.
 
     It pins its actions to the same versions as the project's own workflows.

@@ -205,7 +205,7 @@ def test_invalid_file_causes_one_error_that_names_line_or_field(text: str, messa
     assert "\x1b" not in result.stderr
 
 
-def test_undecodable_bytes_are_reported_with_a_line(tmp_path: Path) -> None:
+def test_undecodable_bytes_are_reported_with_their_line_number(tmp_path: Path) -> None:
     path = tmp_path / "saved.json"
     path.write_bytes(b'{\n"\xff"}')
     with pytest.raises(BadFile, match="line 2: not valid UTF-8"):

@@ -135,7 +135,7 @@ def test_meaningless_options_are_reported_in_one_message(options: tuple[str, ...
     assert "`" not in result.stderr
 
 
-def test_plan_file_sets_the_same_options(tmp_path: Path) -> None:
+def test_plan_file_can_set_the_same_options(tmp_path: Path) -> None:
     file = tmp_path / "debate.toml"
     settings: dict[str, Any] = {
         "max_calls": 1,

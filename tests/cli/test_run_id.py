@@ -56,7 +56,7 @@ def test_plan_file_can_set_run_id_and_labels(tmp_path: Path) -> None:
     assert json.loads(second.stdout)["runId"] == "rents"
 
 
-def test_run_is_found_by_its_labels() -> None:
+def test_run_can_be_found_by_its_labels() -> None:
     with Stage(turns=SAID) as on:
         line = on.options(*SIDES, "--max-rounds", "1")
         assert run_command(*line, "--label", "team=red", "--label", "topic=rents=1").exit_code == 0

@@ -26,7 +26,7 @@ def run_share(folder: Path, *arguments: str) -> tuple[int | None, str]:
         return process.wait(60), output
 
 
-def test_run_is_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
+def test_run_can_be_shared_and_unshared_from_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(APPLICATION.replace("DELAY", "0"))
     with start_server(tmp_path, "--app", "application:service") as (_, url, token), make_client(url, token) as http:
         run_id = http.post("/api/v1/runs", json=BRIEF).json()["runId"]

@@ -131,7 +131,7 @@ def test_resuming_a_killed_run_gives_the_same_result(store: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ALL)
-def test_each_command_is_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
+def test_each_command_can_be_resumed_from_its_stored_plan(verb: str, tmp_path: Path) -> None:
     options = (*ALL[verb][1], "--seed", "5")
     if verb == "consensus":  # without a store, a consensus debate has no archive
         options = (*options, "--no-archive")
@@ -392,7 +392,7 @@ def test_runs_in_progress_are_not_deleted(store: Path) -> None:
     assert "left behind" in run_command("runs").stdout
 
 
-def test_run_list_applies_filters(store: Path) -> None:
+def test_run_list_can_be_filtered(store: Path) -> None:
     with Stage() as on:
         run_id = run_to_limit(on)
     copy_run(store, "older", header={"created_at": 1e9, "question": "Free rents?"}, status="complete")

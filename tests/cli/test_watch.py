@@ -31,7 +31,7 @@ def page_lines(page: str) -> list[str]:
     return [line for line in page.splitlines() if line.strip()]
 
 
-def test_run_in_another_process_is_watched_to_its_end(store: Path) -> None:
+def test_run_in_another_process_can_be_watched_to_its_end(store: Path) -> None:
     with Stage(turns=SAID, hold=(2, 1)) as on, start_on_pipes(*on.options(*SIDES)) as process:
         on.wait_for_turn(3)
         with OnTerminal("runs", "watch", "--last") as terminal:

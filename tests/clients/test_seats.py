@@ -93,7 +93,7 @@ def list_files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_program_receives_only_its_sign_in(program: str, home: Path, stub: VendorStub) -> None:
+async def test_program_receives_nothing_but_its_credentials(program: str, home: Path, stub: VendorStub) -> None:
     """The program has no access to the user's tools, servers, hooks, plugins, memory, skills, files or sessions.
 
     Each answer takes a single request.
@@ -155,7 +155,7 @@ async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, s
     assert not (home / "started").exists()
 
 
-async def test_claude_reads_only_the_files_of_its_folder(home: Path, stub: VendorStub) -> None:
+async def test_claude_reads_only_the_files_in_its_folder(home: Path, stub: VendorStub) -> None:
     """The model cannot leave the folder by means of absolute paths, parent segments or links."""
     folder = home / "work"
     (folder / "notes").mkdir(parents=True)
@@ -183,7 +183,9 @@ async def test_gemini_key_is_copied_from_its_file(home: Path, stub: VendorStub) 
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-async def test_missing_sign_in_is_reported_before_the_first_call(program: str, home: Path, stub: VendorStub) -> None:
+async def test_missing_credentials_are_reported_before_the_first_call(
+    program: str, home: Path, stub: VendorStub
+) -> None:
     """Each real program is started in a home directory in which it is not signed in."""
     clear(home)
     for name in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY", "KEY_OF_STUB"):

@@ -420,7 +420,7 @@ CHANGES: list[tuple[dict[str, list[str]], str]] = [
 
 
 @pytest.mark.parametrize(("answers", "words"), CHANGES)
-def test_summary_without_a_truth_reports_changes_and_cost(answers: dict[str, list[str]], words: str) -> None:
+def test_summary_reports_changes_and_cost_if_the_truth_is_unknown(answers: dict[str, list[str]], words: str) -> None:
     baselines: Any = {name: MethodAnswer(answer=texts, calls=1, tokens=100) for name, texts in answers.items()}
     benefit = BenefitItem(debate=MethodAnswer(answer=["yes"], calls=5, tokens=940), baselines=baselines)
     cost = ": 9.4 times one call." if "single" in answers else "."

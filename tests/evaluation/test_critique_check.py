@@ -90,7 +90,7 @@ def test_answers_without_a_decision_are_excluded_and_counted() -> None:
 
 
 @pytest.mark.anyio
-async def test_stored_checks_repeat_no_call() -> None:
+async def test_stored_checks_do_not_repeat_calls() -> None:
     """A check with the same `batch_id` continues where the last one stopped."""
     store, requests = MemoryStore(), []
     inner = model_of(critic=1.0, alone=1.0)
@@ -131,7 +131,7 @@ def test_invalid_rows_are_rejected(change: dict[str, Any], field: str) -> None:
     assert error.value.field == field
 
 
-def test_critics_and_judge_use_pattern_models() -> None:
+def test_critics_and_judge_use_the_models_of_their_roles() -> None:
     """The judge of the standalone check must be the model that a critique would use as its judge."""
     models: dict[str, set[str]] = {}
 

@@ -118,7 +118,7 @@ def test_oracle_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
     assert round(gained) == moved["won"] - moved["lost"]
 
 
-def test_only_changes_are_reported_without_a_truth() -> None:
+def test_only_changes_are_reported_if_the_truth_is_unknown() -> None:
     report = dynamics([AnswerCourse(voices={"a": ["rent caps", "Rent caps."], "b": ["no", "rent caps, in cities"]})])
     assert report.changed is not None
     assert report.changed.value == 0.5

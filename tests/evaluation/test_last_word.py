@@ -27,7 +27,7 @@ def speaking_orders(count: int) -> list[list[str]]:
     return [["tea", "coffee"] if at % 2 else ["coffee", "tea"] for at in range(count)]
 
 
-def test_judges_favoring_the_last_word_are_detected_in_23_debates() -> None:
+def test_23_debates_are_enough_to_detect_judges_favoring_the_last_word() -> None:
     spoken = speaking_orders(23)
     report = full_audit([ballots(order[-1], *order) for order in spoken], spoken=spoken)
     assert report.last_word is not None

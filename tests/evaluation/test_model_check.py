@@ -280,7 +280,7 @@ async def test_recording_contains_no_key_or_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini", "ollama"])
-async def test_all_vendors_are_checked_and_replayed_through_their_interface(vendor: Any, tmp_path: Path) -> None:
+async def test_each_vendor_is_checked_and_replayed_through_its_own_interface(vendor: Any, tmp_path: Path) -> None:
     record = tmp_path / "check.jsonl"
     with vendors() as clients:
         name = f"{vendor}/{clients[vendor].models[0]}"

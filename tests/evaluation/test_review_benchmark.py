@@ -49,6 +49,6 @@ def test_hits_must_name_the_kind_of_fault(title: str, *, is_named: bool) -> None
     assert FAULT.is_named(finding(title)) is is_named
 
 
-def test_benchmarks_need_a_review() -> None:
+def test_benchmark_requires_at_least_one_review() -> None:
     with pytest.raises(ConfigurationError):
         review_benchmark([])

@@ -121,7 +121,7 @@ def test_preferences_in_few_items_are_reported_once() -> None:
     assert mentions[0].endswith("; too few for a weaker one: 23 verdicts, at least 54 are needed to find a rate of 70%")
 
 
-def test_preferences_are_reported_with_their_numbers() -> None:
+def test_preferences_are_reported_with_their_statistics() -> None:
     cast = [[FIRST]] * 20 + [[MIRRORED[0]]] * 18 + [[LAST]] * 16
     assert full_audit(cast).findings[0] == ("favors the first slot: 38 of 54 (70%, 95% CI 56% to 82%, p = 0.0038)")
     fair = [[FIRST]] * 14 + [[MIRRORED[0]]] * 14 + [[LAST]] * 13 + [[MIRRORED[1]]] * 13

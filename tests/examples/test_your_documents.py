@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from flowdebate.testing import ModelRequest
 
 
-def test_folder_is_read_without_its_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_in_the_folder_are_never_sent(capsys: pytest.CaptureFixture[str]) -> None:
     prompts: list[str] = []
 
     def reply(request: ModelRequest) -> Any:
