@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from flowdebate.models import Model
     from flowdebate.store import StoreChoice
 
-QUESTION = "Should cars be banned from the centre?"
+QUESTION = "Should cars be banned from the center?"
 
 pattern = debate(
-    name="centre",
+    name="center",
     debaters=[Debater("Ida", "cars should be banned"), Debater("Otto", "cars should stay")],
     format="oxford",
     audience=["a nurse", "a shopkeeper", "a bus driver"],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flowdebate.store import StoreChoice
 
 QUESTIONS = [
-    {"id": "A1", "topic": "transport", "question": "Should our town close its centre to cars?"},
+    {"id": "A1", "topic": "transport", "question": "Should our town close its center to cars?"},
     {"id": "A2", "topic": "transport", "question": "Should buses in our town be free?"},
     {"id": "B1", "topic": "housing", "question": "Should our town cap rents?"},
     {"id": "B2", "topic": "housing", "question": "Should our town build towers?"},

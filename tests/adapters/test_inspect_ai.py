@@ -310,7 +310,7 @@ def test_debate_can_be_a_tool(run_eval: Any) -> None:
     from inspect_ai.scorer import includes
     from inspect_ai.solver import generate, use_tools
 
-    verdict = {"reasoning": "Air.", "winner": "cars out", "verdict": "Close the centre."}
+    verdict = {"reasoning": "Air.", "winner": "cars out", "verdict": "Close the center."}
     model = FunctionModel(lambda request: verdict if request.output else "Trams.")
     offered = debate_tool(CITY, description="Debate a question of the city.", model=model)
 
@@ -322,7 +322,7 @@ def test_debate_can_be_a_tool(run_eval: Any) -> None:
 
     log = run_eval(mock(answered), solver=[use_tools(offered), generate()], scorer=includes())
     assert log.status == "success", log.error
-    assert log.samples[0].output.completion == "Close the centre."
+    assert log.samples[0].output.completion == "Close the center."
 
 
 def test_block_tools_are_called() -> None:

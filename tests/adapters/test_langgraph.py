@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = needs("langgraph", "LangGraph")
 
 SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
-VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the center."}
 
 
 def fake(script: Script) -> Any:
@@ -182,7 +182,7 @@ def test_human_answers_through_the_graph() -> None:
     assert first["__interrupt__"][0].value["block"] == "olga"
     assert "May cars go?" in first["__interrupt__"][0].value["shown"]
     assert second["__interrupt__"][0].value["block"] == "jo"
-    assert last["result"]["verdict"]["verdict"] == "Close the centre."
+    assert last["result"]["verdict"]["verdict"] == "Close the center."
     model.assert_complete()
 
 

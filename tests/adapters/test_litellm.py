@@ -103,7 +103,7 @@ def test_debate_runs_on_litellm_mock_responses() -> None:
     """A model with `mock_response` needs no provider and does not count as a real model."""
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city", debaters=sides, max_rounds=1, synthesizer=False)
-    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the center."}
     with forbid_real_models():
         model = {
             "chat": LiteLLM("gpt-5-mini", mock_response="Clean air."),

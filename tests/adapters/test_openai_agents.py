@@ -107,7 +107,7 @@ def test_agent_uses_a_pattern_as_a_tool() -> None:
 
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city-debate", debaters=sides, max_rounds=1, synthesizer=False)
-    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the center."}
     debate_model = ScriptedModel("Clean air.", "Shops die.", verdict)
     offered = debate_tool(city, description="Debate a question of the city.", model=debate_model)
     assert (offered.name, offered.description) == ("city_debate", "Debate a question of the city.")
@@ -117,7 +117,7 @@ def test_agent_uses_a_pattern_as_a_tool() -> None:
         Agent(name="clerk", tools=[offered], model=agent_model), "May cars go?", run_config=no_tracing()
     )
     assert asyncio.run(asking).final_output == "Cars out."
-    assert "Close the centre." in str(agent_model.calls[1].input)
+    assert "Close the center." in str(agent_model.calls[1].input)
     debate_model.assert_complete()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the center."}
 KEY = "sk-of-nobody"
 KEPT: list[Model] = []
 """Models that have answered. They are kept alive because a garbage-collected openai client closes its connections in

@@ -85,7 +85,7 @@ def test_suite_finds_a_broken_promise(broken: str) -> None:
 
 
 SIDES = [Debater("ann", "cars out"), Debater("bob", "cars in")]
-VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+VERDICT = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the center."}
 
 
 def test_tool_metadata_is_readable_by_frameworks() -> None:

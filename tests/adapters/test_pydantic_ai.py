@@ -129,7 +129,7 @@ def test_agent_uses_a_pattern_as_a_tool() -> None:
 
     sides = [Debater("ann", "cars out"), Debater("bob", "cars in")]
     city = debate(name="city-debate", debaters=sides, max_rounds=1, synthesizer=False)
-    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."}
+    verdict = {"reasoning": "The air.", "winner": "cars out", "verdict": "Close the center."}
     model = ScriptedModel("Clean air.", "Shops die.", verdict)
     offered = debate_tool(city, description="Debate a question of the city.", model=model)
     test_model = TestModel()

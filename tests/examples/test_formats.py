@@ -28,7 +28,7 @@ def test_audience_decides_and_a_reader_asks_a_question(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert printed.count(" asks: Said as number ") == 2
     assert "a nurse: cars should stay -> cars should be banned" in printed
-    assert "The audience moved most towards: cars should be banned (from 0 to 3 of 3 votes)." in printed
+    assert "The audience moved most toward: cars should be banned (from 0 to 3 of 3 votes)." in printed
     assert raw.rounds == 5
     turns, votes = 4 * 2 + 4, 3 * 3  # a cross-examination has two turns per side
     assert len(prompts) == turns + votes

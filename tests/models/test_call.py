@@ -295,7 +295,7 @@ class OneSlot:
             self.slot.release()
 
 
-async def test_queue_time_does_not_count_towards_the_deadline() -> None:
+async def test_queue_time_does_not_count_toward_the_deadline() -> None:
     """Calls queued behind one that misses its deadline are still answered, and so are their retries."""
     model = OneSlot()
     calls = [replace(question(timeout=0.1), block="long"), *(question(timeout=0.1) for _ in range(3))]

@@ -358,7 +358,7 @@ async def test_a_web_page_is_not_a_stream() -> None:
 
 
 @pytest.fixture(params=[True, False], ids=["instructor's words", "ours"])
-def available_modes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+def has_instructor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
     """Make instructor available or unavailable, and return whether it is available."""
     if request.param:
         pytest.importorskip("instructor")
@@ -377,9 +377,7 @@ def structured_reply(mode: StructuredMode, text: str = VERDICT, **options: Any) 
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_structured_answer_becomes_an_application_object(
-    mode: StructuredMode, *, available_modes: bool
-) -> None:
+async def test_a_structured_answer_becomes_an_application_object(mode: StructuredMode, *, has_instructor: bool) -> None:
     async with ChatServer({"v": reply_with(structured_reply(mode))}) as server:
         model = OpenAIModel("v", base_url=server.base_url, retry=None, structured=mode)
         answered = await ask(model, make_request(output=Verdict))
@@ -397,7 +395,7 @@ async def test_a_structured_answer_becomes_an_application_object(
         prompt = body["messages"][1]["content"].removeprefix(HOSTILE)
         assert "JSON" in prompt
         assert '"winner"' in prompt
-        assert ("genius" in prompt) is available_modes
+        assert ("genius" in prompt) is has_instructor
         assert ("```json" in prompt) is (mode == "md_json")
 
 
@@ -411,7 +409,7 @@ async def test_a_structured_answer_becomes_an_application_object(
     ids=["a list", "a JSON Schema"],
 )
 async def test_any_output_schema_works_in_every_mode(
-    mode: StructuredMode, output: Any, text: str, expected: Any, *, available_modes: bool
+    mode: StructuredMode, output: Any, text: str, expected: Any, *, has_instructor: bool
 ) -> None:
     """Python types and JSON Schemas are supported in the same way as pydantic models."""
     name = OutputSchema.of(output).name

@@ -55,7 +55,7 @@ def test_missing_sides_are_proposed_by_a_model() -> None:
         assert blocks.count("sides") == 2
 
 
-def test_proposing_sides_counts_towards_the_budget() -> None:
+def test_proposing_sides_counts_toward_the_budget() -> None:
     make = lambda: Service(store="memory:", model=FunctionModel(propose_sides), budget=Limits(calls=1))  # noqa: E731 - as `staged` takes it
     with staged(make) as stage:
         assert stage.post("/sides", WHICH).status_code == 200

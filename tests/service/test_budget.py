@@ -264,7 +264,7 @@ def test_each_owner_has_a_daily_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rejected_charge_reserves_nothing_in_any_account() -> None:
-    """A call that would exceed the daily budget is rejected and does not count towards the total budget either."""
+    """A call that would exceed the daily budget is rejected and does not count toward the total budget either."""
 
     async def run() -> None:
         accounts = Accounts(MemoryStore(), Limits(calls=9), Limits(calls=1)).of({"owner": "ann"})

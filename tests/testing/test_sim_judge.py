@@ -255,7 +255,7 @@ def test_text_features_are_measured() -> None:
 
 
 def test_visible_names_in_tags_are_read() -> None:
-    """A judge that is biased towards a name can favor it only if the transcript shows names."""
+    """A judge that is biased toward a name can favor it only if the transcript shows names."""
     model = SimJudge(identity={"debater-1": 9.0}, quality=dict.fromkeys(STANCES, 0.0))
     sides = [Debater(f"debater-{n}", stance, block=Returns("So.")) for n, stance in enumerate(STANCES)]
     winners = []

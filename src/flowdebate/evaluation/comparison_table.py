@@ -108,7 +108,7 @@ class ComparingJudge(WireModel):
     """Share of ballots in favor of the text read first; the interval treats each row as one observation."""
     even: float | None
     """Expected value of `first_place` for a judge without position bias."""
-    towards_first: Figure | None
+    toward_first: Figure | None
     """Share of rows in which the first place won more often than the last place; rows in which both won equally often
     are excluded.
     """
@@ -350,7 +350,7 @@ def _judge(
         flips=_figure(1 - fmean(steady), len(steady)) if steady else None,
         first_place=_figure(fmean(w.wins[0] / sum(w.wins) for w in places), len(places)) if places else None,
         even=fmean(1 / len(wins.wins) for wins in places) if places else None,
-        towards_first=_figure(fmean(leans), len(leans)) if leans else None,
+        toward_first=_figure(fmean(leans), len(leans)) if leans else None,
         favors=favors,
         truth=_orders_against_truth(name, labeled),
     )
@@ -403,8 +403,8 @@ def _truth_finding(truth: VerdictsAgainstTruth) -> str:
 
 def _judge_findings(judge: ComparingJudge) -> Iterator[str]:
     """Describe how the reading order affected a judge."""
-    if judge.favors is not None and judge.towards_first is not None and judge.first_place is not None:
-        odd = judge.towards_first
+    if judge.favors is not None and judge.toward_first is not None and judge.first_place is not None:
+        odd = judge.toward_first
         first_share = odd if judge.favors == "first" else _figure(1 - odd.value, odd.n)
         yield (
             f"{judge.judge} favors the {judge.favors} place: where the order decided, it went to that in "

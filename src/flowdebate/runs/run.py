@@ -526,7 +526,7 @@ class Run:
         request: ModelRequest,
         response: ModelResponse | None = None,
     ) -> None:
-        """Count a recorded call, whose `paid` attempts count towards the run's limits, and emit its event."""
+        """Count a recorded call, whose `paid` attempts count toward the run's limits, and emit its event."""
         if self.budget is not None:
             self.budget.count(paid, request)
         self._count(called, attempts, request, response)

@@ -100,7 +100,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunResult[Any]:
-        """Request one plain answer from a pattern's model; the call counts towards this owner's budget."""
+        """Request one plain answer from a pattern's model; the call counts toward this owner's budget."""
         return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(

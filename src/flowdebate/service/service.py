@@ -302,7 +302,7 @@ class Service(Readership):
     ) -> Sequence[Any]:
         """Return the speakers for a new run: those in its options or question, or else those proposed by a model.
 
-        A proposal takes one call to the debaters' model, and counts towards budgets. `begin` itself requests a proposal
+        A proposal takes one call to the debaters' model, and counts toward budgets. `begin` itself requests a proposal
         when needed; this method is for front ends that show the sides before the debate starts. It raises the same
         errors as `begin`.
         """
@@ -331,7 +331,7 @@ class Service(Readership):
     ) -> RunResult[Any]:
         """Send `messages` to the model in a pattern's first seat, and return one plain answer; the call is not stored.
 
-        The call counts towards budgets, and raises the same errors as `begin`.
+        The call counts toward budgets, and raises the same errors as `begin`.
         """
         options = options or {}
         question = "What does the client want?"  # options are checked with a placeholder question

@@ -337,7 +337,7 @@ class AdapterConformance:
     @_promise
     async def test_debate(self, make: MakeAdapter) -> None:
         """Check that the model can play every role in a debate, including the judge."""
-        verdict = FakeAnswer(data={"reasoning": "The air.", "winner": "cars out", "verdict": "Close the centre."})
+        verdict = FakeAnswer(data={"reasoning": "The air.", "winner": "cars out", "verdict": "Close the center."})
         script = _Answers([FakeAnswer(pieces=("Clean air.",)), FakeAnswer(pieces=("Shops die.",)), verdict])
         city = debate(
             name="city",

@@ -55,7 +55,7 @@ def test_position_line_is_removed_from_the_text() -> None:
     assert all("Position:" not in getattr(event, "text", "") for event in emissions)
 
 
-def test_proposal_positions_count_towards_convergence() -> None:
+def test_proposal_positions_count_toward_convergence() -> None:
     """Bob's revisions fail, so his proposal remains, and the position stated in it contradicts the other agents."""
 
     def answer(call: Call) -> Any:

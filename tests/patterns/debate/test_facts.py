@@ -46,7 +46,7 @@ class Small(FunctionModel):
                 return "A"
             home = next((worth for words, worth in HELPS.items() if words in turn), 0.0)
             home += 2.0 if "At last, home" in turn else -2.0 if "At last, office" in turn else 0.0
-            home += 0.4  # a constant bias towards this side, whatever the statement
+            home += 0.4  # a constant bias toward this side, whatever the statement
             first = home if turn.index(HOME) < turn.index(OFFICE) else -home
             return {"A": first + 1.0 - 9, "B": -9.0}
         if request.choices:

@@ -74,7 +74,7 @@ def test_side_that_swayed_more_of_the_audience_wins() -> None:
     raw = run_debate("oxford", audience=["a nurse", "a baker"]).raw
     assert raw.winner is not None
     assert raw.winner.debaters == ("pro",)
-    assert raw.verdict.verdict == "The audience moved most towards: Trams are better (from 0 to 2 of 2 votes)."
+    assert raw.verdict.verdict == "The audience moved most toward: Trams are better (from 0 to 2 of 2 votes)."
     assert [(vote.before, vote.after) for vote in raw.audience] == [("Buses are better", "Trams are better")] * 2
 
 

@@ -81,7 +81,7 @@ def judge_debate(
 
 
 def text_judge(worth: Callable[[str], float], bias: Callable[[int], float] = lambda _: 0.0) -> FunctionModel:
-    """Create a text judge that is biased towards slots and returns log probabilities as a server does."""
+    """Create a text judge that is biased toward slots and returns log probabilities as a server does."""
 
     def likely(request: ModelRequest) -> Any:
         turn = request.messages[-1]["content"]
@@ -289,7 +289,7 @@ def test_slot_bias_does_not_hide_the_better_side(better: str, bias: float) -> No
 
 
 def test_letters_can_be_rotated_within_each_order() -> None:
-    """Each order is combined with each rotation of the letters, so a bias towards a letter cancels out too."""
+    """Each order is combined with each rotation of the letters, so a bias toward a letter cancels out too."""
     judged = judge_debate(text_judge(lambda block: 0.3 * ("lost people" in block)), crossed_labels=True)
     assert judged.winner == "Dogs are better"
     assert judged.judging is not None
@@ -348,7 +348,7 @@ def test_ballots_with_improbable_letters_do_not_count() -> None:
 def test_failed_ballot_invalidates_other_ballots_by_the_same_judge() -> None:
     """A single order must not decide the debate.
 
-    A bias towards a slot cancels out only if the judge's votes in all orders are counted.
+    A bias toward a slot cancels out only if the judge's votes in all orders are counted.
     """
 
     def likely(request: ModelRequest) -> Any:

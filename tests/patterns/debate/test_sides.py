@@ -51,7 +51,7 @@ They could not have survived
 """Questions about what "we" (or another pronoun) should do, each with the claim and its negation."""
 
 ANSWERS = [
-    "Should private cars be banned from city centres?",
+    "Should private cars be banned from city centers?",
     "Should social media companies be liable for what users post?",
     "Should the state tax have limits?",
     "Should teachers strike?",

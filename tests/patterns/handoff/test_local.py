@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-PROPOSITION = "Our town should close its centre to cars."
+PROPOSITION = "Our town should close its center to cars."
 
 
 @pytest.fixture(scope="module")

@@ -177,7 +177,7 @@ async def test_calls_in_flight_can_be_treated_as_errors() -> None:
 async def test_failed_call_is_retried_when_the_run_is_resumed() -> None:
     """The failure itself is recorded, so the outcome of the call is known.
 
-    The call's requests still count towards the limits.
+    The call's requests still count toward the limits.
     """
     store, first = MemoryStore(), Counting(stop=2, failure=ProviderFailed("down", status=503))
     with pytest.raises(ProviderFailed):

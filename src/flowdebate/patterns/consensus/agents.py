@@ -246,7 +246,7 @@ class Phase(Generic[QuestionT, AnswerT]):
 class AgentCalls(Block[QuestionT, None]):
     """Block that passes each question to an agent, or to the agent's fallback, and records the answer.
 
-    Every call counts towards the agent's circuit breaker. While the circuit is open, the agent is not called, and its
+    Every call counts toward the agent's circuit breaker. While the circuit is open, the agent is not called, and its
     turn counts as failed: its fallback, if any, answers instead.
     """
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .options import DebateOptions
 
 MAX_LISTENERS = 100
-NOBODY_MOVED = "The audience moved towards no side more than towards the others."
+NOBODY_MOVED = "The audience moved toward no side more than toward the others."
 _MAX_LENGTH = 500  # maximum length of a listener's description, in characters
 
 
@@ -156,7 +156,7 @@ def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVer
     >>> votes = [AudienceVote(voter="a nurse", before=was, after=now) for was, now in before_and_after]
     >>> found = verdict_of(votes, ["tea", "coffee"])
     >>> found.winner, found.verdict
-    ('coffee', 'The audience moved most towards: coffee (from 1 to 2 of 3 votes).')
+    ('coffee', 'The audience moved most toward: coffee (from 1 to 2 of 3 votes).')
     """
     complete_votes = [vote for vote in votes if vote.before is not None and vote.after is not None]
     was, now = (Counter(getattr(vote, part) for vote in complete_votes) for part in ("before", "after"))
@@ -169,7 +169,7 @@ def verdict_of(votes: Sequence[AudienceVote], sides: Sequence[str]) -> JudgedVer
     verdict = NOBODY_MOVED
     if winner is not None:
         moved_from = f"from {was[winner]} to {now[winner]} of {len(complete_votes)} votes"
-        verdict = f"The audience moved most towards: {winner} ({moved_from})."
+        verdict = f"The audience moved most toward: {winner} ({moved_from})."
     left_out = len(votes) - len(complete_votes)
     missing = f" {left_out} did not vote twice, and do not count." if left_out else ""
     reasoning = f"{moved} of {len(complete_votes)} listeners changed their vote. {counts}.{missing}"

@@ -346,7 +346,7 @@ def stash_moderator_decision(
 
     def read(value: object) -> DebateModeratorOutput:
         output = as_model(value, DebateModeratorOutput, block=moderator)
-        # names added by the library do not count towards the limit
+        # names added by the library do not count toward the limit
         added = value.added if isinstance(value, CompletedDecision) else []
         named_count = len(output.next_speakers) - len(added)
         if named_count > maximum:

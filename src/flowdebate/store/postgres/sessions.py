@@ -54,7 +54,7 @@ class _Worker:
             except BaseException as error:  # noqa: BLE001 - raised where the job is awaited
                 if self._session is not None and self._session.info.transaction_status:
                     self._drop()  # the session is not idle, so it is either lost or busy
-                # Time spent in the queue counts towards the limit.
+                # Time spent in the queue counts toward the limit.
                 remaining = since + self._address.patience - time.monotonic()
                 if remaining <= 0 or not self._address.is_transient(error):
                     job.error = error

@@ -32,7 +32,7 @@ class SimDebater:
 
     - `position`: the debater's own position, on one line and without a period.
     - `conformity`: probability of stating the others' position instead of its own, applied anew to each request.
-    - `name_bias`: conformity towards positions whose supporters have one of `names` in their tags; None for no bias.
+    - `name_bias`: conformity toward positions whose supporters have one of `names` in their tags; None for no bias.
     - `follows`: position to adopt: the majority's (the latest of several with equal support), or the last one.
 
     The model answers in text (for `debate()` and `deliberation()`) or in one of the four answer schemas of

@@ -43,7 +43,7 @@ class LetterFit(WireModel):
     """Corrections for a model that judges by letter, fitted to its ballots by `fit_letters()`."""
 
     per_log_length: Annotated[float, Field(allow_inf_nan=False)]
-    """The judge's bias towards longer arguments, in log-odds per unit of log length; it is subtracted from each side's
+    """The judge's bias toward longer arguments, in log-odds per unit of log length; it is subtracted from each side's
     log-odds.
     """
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]

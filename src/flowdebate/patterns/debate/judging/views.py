@@ -53,7 +53,7 @@ class Schedule:
     - "single": one random order.
     - "swap": one order and its reverse; sufficient for two sides.
     - "cyclic": as many orders as there are sides, forming a Latin square: each side occupies each slot once, so that a
-      bias towards a slot benefits all sides equally.
+      bias toward a slot benefits all sides equally.
     - "full": every order, for at most four sides.
     - "sampled(n)": n random orders, which reduce noise, but cancel bias only on average.
     """
