@@ -1,4 +1,4 @@
-"""Find out whether debating helps: questions with known answers are both debated and asked directly.
+"""Find out whether debating helps: questions with known answers are both debated and put directly to a model.
 
 Run it with `python examples/did_it_help.py`. No model is needed, because the answers are simulated: a direct answer is
 right in 7 of 10 cases, and the judge of a debate in 9 of 10. So the debate beats a single call, but not a vote among

@@ -54,7 +54,7 @@ class Entry:
     text: str
 
 
-# minimum length, in characters, of a contribution checked for repetition, to ignore ones like "I agree."
+# shorter contributions, such as "I agree.", are not checked for repetition
 _MIN_REPEATED_LENGTH = 20
 _MAX_QUOTED_LENGTH = 80  # maximum length, in characters, of a contribution quoted in a remark
 

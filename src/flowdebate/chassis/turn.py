@@ -121,7 +121,7 @@ MISSING: Final = _Missing.ANSWER
 
 
 def is_provider_failure(error: BaseException) -> bool:
-    """Return whether the error is the provider's fault; failures caused by application code are never skipped.
+    """Return whether the error is the provider's fault, so that the pattern may continue without the answer.
 
     A rejected API key also counts as a provider failure, because other members may use other models.
     """

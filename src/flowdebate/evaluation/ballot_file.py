@@ -67,7 +67,7 @@ class BallotRow(BaseModel):
     cluster: _Cell | None = None
     """Cluster of related items, such as all those on the same question or motion."""
     systems: _Texts | None = None
-    """Authors of the sides, in the same order as `order`; None if the sides themselves are the systems."""
+    """Authors of the sides, in the same order as `order`; None if the sides are themselves the systems compared."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
     """Lengths of the sides' texts, in the same order as `order`."""
     problem: _Cell | None = None

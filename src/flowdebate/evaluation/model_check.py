@@ -479,7 +479,7 @@ class ModelCheck:
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""
 
     def _refusal_of(self, is_in: Callable[[dict[str, Any]], bool]) -> str:
-        """Quote the server's first rejection of a request containing this part."""
+        """Return the server's first rejection of a request containing this part; empty if there is none."""
         for exchange in self._exchanges():
             if _refuses(exchange) and is_in(_body_of(exchange.sent)):
                 return f"{exchange.status}: {_quote_message(exchange)}"

@@ -246,7 +246,7 @@ class BudgetState(WireModel):
 
 
 def pending_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> tuple[PendingInput, ...]:
-    """Return the requests that a suspended run has made to humans."""
+    """Return the requests for human input that a suspended run is waiting for."""
     return tuple(map(PendingInput.of, requests_in(run, steps, store=store)))
 
 

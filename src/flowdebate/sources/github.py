@@ -376,7 +376,8 @@ class GitHub:
             address = None if following is None else following[1]
             if address is not None and not address.startswith(f"{self._api}/"):
                 raise BadFile(
-                    self._name, f"cannot be read: GitHub's next page is at a different address, {address[:200]}"
+                    self._name,
+                    f"cannot be read: GitHub's link to the next page leads to a different server, {address[:200]}",
                 )
 
     def _parsed(self, response: httpx2.Response, model: type[ModelT]) -> ModelT:

@@ -54,7 +54,7 @@ class ArchivedDebate(PastDebate):
 
 @dataclass(slots=True, kw_only=True)
 class StoredArchive(Archive):
-    """An archive stored as documents in a store; its records of debates can be corrected and removed."""
+    """An archive kept as documents in a store; its debate records can be corrected or removed."""
 
     logs: Mapping[str, _StoredLog]
     """Logs for the individual parts of the archive, keyed by collection name."""

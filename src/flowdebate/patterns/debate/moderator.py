@@ -76,9 +76,9 @@ class ModeratorTemplate(Template):
     Empty for a moderator that makes decisions.
     """
     begins: str = part("")
-    """First words of the question, for models that can continue text they are given.
+    """Opening words of the question, for models that can continue a partial answer.
 
-    Each line is one alternative, and successive rounds use successive lines.
+    Each line is an alternative, and each round uses the next line.
     """
 
 

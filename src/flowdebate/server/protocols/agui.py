@@ -139,7 +139,7 @@ class AgUi:
                 yield self._failed("the stream has ended, but the run continues", code=details.status)
 
     def fail(self, error: Exception) -> Iterator[ag_ui.BaseEvent]:
-        """Emit the last events of a run that can no longer be followed."""
+        """Emit the closing events of a stream whose run can no longer be read."""
         yield from self._close_all()
         yield self._failed(_text.error_text(error))
 
