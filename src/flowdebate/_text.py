@@ -376,7 +376,7 @@ class CutOff(str):
 
 
 class Trimmed(str):
-    """Text from a model, intentionally shortened to the requested number of complete sentences."""
+    """Text from a model that was shortened on purpose, and is therefore not treated as truncated."""
 
     __slots__ = ()
 

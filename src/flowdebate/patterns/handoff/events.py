@@ -27,4 +27,4 @@ class HandoffMade(BaseEvent):
     chosen_by: ChosenBy
     """Method by which the next speaker was chosen."""
     problem: str | None = None
-    """Reason why the speaker's first choice was not used."""
+    """Problem with the speaker's first answer, such as an invalid choice; None if there was none."""

@@ -68,7 +68,7 @@ class HandoffEntry(Contribution):
     chosen_by: ChosenBy | None = None
     """Method by which the next speaker was chosen."""
     problem: str | None = None
-    """Reason why the speaker's first choice was not used, or None if it was used."""
+    """Problem with the speaker's first answer, such as an invalid choice; None if there was none."""
 
 
 HandoffTranscript: TypeAlias = "StateResource[TranscriptState[HandoffEntry]]"
