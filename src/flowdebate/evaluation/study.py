@@ -263,7 +263,7 @@ class Study:
         return Counter(case.design for case in self.cases) + judged
 
     def design_of(self, method: str) -> str:
-        """Return the design that supplies a method's answers, or the method itself if its judge sees no debate."""
+        """Return the design that supplies a method's answers, or the method itself if it is a control."""
         design = method.partition(":")[0]
         return design if design in self.designs or design in JUDGED else self.first
 

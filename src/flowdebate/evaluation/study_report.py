@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers for which an amount must be known; below this share, the mean is not reported."""
+"""Minimum share of answers with a known amount; below this share, no mean or ratio is reported."""
 
 
 class StudyMethod(WireModel):
@@ -156,8 +156,8 @@ class StudyReport(InNotebooks, WireModel):
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the side read first, in two-sided debates, keyed by design or control.
 
-    This share is the mean, over debates, of that side's share of the ballots. If there is no position bias, it is one
-    half.
+    This is the mean, over debates, of the share of decided ballots won by the side that the judge read first. If there
+    is no position bias, it is one half.
     """
 
     @property

@@ -233,7 +233,7 @@ class CliModel:
         return AuthenticationFailed(f"{self._name} requires a login: {advice}{f' ({cause})' if cause else ''}")
 
     async def _run(self, command: Sequence[str], prompt: str, *, folder: str | None = None) -> tuple[int, str, str]:
-        """Run the program in a separate folder containing the user's credentials but no other user files."""
+        """Run the program in `folder` or a new, empty folder, with a temporary home folder if it needs one."""
         if self._program.models and not self._models:
             self._models = await self._list_models()
         with isolated(self._program.isolate, self._models) as (home, isolation):

@@ -260,7 +260,7 @@ _OPENCODE_OFF = (
 
 
 def has_opencode_sign_in(environment: Mapping[str, str], model: str | None) -> bool:
-    """Return whether opencode can reach a provider: with credentials, its configuration, or its own free models."""
+    """Return whether opencode has access to a provider: through credentials, settings or free models."""
     configuration = opencode_providers()
     chosen_model = model or configuration.get("model")
     return (

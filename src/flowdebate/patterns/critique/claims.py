@@ -147,7 +147,8 @@ def apply_rulings(
 def decide(claims: Sequence[Claim], *, original: str, revision: str | None) -> Outcome:
     """Decide whether the answer stands.
 
-    It stands if no claim holds. If a claim holds, the answer is revised or, if there is no revision, rejected.
+    It stands if no claim holds. If a claim holds, the answer is revised or, if `revision` is missing or changes
+    nothing, rejected.
 
     >>> decide([], original="Yes.", revision=None)
     'stands'

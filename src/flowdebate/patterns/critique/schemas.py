@@ -33,7 +33,7 @@ Ruling = Literal["holds", "does_not_hold", "cannot_tell"]
 Outcome = Literal["stands", "revised", "rejected"]
 """Decision on the answer.
 
-The answer stands if no claim is upheld. Otherwise, it is revised, or rejected if there is no revision.
+The answer stands if no claim is upheld. Otherwise, it is revised, or rejected if the author did not change it.
 """
 StopReason = Literal["no_answer", "no_claims", "ruled", "not_ruled", "revised"]
 """Reason why a critique ended: there was no answer, no claims were made, the judge ruled, the judge did not rule, or

@@ -47,7 +47,7 @@ class JudgeOptions:
     consists of the log-probabilities.
 
     By default, the judge answers with a letter if decided_by="log_odds". A judge whose model has a concise profile also
-    does so, unless the schedule has a single order or one of the options below requires another form. In all other
+    does so, unless `schedule` sets a single order or one of the options below requires another form. In all other
     cases, the judge gives scores if there are several ballots, labels or criteria, and otherwise names a winner.
     """
     schedule: ScheduleLike | None = None
