@@ -408,7 +408,7 @@ class Service(Readership):
         return self._state_of(await self._active.start(starting(), owner=owner, in_turn=in_turn))
 
     async def _check_budget(self, labels: Mapping[str, str] | None, run_id: str | None = None) -> None:
-        """Raise BudgetReached if the budget is used up, unless this request repeats one whose run has started."""
+        """Raise BudgetReached if the budget is used up, unless the run `run_id` is already stored."""
         accounts = self._accounts.of(labels)
         if accounts and run_id is not None:
             with suppress(RunNotFound):
@@ -792,9 +792,9 @@ class Service(Readership):
     ) -> Changed:
         """Resume all runs that match the filters, which are those of `runs`; the default `limit` is 200.
 
-        If `status` is omitted, all runs that stopped early are resumed, except for dead letters, which require both the
-        status "dead_letter" and `retry_dead_letter`. If this service executes the runs itself, it resumes only as many
-        as its limits allow.
+        If `status` is omitted, any of them that stopped early are resumed, except for dead letters, which require both
+        the status "dead_letter" and `retry_dead_letter`. If this service executes the runs itself, it resumes only as
+        many as its limits allow.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)
@@ -803,7 +803,7 @@ class Service(Readership):
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Cancel the runs that match all filters, as in `resume_all`.
 
-        If `status` is omitted, all unfinished runs are cancelled.
+        If `status` is omitted, only unfinished runs are cancelled.
         """
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
         return await change_all(self.runs, states, self.cancel, **filters)

@@ -523,7 +523,7 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up an unverified quote after removing decoration added by prompts; line numbers must match."""
+    """Look up an unverified quote after removing prompts' decoration; line numbers must match the source."""
     if quote.status == "verified":
         return quote
     for form, numbers in copied_forms(quote.text)[1:]:

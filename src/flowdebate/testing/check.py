@@ -341,7 +341,7 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Yield runs cancelled while waiting: for the first example, at every location; for later ones, at one."""
+        """Yield runs cancelled while waiting: up to `_PLACES` for the first example, one for each later one."""
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())

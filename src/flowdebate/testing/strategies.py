@@ -108,7 +108,7 @@ def debaters(
 ) -> SearchStrategy[list[Any]]:
     """Draw rosters with unique names and at least two different stances (drawn from `stance`).
 
-    Debaters may share a stance. Each is a `Debater` or, if `as_dicts` is set, a dict of its fields; if `as_dicts` is
+    Debaters may share a stance. Each is a `Debater` or, if `as_dicts` is True, a dict of its fields; if `as_dicts` is
     None, either may be drawn.
     """
     role = st.none() | _texts("a landlord", max_size=20)
@@ -187,7 +187,7 @@ def transcripts(
     max_turns: int = 4,
     texts: SearchStrategy[str] | None = None,
 ) -> DebateTranscriptState:
-    """Draw debate transcripts with ascending rounds and speakers from `roster` (None draws a roster).
+    """Draw debate transcripts with speakers from `roster` (None draws a roster) and ascending rounds.
 
     Each speaker keeps one stance. A round has at most `max_turns` turns, and may be empty.
     """

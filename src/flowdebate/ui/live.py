@@ -88,8 +88,8 @@ class Live:
     """View of one run, shared by all front ends and derived from the run's events.
 
     Use `handle` for pages, which show finished contributions next to the text in `speaking`. Use `follow` for
-    append-only output, such as a terminal. If it has neither a plan nor a document, the view accepts events from any
-    pattern.
+    append-only output, such as a terminal. This class itself accepts events from any pattern, and needs neither a plan
+    nor a document.
     """
 
     roles: ClassVar[Mapping[str, str]] = {"synthesizer": "writing the output"}

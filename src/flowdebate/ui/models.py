@@ -109,7 +109,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models looked up by name; each name and base URL has a single object, so connections are shared."""
+    """Models looked up by name; each name at a base URL has one object, so its connections are shared."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -334,7 +334,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """List the models for a run of `plan`, with seats if there are several; return "" if no models are configured.
+    """List the models for a run of `plan`, with seats if the models differ; return "" if none are set.
 
     `environment` is the default model of a resumed run.
 

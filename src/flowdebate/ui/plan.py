@@ -499,8 +499,8 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `verb` as the command that needs the plan.
 
     Raises ConfigurationError for a run without a plan. If `to_ask` is set (models will be called), it is also raised in
-    two cases: a secret has to be entered again, or an imported run is not `trusted` although `reached_by` finds
-    something in its plan. If an imported run is only displayed, its plan omits all file options.
+    two cases: a secret has to be entered again, or the run was imported, is not `trusted`, and has a plan in which
+    `reached_by` finds something. If an imported run is only displayed, its plan omits all file options.
     """
     stored = run.header.plan
     if stored is None:

@@ -94,7 +94,7 @@ class Shares:
     values: tuple[float, ...]
     """Each side's share, in the same order as the sides in `Ballots`."""
     model: str | None = None
-    """Model that gave the answer; None if there was only one."""
+    """Model that gave the answer; None if there was only one model."""
 
     @property
     def winner(self) -> int | None:

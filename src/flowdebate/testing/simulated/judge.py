@@ -286,8 +286,8 @@ class SimJudge:
         """Compute each side's sum, in the order of side numbers.
 
         `order` lists the side in each slot, and `called` lists the number of each side's label (None if there are no
-        labels). `content` lists each side's terms for style, length and identity. `names` lists the labels themselves,
-        and is required if `label` is keyed by them.
+        labels). `content` lists the sum of each side's terms for style, length and identity. `names` lists the labels
+        themselves, and is required if `label` is keyed by them.
         """
         sides = len(quality)
         slots, labels = self._slot(sides), self._labels(sides, names)

@@ -72,7 +72,7 @@ class Call:
 
 @dataclass(slots=True)
 class Sums:
-    """Totals over all calls; None if there were no model calls or if the value is unknown for one of them."""
+    """Totals over all calls; a total is None if no model was called or its value is unknown for a call."""
 
     requests: int = 0
     """Number of requests to models, including failed ones."""

@@ -51,7 +51,7 @@ class Turn:
     entry: Entry
     party: Party | None
     call: Call | None
-    """Model call that produced the turn; None if a person spoke or the call is unknown."""
+    """Call to a model or person that produced the turn; None if there was none or it is unknown."""
     citations: tuple[Citation, ...] = ()
 
     @property
