@@ -35,7 +35,7 @@ def offline_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def provider(script: Script) -> Any:
-    """Register a custom provider that answers from the script, following LiteLLM's documentation."""
+    """Return a custom provider that answers from the script, following LiteLLM's documentation."""
     from litellm import CustomLLM, ModelResponse
     from litellm.types.utils import Usage
 

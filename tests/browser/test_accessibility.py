@@ -61,7 +61,11 @@ SAID = "**So far**, and more.\n\n- a point\n\n| City | Rents |\n|---|--:|\n| Tok
 
 
 class Mixed:
-    """Model that plays every role. It never finishes an answer in a live run, and its votes have an invalid format."""
+    """Model that plays every role.
+
+    If the question contains "Live:", it never finishes a streamed answer. If the question contains "Unread:", its
+    verdicts have an invalid format.
+    """
 
     name = "mixed"
 

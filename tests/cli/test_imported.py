@@ -48,7 +48,7 @@ def export_forged_run(
 ) -> tuple[str, Path]:
     """Export an unfinished run that uses the server `sender_stage`, with the given `options` in its plan.
 
-    Steps are exported only if `answered` is true. Changed options change the prompts, so that recorded answers would no
+    Steps are exported only if `answered` is true. Changed options change the prompts, so recorded answers would no
     longer match.
     """
     store = ("--store", str(tmp_path / "theirs.db"))

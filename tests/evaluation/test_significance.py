@@ -38,7 +38,10 @@ def single_verdicts(n: int, rate: float, source: Random) -> list[list[JudgeBallo
 def draw_items(
     n: int, schedule: str, sides: Sequence[str], source: Random, *, bias: float = 0.0
 ) -> list[list[JudgeBallot]]:
-    """Draw noisy items according to a schedule. Sides differ in quality by up to 2, and the first slot gains `bias`."""
+    """Draw noisy items according to a schedule.
+
+    The sides' qualities are drawn from N(0, 1), and the first slot gains `bias`.
+    """
     cast = []
     for _ in range(n):
         quality = {side: source.gauss(0, 1) for side in sides}

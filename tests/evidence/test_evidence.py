@@ -166,7 +166,7 @@ def test_stored_pair_figures_match_the_package() -> None:
 
 
 def test_reversing_the_order_does_not_help_every_judge() -> None:
-    """A second order does not improve all-or-nothing scores.
+    """A second order does not make all-or-nothing ballots more accurate.
 
     It makes a judge that favors the last word less accurate.
     """

@@ -38,7 +38,7 @@ def model_word(model: str) -> str:
 
 
 def sample(schema: Any, model: str, root: Any = None) -> Any:
-    """Return a value that fits a JSON Schema and whose strings contain the model's word."""
+    """Return a value that fits a JSON Schema and whose free strings contain the model's word."""
     root = schema if root is None else root
     schema = _target(schema, root)
     if "enum" in schema or "const" in schema:

@@ -38,7 +38,7 @@ def test_consensus_winner_gains_from_two_equal_agents() -> None:
 def test_lower_rated_winners_gain_more_if_there_is_no_consensus(consensus: bool, gain: float) -> None:  # noqa: FBT001
     """An agent rated 1400 beats one rated 1600.
 
-    The winner gets two thirds of the points if there is a consensus, and all of them otherwise.
+    The winner's score is two thirds if there is a consensus, and 1 otherwise.
     """
     changes = elo_changes({"low": 1400, "high": 1600}, winner="low", consensus=consensus)
     assert changes == pytest.approx({"low": gain, "high": -gain}, abs=5e-4)
@@ -147,7 +147,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
 def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[float, bool]], confidence: float) -> None:
-    """If two voters differ in only one confidence, the voter closer to the outcome is better calibrated."""
+    """If two voters differ in only one confidence, the one closer to the outcome has no worse calibration."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])

@@ -321,7 +321,10 @@ def test_prompts_with_the_same_prefix_share_an_openai_cache_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "No tags.", "[a]", "A:\n[a] x\n  | y\n\n[b] z\nEnd", "[a] x\n[b] y"])
 def test_a_prompt_is_split_without_loss(text: str) -> None:
-    """Joining the pieces restores the prompt. When the transcript grows, the earlier pieces stay the same."""
+    """Joining the pieces restores the prompt.
+
+    When the transcript grows, all pieces but the last stay the same.
+    """
     assert "".join(split_entries(text)) == text
     longer = text.replace("\nEnd", "\n[c] w\nEnd")
     assert split_entries(longer)[: len(split_entries(text)) - 1] == split_entries(text)[:-1]

@@ -327,7 +327,7 @@ async def check_sign_in(model: CliModel, *, is_ready: bool) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_permanent_settings_are_reported_and_documented(name: str) -> None:
-    """The warning must appear word for word in the documentation, so that users can search for it."""
+    """The documentation describes the settings in the warning's words, so that users can search for them."""
     program, page = PROGRAMS[name], read_page("models") or ""
     row = re.search(rf"^\| `{name}` \| `{name} .*$", page, re.MULTILINE)
     assert row is not None

@@ -572,7 +572,7 @@ def choice_completion(logprobs: Any, text: str = "A") -> dict[str, Any]:
 async def test_each_choice_gets_a_log_probability() -> None:
     """The probabilities of a choice's different spellings are added together.
 
-    If a choice is not reported, an upper bound for it is derived from the other choices.
+    If a choice is not reported, an upper bound for it is derived from the reported tokens.
     """
     reply = reply_with(choice_completion({"content": [RECORDED], "refusal": None}))
     async with ChatServer({"gpt": reply}) as server:

@@ -442,7 +442,7 @@ def test_repairs_are_stored_with_the_call() -> None:
 
 
 def _answers(structured: Callable[[str], str]) -> Callable[[Exchange], Any]:
-    """Return a server that answers with `structured(schema name)` if there is a schema, or else with an argument."""
+    """Return a handler that answers with `structured(schema name)` if there is a schema, or else with an argument."""
 
     async def serve(exchange: Exchange) -> None:
         body = exchange.body

@@ -105,7 +105,7 @@ def pattern() -> Any:
 
 
 def answer_next(request: ModelRequest) -> Any:
-    """Answer as a model in the debate from `pattern`; the same request made twice gets two different answers."""
+    """Answer as a model in the debate from `pattern`."""
     if request.output_schema is None:
         return ModelResponse(text=f"{request.block} says\n\u2028so.", usage=Usage(calls=1, prompt_tokens=7))
     properties = set(request.output_schema["properties"])

@@ -340,12 +340,12 @@ class Tree:
 
     @property
     def retries(self) -> int | None:
-        """Return the number of attempts made by the loop around this model; None if there is no loop."""
+        """Return the number of attempts allowed by the loop around this model; None if there is no loop."""
         return self.inner[0].retries if self.kind in EACH_REQUEST else self.attempts
 
     @property
     def all_attempts(self) -> list[int]:
-        """Return all the numbers of attempts that are set in the tree."""
+        """Return the number of attempts of each model in the tree, which is 1 if the model sets none."""
         return [self.attempts or 1, *(one for tree in self.inner for one in tree.all_attempts)]
 
     @property
@@ -401,9 +401,9 @@ def trees(outcomes: st.SearchStrategy[tuple[Any, ...]]) -> st.SearchStrategy[Tre
 
 @given(tree=trees(st.just((endpoint_error,))))
 def test_attempts_never_multiply(tree: Tree) -> None:
-    """However models are nested, only one loop retries.
+    """However models are nested, only one loop retries each innermost model.
 
-    No innermost model receives more requests than the number of attempts allowed by that loop.
+    The model receives at most as many requests as that loop allows attempts.
     """
     leaves: list[Leaf] = []
     request = make_request()

@@ -338,7 +338,10 @@ def test_stances_used_as_names_are_not_hidden() -> None:
 
 
 def test_model_names_are_hidden_unless_models_are_the_topic() -> None:
-    """A debate about models has to mention them, so only the name of the model that wrote the turn is hidden there."""
+    """A debate about models has to mention them.
+
+    There, a model's name is hidden only where a speaker claims it as its own.
+    """
     model, text = "openai/gpt-5-mini", "GPT-5 mini wrote it. As GPT-5, I agree."
     aliases = make_aliases(["a", "b"], models=[model], random=Random(1))
     assert aliases.hide(text).text == f"{aliases.of(model)} wrote it. As {aliases.of(model)}, I agree."
