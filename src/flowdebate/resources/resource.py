@@ -71,8 +71,8 @@ class StateResource(Generic[StateT]):
     def open_within(self, around: StateHandle[StateT], scope: ResourceScope, /) -> StateHandle[StateT]:
         """Open a nested handle.
 
-        Changes made through the nested handle also apply to `around`, but changes to `around` do not affect the nested
-        handle.
+        Changes made through the nested handle also apply to `around`, unless `around` is protected. Changes to `around`
+        do not affect the nested handle.
         """
         return StateHandle(self, scope, around)
 

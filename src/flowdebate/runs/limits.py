@@ -369,7 +369,7 @@ class Account:
     def add_pending(self, used: Used, instead: Used | None = None) -> None:
         """Add `used` to the usage to be written next, replacing the reservation `instead`.
 
-        Raises BudgetReached if this would exceed the budget.
+        Raises BudgetReached if there is no reservation to replace and the budget would be exceeded.
         """
         if instead is None:
             self._check(self._known.plus(self._owed), used)

@@ -231,8 +231,8 @@ _MAX_WAITING = 500
 process.
 """
 _PATIENCE: Mapping[object, float] = {h11.IDLE: 10.0, h11.SEND_BODY: 60.0}
-"""Time limit, in seconds, for receiving a request's head; its body has a separate limit of the same length. At 200
-kbit/s, the largest body takes a minute.
+"""Time limits, in seconds, for receiving a request's head and its body. For the largest body, 14 MB by default, the
+client has to send about 2 Mbit/s.
 """
 _MAX_HEADERS_SIZE = 32_768
 """Maximum size of the headers, in bytes. It is twice h11's default, because browsers send the cookies of every server

@@ -101,7 +101,7 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose sides for a debate, based on its options or question if possible, and otherwise with a model call."""
+    """Propose sides for a debate, from its options or question if possible, or else with one model call."""
     sides = await service.propose_sides(
         body.pattern,
         body.question,

@@ -123,8 +123,8 @@ class SmallModelSupport:
     def is_needed(self, ctx: Context) -> bool:
         """Check whether the prompt templates call for small-model support; most do not.
 
-        The result is cached for the rest of the turn. `render_turn` calls this method before any other method needs the
-        result.
+        The result is cached for the rest of the turn. `render_turn` or `defer_turn` calls this method before any other
+        method needs the result.
         """
         needed = ctx.scope.looked_up.get(self)
         if needed is None:

@@ -173,9 +173,9 @@ def _lines(
 
 
 def parse_entries(text: str, *, names: bool = False) -> list[DebateContributionEntry]:
-    """Parse `text` rendered by `render_entries`; if `names` is false, `agent_name` is left empty.
+    """Parse `text` rendered by `render_entries` without `below`.
 
-    Raises ViewError if `render_entries` cannot have produced the text.
+    If `names` is false, `agent_name` is left empty. Raises ViewError if `text` is anything else.
     """
     if text == EMPTY:
         return []

@@ -118,7 +118,7 @@ class PersonaTemplate(Template):
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),
     )
-    """Task for a persona if nobody else has spoken."""
+    """Task for a persona when only the persona itself has spoken so far."""
 
 
 PERSONA = PersonaTemplate()

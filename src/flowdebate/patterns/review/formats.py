@@ -212,7 +212,8 @@ def _result(finding: Finding, location: Mapping[str, Any]) -> dict[str, Any]:
 def findings_lines(document: Document) -> str:
     """Render the findings as JSON Lines.
 
-    Each finding takes one line, as in the raw output, and the last line contains the gate and coverage.
+    Each finding takes one line, as in the raw output. The last line contains the gate, the coverage and the counts of
+    empty findings; it is omitted if there are none of these.
     """
     raw: ReviewRawOutput = document.raw
     summary = raw.model_dump(mode="json", by_alias=True, include={"coverage", "gate", "empty"}, exclude_defaults=True)

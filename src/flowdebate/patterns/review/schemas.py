@@ -276,7 +276,7 @@ class ReviewState(PatternState):
     reports: dict[str, list[Raised]] = Field(default_factory=new_dict)
     """Reports keyed by reviewer, in order of arrival."""
     voices: dict[str, str] = Field(default_factory=new_dict)
-    """Each reviewer's model; for a custom block, the reviewer's name."""
+    """Each reviewer's model; for a human or a custom block, the reviewer's name."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
     """Number of lines under review in the prompts, keyed by reviewer and file."""
     findings: list[Finding] | None = None

@@ -145,7 +145,7 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
     """Return whether a message is a task about a chat, and includes or mentions that chat.
 
-    If `alone` is True, only a mention in the request itself counts.
+    If `alone` is True, a mention counts only in the request itself.
     """
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)

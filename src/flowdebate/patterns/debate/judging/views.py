@@ -286,7 +286,7 @@ class BlindTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRound:
-    """A round's contributions, in the order in which the judge reads them."""
+    """A round's contributions, in reading order."""
 
     title: str
     turns: tuple[BlindTurn, ...]
