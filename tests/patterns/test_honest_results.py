@@ -46,7 +46,7 @@ PATTERNS: dict[str, Callable[[Any], Any]] = {
 
 
 def _answering_model(text: ModelResponse | str = "Because.") -> FunctionModel:
-    """Create a model for any pattern that gives `text` as every argument, and otherwise valid data."""
+    """Create a model for any pattern; it returns `text` for every argument, and otherwise valid data."""
 
     def answer(request: ModelRequest) -> Any:
         if request.block.endswith("-judge"):

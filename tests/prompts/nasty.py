@@ -52,7 +52,7 @@ rounds = st.integers(1, 4) | st.integers(1, 10**40)
 
 
 def entry(number: int, name: str, stance: str, text: str) -> DebateContributionEntry:
-    """Create an entry with arbitrary text, but without lone surrogates."""
+    """Create an entry with arbitrary text, which may include lone surrogates."""
     return DebateContributionEntry.model_construct(round=number, agent_name=name, stance=stance, text=text)
 
 

@@ -104,7 +104,7 @@ def transcript_with(text: str) -> list[DebateContributionEntry]:
 
 
 def raw_with(text: str) -> DebateRawOutput:
-    """Return the raw output of a debate with this transcript.
+    """Return the raw output of a debate with the transcript from `transcript_with`.
 
     The moderator's and the judge's texts are attacks as well.
     """

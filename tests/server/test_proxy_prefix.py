@@ -44,7 +44,7 @@ def make_service() -> Service:
 
 @contextmanager
 def proxied_browser(prefix: str, end: str, header: str, host: str, **options: Any) -> Iterator[httpx2.Client]:
-    """Open a browser that reaches the server through nginx and includes the prefix in every address it requests."""
+    """Open a browser that reaches the server through nginx, which serves it under `prefix`."""
     with staged(make_service, allow_hosts=[HOST], **options) as stage:
         port = int(stage.url.rpartition(":")[2])
         try:

@@ -126,7 +126,7 @@ def test_invalid_value_breaks_only_its_run(index: int) -> None:
     ],
 )
 def test_subtly_invalid_value_breaks_only_its_run(pattern: str, place: str, wrong: Any) -> None:
-    """Subtly invalid values include a fraction instead of an integer, text that is not UTF-8, and a missing mean."""
+    """Subtly invalid values include a float instead of an integer, a lone surrogate, and a missing mean."""
     lines = asyncio.run(exported_pattern(pattern))
     path = tuple(int(part) if part.isdigit() else part for part in ("run", *place.split(".")))
     line = json.dumps(replace_value(json.loads(lines[0]), path, wrong))
@@ -164,9 +164,9 @@ def test_invalid_value_in_a_failed_call_breaks_only_its_run() -> None:
 
 
 async def survives(lines: list[str]) -> bool:
-    """Return whether the run can be imported from the lines and then listed, shown and verified.
+    """Import the run from the lines, then list, show and verify it; return True if nothing breaks.
 
-    Raise BadFile if the lines cannot be imported.
+    Showing and verifying may fail with a readable error. Raise BadFile if the lines cannot be imported.
     """
     store = MemoryStore()
     await import_runs(store, lines)

@@ -33,7 +33,7 @@ CALLS = {"quick": 4, "balanced": 6, "thorough": 16}
 
 
 def judged_model(sure: Sequence[str]) -> FunctionModel:
-    """Create a model that, as the judge, prefers the first side except at the depths listed in `sure`."""
+    """Create a model whose judge prefers the side listed first, except at the depths in `sure`."""
 
     def reply(request: ModelRequest) -> Any:
         if request.output_schema is None:

@@ -44,12 +44,12 @@ def make_service(workers: Workers, **options: Any) -> Service:
 
 
 def texts_by_path(updates: list[Update]) -> list[tuple[str, Any]]:
-    """Return the contributions, keyed by path."""
+    """Return the path and the text of each contribution."""
     return [(update.event.path, update.event.output) for update in updates if isinstance(update.event, BlockAnswered)]
 
 
 async def undisturbed_updates(fleet: Fleet, workers: Workers, seed: int) -> list[Update]:
-    """Return the updates of an undisturbed run, without the call counts."""
+    """Return the updates of an undisturbed run, and clear the record of its model requests."""
     pattern, store = workers.patterns["city"], MemoryStore()
     await pattern.run(QUESTION, model=RemoteModel(fleet.models.port), store=store, seed=seed, run_id="alone")
     fleet.models.requests.clear()

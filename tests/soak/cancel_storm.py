@@ -78,7 +78,10 @@ def _request(draw: Random) -> ModelRequest:
 
 
 async def _wave(models: Sequence[OpenAIModel], draw: Random, count: int) -> tuple[int, int]:
-    """Make `count` concurrent calls, cancel each at a random moment, and count how many were cancelled or answered."""
+    """Make `count` concurrent calls, and cancel each at a random moment.
+
+    Return how many were cancelled and how many were answered.
+    """
     calls = [asyncio.create_task(ask(draw.choice(models), _request(draw))) for _ in range(count)]
     loop = asyncio.get_running_loop()
     for call in calls:

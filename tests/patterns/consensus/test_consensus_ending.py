@@ -264,7 +264,10 @@ def test_predicate_can_end_the_rounds() -> None:
 
 
 def voting_model(confidence: dict[int, float], choice: str = "bob") -> Any:
-    """Create a model whose agents all vote for `choice`, with the confidence given for each round."""
+    """Create an answer function for `model()`.
+
+    All agents vote for `choice`, with the confidence given for each round.
+    """
 
     def answer(call: Call) -> Any:
         if call.phase != "vote":

@@ -55,7 +55,7 @@ def order(raw: Any) -> list[tuple[int, str]]:
 
 
 def second_opener(request: ModelRequest) -> str:
-    """Return the side whose texts contain the highest number. The judge in these tests prefers that side."""
+    """Return the side that speaks last, whose texts contain the highest number."""
     arguments = re.findall(r"\[(for|against|neither)\] \((\d+)\)", str(request.messages[-1]["content"]))
     return str(max(arguments, key=lambda argument: int(argument[1]))[0])
 

@@ -19,7 +19,7 @@ BULL, BEAR = ("Bull", "Optimistic investor"), ("Bear", "Cautious risk analyst")
 
 
 def output_of(**fields: Any) -> DeliberationOutput:
-    """Create an output with arbitrary text, but without lone surrogates."""
+    """Create an output with arbitrary text, which may include lone surrogates."""
     defaults: dict[str, Any] = {
         "topic": "Invest?",
         "rounds": 1,

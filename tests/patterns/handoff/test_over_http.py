@@ -57,7 +57,7 @@ class Case:
     text: str = SAID
     """Text of the turn."""
     next_name: str | None = None
-    """Speaker who takes the next turn despite the problem."""
+    """Next speaker accepted from the reply despite the problem; None if there is none."""
 
 
 STRANGER = "'Bob' is not a speaker in this debate"

@@ -1,7 +1,4 @@
-"""The order of speakers in a handoff.
-
-The first speaker is followed by each speaker named by the previous one, up to the maximum number of turns.
-"""
+"""The order of speakers in a handoff: each one names the next, up to the maximum number of turns."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ Write the panel's answer to the question: When should the bridge be closed?
 
 
 def entry_of(number: int, name: str, role: str | None, text: str) -> RoundRobinEntry:
-    """Create an entry with arbitrary text, but without lone surrogates."""
+    """Create an entry with arbitrary text, which may include lone surrogates."""
     return RoundRobinEntry.model_construct(round=number, agent_name=name, role=role, text=text)
 
 
