@@ -181,7 +181,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     async def request(self, messages: Sequence[Message], form: AnswerForm, ctx: Context, *, path: str) -> ModelResponse:
-        """Send `messages` to the block's model, recorded as the run's step at `path`."""
+        """Send `messages` to the block's model as the run's step at `path`."""
         request = ModelRequest(
             messages=messages,
             block=self.name,

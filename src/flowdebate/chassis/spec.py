@@ -124,7 +124,7 @@ class PatternSpec(Generic[OptionsT]):
     stop_reason: Callable[[Any, int], str | None] | None = None
     """Function that returns the pattern's own stop reason, given the state and the maximum number of rounds.
 
-    None if the loop ends only after the maximum number of rounds.
+    None if the pattern itself ends the loop only after the maximum number of rounds.
     """
     voice_of: Callable[[Any], str] | None = None
     """Function that returns the voice (a stance or name) represented by a transcript entry; used to check the quorum.
@@ -158,7 +158,7 @@ MANY_ROUNDS = 4
 def check_options(spec: PatternSpec[OptionsT], options: OptionsT) -> Loop[OptionsT]:
     """Check a pattern's options and return its loop; raise ConfigurationError for invalid options.
 
-    The pattern's function must call `check_options` directly, so that warnings point to its own caller.
+    The pattern's function must call `check_options` directly, so that warnings point to that function's caller.
     """
     name, roster_field = options.name, spec.roster
     check_name(name, location=spec.name, field="name")
@@ -350,7 +350,7 @@ class Loop(Generic[OptionsT]):
         *,
         speakers: Callable[[Context], Sequence[str]] | None = None,
     ) -> Sequencer[Any, Any]:
-        """Add a round's `turns` to `pipeline`; if `speakers` is set, only those in `speakers(ctx)` take a turn."""
+        """Add a round's `turns` to `pipeline`; if `speakers` is set, only the members in `speakers(ctx)` speak."""
         # the order is fixed, so each turn can be a step of its own
         if speakers is None and self.turn_order == "declared":
             for turn in reversed([*turns.values()]) if self.reverse else turns.values():

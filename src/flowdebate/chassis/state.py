@@ -137,7 +137,7 @@ class PatternInput(WireModel):
         return str(getattr(self, next(iter(type(self).model_fields))))
 
     def entry_facts(self) -> dict[str, Any]:
-        """Fields that describe the turn's task in its transcript entry."""
+        """Return the fields that describe the turn's task in its transcript entry."""
         return {}
 
     @classmethod
@@ -358,7 +358,7 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, unless `turn_order` is "declared" and the speakers are not rearranged."""
+    """The order of a round's turns, emitted unless `turn_order` is "declared" and no speaker is moved."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
@@ -484,7 +484,7 @@ class RoundsEnded(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class EscalationStepFinished(BaseEvent):
-    """A step of an escalation has finished, and the escalation either ends or continues."""
+    """A step of an escalation has finished without failing, and the escalation either ends or continues."""
 
     kind: ClassVar[str] = "escalation_step_finished"
     step: EscalationStep

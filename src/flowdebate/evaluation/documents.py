@@ -181,7 +181,7 @@ def lay_out_benefit(
 ) -> Summary:
     """Format a benefit report: each method's accuracy, the paired comparisons, and a conclusion in prose.
 
-    The last rows count debates without a verdict, omitted questions, and `failed` baseline answers.
+    The last lines count debates without a verdict, omitted questions, and `failed` baseline answers.
     """
     interval = f"{report.confidence:.0%} interval"
     methods = Table(

@@ -107,7 +107,7 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """If the truth is known, yield which answers are correct: the first, the last, the outcome, and any."""
+    """If the truth is known, yield whether each first and last answer, the outcome, and any answer match it."""
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

@@ -117,7 +117,7 @@ class ItemCounts:
 class CountedItems:
     """Running counts over items, so that their ballots need not all be in memory at once.
 
-    Items that differ only in the names of their sides, as most do, share one entry unless they have log-odds.
+    Items that differ only in their log-odds or in the names of their sides, as most do, share one entry.
     """
 
     def __init__(self, by_item: dict[Hashable, ItemCounts]) -> None:
@@ -147,7 +147,7 @@ class CountedItems:
 
     @property
     def counts(self) -> list[tuple[ItemCounts, int]]:
-        """Distinct counts for items without log-odds, each paired with the number of items that share it."""
+        """Distinct counts of items, not including log-odds, each paired with the number of items that share it."""
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
@@ -373,7 +373,7 @@ def full_audit(
     test that rotates each item's wins by a random number of places, in `resamples` draws. P-values are adjusted by
     Holm's method for the number of tests in the audit. Confidence intervals are Clopper-Pearson intervals if each item
     is a single yes or no; otherwise they are BCa intervals from `resamples` bootstrap samples of items. If `resamples`
-    is 0, there are no intervals, and only comparisons of two places have p-values.
+    is 0, there are no intervals, and comparisons of three or more places have no p-values.
     """
     check_scipy("full_audit()")
     check_count("full_audit()", minimum=0, seed=seed, resamples=resamples)

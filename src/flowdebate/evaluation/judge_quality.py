@@ -60,8 +60,9 @@ class ReliabilityBin(WireModel):
 
     low: float
     high: float
-    """Inclusive upper bound of the bin; `low` is the exclusive lower bound. An item's confidence is its
-    largest share.
+    """Upper bound of the bin, exclusive except in the last bin; `low` is the inclusive lower bound.
+
+    An item's confidence is its largest share.
     """
     n: int
     confidence: float

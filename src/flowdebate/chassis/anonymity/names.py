@@ -122,7 +122,7 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts written without spaces between words; names written in them (4 in the corpus) have no boundaries.
+"""Scripts in which no space need follow or precede a name, so names in them (4 in the corpus) have no boundaries.
 
 They are given as ranges rather than as a pattern, because `re` takes several milliseconds to compile such a large set.
 """
