@@ -104,7 +104,7 @@ def review(  # noqa: PLR0913 - the pattern's options, each with its default
     - `not_vendor`, `min_vendors`: excluded vendors, and the minimum number of vendors.
     - `earlier`: `unresolved` findings from an earlier review.
     - `merger`: a block, a function or `SynthesizerOptions`; False merges by location and title only.
-    - `max_concurrency`: the maximum number of concurrent reviewers.
+    - `max_concurrency`: a limit on concurrent reviewers.
     - `failures`: by default, two reviewers suffice.
     - All other options: see `debate()`.
 
