@@ -33,9 +33,10 @@ _ENTRY = re.compile(r"^\[[^\n]*(?:\n  \| [^\n]*)*", re.MULTILINE)
 
 
 def split_entries(text: str) -> list[str]:
-    r"""Split a prompt after each piece of tagged text; the last segment has no tag. Joined, the segments yield `text`.
+    r"""Split a prompt after each piece of tagged text.
 
-    A transcript only grows, so all segments except the last also occur in later prompts.
+    The last segment has no tag, and joining all segments restores `text`. A transcript only grows, so all segments
+    except the last also occur in later prompts.
 
     >>> split_entries("So far:\n[for] Yes.\n  | Really.\n[against] No.\nAnswer.")
     ['So far:\n[for] Yes.\n  | Really.', '\n[against] No.', '\nAnswer.']

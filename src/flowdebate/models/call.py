@@ -304,8 +304,7 @@ class _Insistence:
 
 @coroutine
 def _rest(call: Coroutine[Any, Any, T], waits: object, timer: asyncio.Timeout) -> Generator[object, Any, T]:
-    # Equivalent to awaiting a call that has already started and is waiting for `waits`, except that a late call is
-    # closed.
+    # Like awaiting a call that has already started and is waiting for `waits`, except that a late call is closed.
     insistence: _Insistence | None = None
     try:
         while True:
@@ -547,7 +546,7 @@ def _data_of(response: ModelResponse, text: str, request: ModelRequest, repairs:
         if response.finish == "length":
             raise OutputTruncated("the answer was cut off: raise max_tokens") from violation
         reading = repair_answer(data, request.output, violation)
-    # not a repair in "md_json" mode, which requests a code block
+    # a code fence is not a repair in "md_json" mode, which requests one
     repairs.extend(repair for repair in reading.repairs if (repair, response.asked_as) != ("code fence", "md_json"))
     return reading.data
 

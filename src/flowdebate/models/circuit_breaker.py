@@ -86,7 +86,7 @@ class CircuitBreaker(Wrapper):
             succeeded = False if failed else None
             raise
         except asyncio.CancelledError:
-            # the call's deadline arrives as a cancellation; a call that was merely queued has not failed
+            # a call cancelled at its deadline has failed, unless it was still in a queue and sent no request
             late = request.deadline is not None and asyncio.get_running_loop().time() >= request.deadline
             if late and len(request.attempts.made) > sent:
                 succeeded = False

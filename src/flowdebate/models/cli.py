@@ -41,7 +41,10 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 
 
 def _is_retryable(error: ModelError) -> bool:
-    """Return whether to run the program again; if a vendor's server fails, the program retries on its own."""
+    """Return whether to run the program again.
+
+    The program itself retries if its vendor's server fails.
+    """
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 
 

@@ -1,4 +1,4 @@
-"""Validation of data against untrusted JSON Schemas: patterns match in linear time, and the total work is bounded."""
+"""JSON Schema validator for untrusted schemas: patterns match in linear time, and the total work is bounded."""
 
 from __future__ import annotations
 

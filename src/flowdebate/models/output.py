@@ -83,7 +83,7 @@ class OutputSchema:
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
-        """Copy this schema so that answers may use each key of `synonyms` in place of the choice it maps to."""
+        """Copy this schema so that each key of `synonyms` is accepted as another word for the choice it maps to."""
         assert self.json_schema  # noqa: S101 - computed once for all copies
         copied = copy(self)
         copied.synonyms = {**self.synonyms, **synonyms}
@@ -281,7 +281,10 @@ def _parts_of(schema: object) -> Iterator[object]:
 def _schemas_in(
     part: object, resolver: Resolver[Any], level: int = 1
 ) -> Iterator[tuple[dict[str, Any], Resolver[Any]]]:
-    """Yield each schema nested in `part` and its resolver; raise RecursionError if the nesting is too deep."""
+    """Yield each schema nested in `part`, together with its resolver.
+
+    Raises RecursionError if the nesting is too deep.
+    """
     if isinstance(part, dict):
         if level > _DEEPEST:
             raise RecursionError

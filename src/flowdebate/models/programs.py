@@ -332,7 +332,7 @@ PROGRAMS: Mapping[str, Program] = {
         ),
         isolate=isolate_codex,
         models=("debug", "models", "--bundled"),
-        key_prefixes=("CODEX_",),  # version 0.169 ignores OPENAI_API_KEY
+        key_prefixes=("CODEX_",),  # codex 0.169 ignores OPENAI_API_KEY
         status=("login", "status"),
         login="run `codex login`, or set CODEX_API_KEY",
         keeps=_INSTRUCTIONS,

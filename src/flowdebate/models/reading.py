@@ -1,4 +1,4 @@
-"""Parsing of structured answers, including repairs to broken JSON and to values in an unexpected form.
+"""Parser for structured answers, with repairs for broken JSON and for values in an unexpected form.
 
 An answer accepted by its schema is never changed. Any other answer is repaired by fixed rules based on its text and the
 schema, and validated again. No rule relies on similarity: unless an answer is unambiguously equivalent to a valid one,

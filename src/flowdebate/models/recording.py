@@ -420,8 +420,8 @@ def _host_of(address: str | None) -> str:
     return urlsplit(address or "").hostname or ""
 
 
-# Addresses in text from servers (in JSON, a backslash may precede a slash), host names that are private, end in a
-# common domain or have a port, email addresses, and account names.
+# Matches URLs (in JSON, a backslash may precede a slash), IP addresses, email addresses, account names, and host names
+# that are private, end in a common domain or have a port.
 _ADDRESSES = re.compile(
     r"""(?<![\w+-])[a-z][a-z0-9+.-]{0,15}:(?:\\?/){2}(?:\\/|[^\s"'<>\\)\]},;])*"""
     r"""|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|\[(?=[0-9a-f]{0,4}:[0-9a-f]{0,4}:)[0-9a-f:.]{2,45}\](?::\d+)?"""

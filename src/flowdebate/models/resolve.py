@@ -83,8 +83,8 @@ def choose_model(model: ModelChoice, override_model: ModelSpec | None) -> ModelC
 class ModelResolver:
     """Resolver for a run's models; it returns one object per name, so that connections are shared.
 
-    `choice` is the run's `model`, used by blocks that specify no model; `environment` replaces the environment in a
-    resumed run.
+    `choice` is the run's `model`, used by blocks that specify no model. `environment` names the model that the
+    environment selected when a resumed run was first started; that model is used again.
     """
 
     __slots__ = ("_by_intent", "_environment", "_known", "_one", "_only", "_overrides")

@@ -1,4 +1,4 @@
-"""Recognition and removal of thinking and template tokens in an answer's text.
+"""Filters that remove thinking and template tokens from an answer's text.
 
 Servers without a reasoning parser send a model's thinking as part of its text: in tags (`<think>…</think>`), before a
 closing tag whose opening tag is in the prompt template, or in Harmony channels. `without_thinking` removes it from
@@ -204,7 +204,7 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
     """Return the name of a tag (empty for code marked with backticks), and whether it is a closing tag."""
     kind = mark.lastgroup
     if kind == "name":
-        # without "ing", because some models open with one form and close with the other
+        # "think" and "thinking" count as the same name, because some models open with one and close with the other
         return mark["name"].lower().removesuffix("ing"), bool(mark["slash"])
     if kind == "token":
         return f"|{mark['token'].lower()}", mark["edge"].lower() == "end"
@@ -306,7 +306,7 @@ def _without_tokens(text: str) -> str:
 def _end_before_tokens(text: str, end: int) -> int:
     """Return the index at which the template tokens at the end of `text[:end]` begin.
 
-    In this position, `</s>` after `<s>` is HTML, not a token.
+    A `</s>` that closes an earlier `<s>` is HTML, not a token.
     """
     surplus: int | None = None
     last = end
@@ -437,7 +437,7 @@ class AnswerStream:
                     return
         self._tagged = True
         if (self._thinks or self._holds_all) and not any(sign in last for last in pieces[-2:] for sign in ">]\u25b7"):
-            return  # no thought can end here
+            return  # a thinking block cannot end here
         self._flows = False
         part = separate_beginning("".join(pieces))
         self._thinks = part.thinks

@@ -80,9 +80,10 @@ class HumanTurn:
         return "<HumanTurn>" if self._run_id is None else f"<HumanTurn of run {self._run_id}>"
 
     async def ask(self, request: HumanRequest) -> object:
-        """Show `request` in the cell, and return the answer once it is valid; use it as `human(name=…, ask=turn.ask)`.
+        """Show `request` in the cell, and return the answer once it is valid.
 
-        Several requests are shown one after another. Raises ConfigurationError if the turn belongs to a durable run.
+        Pass this method as `ask`: `human(name=…, ask=turn.ask)`. If there are several requests, they are shown one at a
+        time. Raises ConfigurationError if the turn belongs to a durable run.
         """
         if self._store is not None:
             hint = "Create it without a run: HumanTurn()"

@@ -1,4 +1,4 @@
-"""Display of a run in a single notebook output: first its live page, then its report."""
+"""Notebook output for a run: first its live page, then its report."""
 
 from __future__ import annotations
 

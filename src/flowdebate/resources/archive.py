@@ -34,7 +34,7 @@ class PastDebate(WireModel):
     at: float = 0.0
     """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """Votes that went against the winner and gave a reason."""
+    """Votes against the winner for which a reason was given."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """Recorded outcome of the winning proposal: right or wrong."""
 
@@ -334,8 +334,8 @@ class Archive:
         `debate` is `output.feedback.debate`. These outcomes determine the agents' calibration, and thereby the weight
         of their votes in later debates that use `voting="weighted"`. Only the first outcome of a debate counts.
 
-        Raises ConfigurationError if the debate has no votes in this archive, or if the name neither appears in those
-        votes nor belongs to an agent with positions in this archive.
+        Raises ConfigurationError if this archive has no votes from the debate, or if the agent neither cast nor
+        received a vote in it and has no positions in this archive.
         """
         await self.outcomes.resolve(debate, await self._check_outcome(debate, right, wrong))
 

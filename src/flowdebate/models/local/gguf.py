@@ -26,7 +26,7 @@ _ENV = "FLOWDEBATE_LOCAL_MODEL"
 _TITLE = "Qwen2.5-Coder-1.5B-Instruct"
 _PARTS = 22
 _BYTES = 1_117_320_768
-# Hash published by Qwen, needed because anyone may have published the packages.
+# Hash published by Qwen; it is verified because anyone could have published the packages.
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 _FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 

@@ -46,7 +46,10 @@ class _Shared:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """An event loop's open clients; unused ones stay open as long as `keepers` is not zero."""
+    """An event loop's open clients.
+
+    Unused clients stay open while at least one `keep_connections` block is active; `keepers` counts these blocks.
+    """
 
     keepers: int = 0
     clients: dict[object, _Shared] = field(default_factory=dict)

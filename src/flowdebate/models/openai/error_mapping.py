@@ -186,7 +186,10 @@ def find_unsendable(
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
-    """Map an `error` found in a stream or a 200 response by its code, status or keyword; the default status is 500."""
+    """Map an `error` found in a stream or in a response with status 200.
+
+    The HTTP status is taken from the error's code, type or status field; if none of them is known, it is 500.
+    """
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500
     for code in reversed(codes):  # reversed, because the first known code takes precedence
@@ -440,7 +443,7 @@ class _Reason:
 
 
 _MAX_FIELDS = 200
-_MAX_LENGTH = 20_000  # maximum length in characters
+_MAX_LENGTH = 20_000  # maximum length, in characters, of the text to search
 _DEEPEST = 8
 # Fields that endpoints use to forward another endpoint's message.
 _SENTENCES = frozenset({"message", "detail", "error", "raw", "reason", "msg"})

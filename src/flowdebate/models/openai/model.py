@@ -362,7 +362,7 @@ class Chat:
             raise
         if answered.finish == "stop":
             learned.prose[mode] = 0
-            # a call tries each of the other modes only once, so a single answer without JSON is conclusive
+            # this call tried each of the other modes only once, so a single answer without JSON moves a mode to the end
             skipped = min(request.skipped_modes, len(modes) - 1)
             for other in reversed(modes[len(modes) - skipped : -1]):
                 if learned.prose[other]:

@@ -300,7 +300,7 @@ class ConsensusLifecycle(Block[ConsensusInput, ConsensusOutput]):
                 ctx.run.degrade("limit")
 
     async def _finish(self, ctx: Context, start_time: float) -> ConsensusOutput:
-        """Publish the output; the answer is unaffected if the analytics or the archive fails."""
+        """Publish the output; errors in the analytics or the archive do not affect the answer."""
         state: ConsensusState = ctx.scope.handle.state
         status: RunStatus = "degraded" if state.losses or state.problems else "complete"
         if state.tally is None or not state.tally.valid:

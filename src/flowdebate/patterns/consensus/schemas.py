@@ -297,7 +297,7 @@ class Feedback(WireModel):
     remembered: bool = False
     """True if the outcome was stored for later debates."""
     problems: list[str] = Field(default_factory=list)
-    """Failures in the archive or the analytics; they do not affect the answer."""
+    """Errors in the archive or the analytics; they do not affect the answer."""
 
 
 class ConsensusState(PatternState):
@@ -322,7 +322,7 @@ class ConsensusState(PatternState):
     """Reason for ending the rounds before `max_rounds`, or None if they have not been ended early."""
     tally: Tally | None = None
     problems: list[str] = Field(default_factory=list)
-    """Archive failures tolerated so far."""
+    """Archive errors tolerated so far."""
 
     @property
     def outcome(self) -> Outcome | None:

@@ -201,7 +201,7 @@ def council(  # noqa: PLR0913 - the pattern's options, each with its default
 
 
 def _close_opinions(loop: Loop[CommonOptions]) -> Handler[Any, None]:
-    """Create the tap that closes the opinion phase and checks its quorum."""
+    """Create the block that closes the opinion phase and checks its quorum."""
 
     @handler(name=f"{loop.name}-close-opinions")
     def close(_: object, ctx: Context) -> None:

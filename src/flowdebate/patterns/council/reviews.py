@@ -51,7 +51,10 @@ def letter(index: int) -> str:
 
 
 def open_reviews(loop: Loop[CommonOptions], scope: ReviewScope) -> Handler[Any, None]:
-    """Create the tap that runs before the reviews and draws the answers' letters and each reviewer's reading order."""
+    """Create the block that runs before the reviews.
+
+    The block draws the answers' letters and each reviewer's reading order.
+    """
 
     @handler(name=f"{loop.name}-open-reviews")
     def open_(_: object, ctx: Context) -> None:
@@ -96,7 +99,8 @@ class ReviewTurn(Block[Any, Any]):
         failures: FailurePolicy,
     ) -> None:
         self._makers = [lru_cache(maxsize=_CACHED_LETTERS)(make) for make in reviewers]
-        # the letters become known only during the run, but they do not affect the block's resources or outline
+        # any letters will do here: the actual ones are drawn during the run, and do not affect the block's resources or
+        # outline
         acting = [make(("A", "B")) for make in self._makers]
         shared, hidden = merge_resources(f"review {name!r}", acting, closed=acting)
         super().__init__(name, resources=shared, hidden=hidden)
@@ -228,10 +232,11 @@ def review_orders(names: Sequence[str], *, scope: ReviewScope, random: Random) -
 
 
 def _distinct_steps(count: int) -> list[int]:
-    """List 1 to `count` - 1 from alternating ends, so that no two pairs of neighbors have the same difference.
+    """Order the numbers from 1 to `count` - 1 so that no two pairs of neighbors have the same difference.
 
-    Differences are taken modulo `count`. For an odd `count`, each difference in a plain zigzag occurs twice. Taking two
-    numbers from the same end halfway through replaces the second half of the differences with the missing ones.
+    Differences are taken modulo `count`. The numbers come alternately from both ends. If `count` is odd, this zigzag
+    would repeat differences, so halfway through, two numbers in a row come from the same end. This replaces the second
+    half of the differences with the missing ones.
 
     >>> _distinct_steps(6), _distinct_steps(7)
     ([1, 5, 2, 4, 3], [1, 6, 2, 3, 5, 4])

@@ -83,7 +83,7 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the mirrored debate's turns after the last round and, if they were cut short, explain why."""
+        """Show the mirrored debate's turns after the last round and, if that debate was cut short, explain why."""
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -130,7 +130,10 @@ class DebateDocument(RoundsDocument):
         yield from (decision_group(decision) for decision in self.raw.moderator_decisions if decision.round == number)
 
     def result(self) -> Iterator[Section]:
-        """List the missing participants if there is no verdict; a live view lists them above the verdict."""
+        """List the missing participants if there is no verdict.
+
+        If there is a verdict, a live view lists the missing participants above it.
+        """
         if self.raw.verdict is None:
             yield from self.mark()
 

@@ -257,8 +257,8 @@ class DebateState(PatternState):
     first_verdict: DebateVerdict | None = None
     """The judge's verdict on the original debate, excluding its mirror; None unless `mirror` is set."""
     facts: SortedFacts | None = None
-    """Facts that open turns in the concise profile, or None if there are no sources or the facts have not been sorted
-    yet.
+    """Facts quoted at the start of turns in the concise profile; None if there are no sources or the facts have not
+    been sorted yet.
     """
     phases: tuple[Any, ...] = ()
     """Phases in order; empty if the debate has none."""

@@ -31,7 +31,7 @@ class SynthesizerTemplate(Template):
         "Question: {question}\n\nThe full debate (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
-    """Start of the message: the transcript."""
+    """First part of the message, containing the transcript."""
     framing: str = part("How the moderator framed the rounds:\n{framing}", uses("framing"))
     """Part of the message with all rounds' briefings and angles, used if a moderator provided any."""
     verdict: str = part(

@@ -90,7 +90,7 @@ class PersonaTemplate(Template):
     and role.
     """
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """Start of the message for a turn: the transcript."""
+    """First part of the message for a turn, containing the transcript."""
     summary: str = part("The moderator's summary after round {round}: {summary}", uses("round", "summary"))
     """The moderator's latest summary; omitted until there is one."""
     turn: str = part("It is your turn in round {round} of {max_rounds}.", uses(*_TURN))
@@ -257,7 +257,7 @@ class ModeratorTemplate(Template):
     )
     """Text added to the system message for a model that answers in plain text."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """Start of the message for a round: the transcript."""
+    """First part of the message for a round, containing the transcript."""
     report: str = part(
         "That was round {round}{rounds}. Review all the arguments and write your report: sum up what each participant "
         "wants, compare their views, and say whether they want the same.",

@@ -104,7 +104,7 @@ class SpeakerTemplate(Template):
     speaker: str = part("You are {speaker}.", uses("name", "speaker"))
     """Description of the speaker, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """Start of the message for a turn: the transcript."""
+    """First part of the message for a turn, containing the transcript."""
     turn: str = part("It is your turn, number {round} of {max_rounds}.", uses(*_TURN))
     """Line that gives a speaker the floor; the speaker's description comes next, since small models follow the last
     text they read.

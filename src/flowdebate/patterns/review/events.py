@@ -1,4 +1,4 @@
-"""Review events: the findings, their examination, and the decisions."""
+"""Review events: the reported findings, the reviewers' verdicts on them, and the decisions."""
 
 from __future__ import annotations
 

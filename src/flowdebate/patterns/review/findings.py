@@ -128,10 +128,10 @@ _BEFORE_PATH = re.compile(r"(?:(?:file|source|path)\b:?\s+|file://|(?:\./)+|[ab]
 def _resolve(
     file: str | None, line: int | None, end_line: int | None, sources: tuple[Source, ...]
 ) -> tuple[str | None, int | None, int | None]:
-    """Find `file` in the material; return the file and the cited lines, which may be part of the path.
+    """Find `file` in the material; return its name and the first and last cited lines.
 
-    The path may come from another folder or operating system. It may be quoted, name a page, or be written as in the
-    prompt.
+    Line numbers may be appended to the path. The path may come from another folder or operating system. It may be
+    quoted, name a page, or be written as in the prompt.
     """
     files = _files(sources)
     if file is None:

@@ -225,7 +225,7 @@ class FileCoverage(WireModel):
     lines: int = 0
     """Number of lines under review: in a diff, the changed lines; otherwise, all lines."""
     read: dict[str, int] = Field(default_factory=new_dict)
-    """Number of lines under review included in each reviewer's prompts."""
+    """Number of lines under review in each reviewer's prompts, keyed by reviewer."""
     first_line: int | None = None
     """Line number of the first line under review that still exists."""
     left_out: str | None = None
@@ -278,7 +278,7 @@ class ReviewState(PatternState):
     voices: dict[str, str] = Field(default_factory=new_dict)
     """Each reviewer's model; for a human or a custom block, the reviewer's name."""
     lines: dict[str, dict[str, int]] = Field(default_factory=new_dict)
-    """Number of lines under review in the prompts, keyed by reviewer and file."""
+    """Number of lines under review in each reviewer's prompts, keyed by reviewer and then by file."""
     findings: list[Finding] | None = None
     """Findings after duplicates have been merged."""
     uncompared_pairs: int = 0

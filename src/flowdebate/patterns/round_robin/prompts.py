@@ -116,7 +116,7 @@ class RoundRobinDebaterTemplate(Template):
     debater: str = part("You are {speaker}.", uses("name", "speaker"))
     """Description of the debater, placed before its custom system prompt; `{speaker}` stands for its name and role."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """Start of the message for a turn: the transcript."""
+    """First part of the message for a turn, containing the transcript."""
     turn: str = part(
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
@@ -296,7 +296,7 @@ class RoundRobinSynthesizerTemplate(Template):
         "Question: {question}\n\nThe full discussion (rounds: {rounds}):\n{transcript}",
         uses("question", "rounds", "transcript"),
     )
-    """Start of the message: the transcript."""
+    """First part of the message, containing the transcript."""
     task: str = part("Write the panel's answer to the question: {question}", uses("question", "rounds"))
     """Task for the synthesizer."""
 

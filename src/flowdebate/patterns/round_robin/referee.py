@@ -47,7 +47,7 @@ class RefereeTemplate(Template):
     )
     """System message shared by all rounds."""
     transcript: str = part("The discussion so far:\n{transcript}", uses("transcript"))
-    """Start of the message for a round: the transcript."""
+    """First part of the message for a round, containing the transcript."""
     audit: str = part(
         "Round {round}{rounds} is over. Assess what these members said in round {round}: {speakers}",
         uses("round", "rounds", "speakers"),

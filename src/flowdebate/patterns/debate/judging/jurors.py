@@ -248,7 +248,7 @@ class JurorSetup:
     options: FilledOptions
     """Options for the blocks that call the models."""
     show: Callable[[str], str] = quoted
-    """Function for rendering the text after a label; use `frame` for material other than arguments."""
+    """Function that renders text after a label: `quoted` for arguments, or `frame` for other material."""
 
     def of_panel(self, model: Model | str | None) -> JurorSetup:
         """Return the setup for `model`, a member of the panel, or for the judge's own model if `model` is None."""
