@@ -564,7 +564,7 @@ def test_output_file_that_cannot_be_opened_is_reported_once(question_folder: Pat
         result = run_batch(played, "q.csv", "--out", "r.jsonl")
         assert played.bodies == []
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: r.jsonl: cannot be written: ")
+    assert result.stderr.startswith("Error: cannot write r.jsonl: ")
 
 
 def test_killed_batch_is_resumed_by_the_same_command(question_folder: Path) -> None:

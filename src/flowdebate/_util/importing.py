@@ -51,7 +51,7 @@ def load_object(spec: str, kind: type[T], *, location: str, field: str = "MODULE
 class InNotebooks:
     """Base class for objects that notebooks show as a page: results, handles, documents and evaluation reports.
 
-    The package that renders HTML and Markdown depends on this one, so this class imports that package by name when
+    The package that renders HTML and Markdown depends on this one. It is therefore imported by name, and only when
     IPython needs it.
     """
 

@@ -32,8 +32,8 @@ def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False
     r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, and NaN and infinities become null.
 
     All other values are replaced with a textual description, as are values that are nested too deeply (over 50 levels)
-    or too large (over `largest` characters, with each value counting as ten more). If `strict` is set, converting such
-    values raises ValueError or an exception of their own. Otherwise, no exception is raised.
+    or too large (over `largest` characters, with each value counting as ten more). If `strict` is set, such a value
+    instead raises ValueError, or whatever exception the conversion itself causes. Otherwise, no exception is raised.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}

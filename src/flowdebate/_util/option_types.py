@@ -1,4 +1,4 @@
-"""Option types, each with a single validator and description for Python, plan files, the CLI, HTTP and MCP."""
+"""Option types, each with one validator and description shared by Python, plan files, the CLI, HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ Flag = Annotated[bool, explained("must be true or false")]
 Whole = Annotated[int, number(whole=True)]
 Count = Annotated[int, Field(ge=1), number(whole=True, minimum=1)]
 Quorum = Count
-"""Minimum number of panel members or debate sides that must answer for there to be a result; the others may fail."""
+"""Minimum number of panel members or debate sides whose answers are needed for a result; the others may fail."""
 Rounds = Annotated[Count, AfterValidator(_at_most_all_rounds)]
 Amount = Annotated[_Positive, number(above=0)]
 Money = Annotated[_Positive, number(above=0)]

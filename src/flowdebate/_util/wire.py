@@ -98,7 +98,9 @@ class BaseEvent:
     repeats_speech: ClassVar[bool] = False
     """True if the event merely repeats text already known to consumers of the run, so chats can omit it."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Two field names: a field of the event, and the raw output's field for the same value or a list of such values."""
+    """Names of two fields with the same value: the event's, and the raw output's, which may be a list of
+    such values.
+    """
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""
     at: float = field(default=0.0, compare=False, repr=False)

@@ -253,18 +253,18 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     ) -> RunResult[OutT_co, RawT_co]:
         """Run the block to completion.
 
-        `model` is the default model (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping from both intents
-        to models); `override_model` replaces every model and is meant for tests. `seed` makes all random draws
-        reproducible; `limits` bounds calls, tokens, cost and time. With a `store` (a path, `"postgresql://…"`, or a
-        `Store`; None means FLOWDEBATE_STORE, False means no store) the run is durable: every answer is committed before
-        it is used, and `resume(run_id)` continues after a crash. If the store already contains a run `run_id`,
-        RunExists is raised. With `if_exists="resume"` this call instead resumes that run, or returns its result if it
-        is complete, and raises RunChanged if it was started with a different question, pattern, model or seed.
-        RunConflict is raised while another process is executing the run; `if_exists="wait"` waits for that process and
-        then returns the run's result, or takes over the run. `observe` is an observer of the run, its agents, calls and
-        tools, for tracing: see docs/telemetry.md. Exceptions from the application's code are raised unchanged; the
-        library's own exceptions derive from `flowdebate.errors.FlowDebateError`, and their `run` attribute contains the
-        transcript, events and raw output so far.
+        `model` is the default model (a `Model`, a string such as `"openai/gpt-5-mini"`, or a mapping with one model per
+        intent: `{"chat": …, "synthesize": …}`); `override_model` replaces every model and is meant for tests. `seed`
+        makes all random draws reproducible; `limits` bounds calls, tokens, cost and time. With a `store` (a path,
+        `"postgresql://…"`, or a `Store`; None means FLOWDEBATE_STORE, False means no store) the run is durable: every
+        answer is committed before it is used, and `resume(run_id)` continues after a crash. If the store already
+        contains a run `run_id`, RunExists is raised. With `if_exists="resume"` this call instead resumes that run, or
+        returns its result if it is complete, and raises RunChanged if it was started with a different question,
+        pattern, model or seed. RunConflict is raised while another process is executing the run; `if_exists="wait"`
+        waits for that process and then returns the run's result, or takes over the run. `observe` is an observer of the
+        run, its agents, calls and tools, for tracing: see docs/telemetry.md. Exceptions from the application's code are
+        raised unchanged; the library's own exceptions derive from `flowdebate.errors.FlowDebateError`, and their `run`
+        attribute contains the transcript, events and raw output so far.
         """
         run = make_run(
             self,
@@ -349,11 +349,11 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunResult[OutT_co, RawT_co]:
         """Run a stored run again as a new run, calling models only where the new run differs from the stored one.
 
-        A call with the same request and model as in the stored run reuses the recorded answer at no cost. `edits`
-        replaces answers, keyed by the paths of their steps; `at` is the path of a step; from that step on, new answers
-        are requested. This block may differ from the stored run's original block, except in its name: if only the judge
-        has changed, only the judge is called. `model`, `seed`, `session` and `limits` default to the stored run's
-        values; the stored run never changes and may still be in progress.
+        A call with the same request and model as in the stored run reuses the recorded answer at no cost. `edits` maps
+        the paths of steps to the answers that replace theirs. `at` is the path of a step: from that step on, new
+        answers are requested. This block may differ from the stored run's original block, except in its name: if only
+        the judge has changed, only the judge is called. `model`, `seed`, `session` and `limits` default to the stored
+        run's values; the stored run never changes and may still be in progress.
 
         The fork is a durable run in the same store, under `fork_id`; it can be resumed like any other. Up to the first
         difference, tools and `ctx.step` return the results recorded in the stored run; after it, they are executed

@@ -183,8 +183,8 @@ class Sequencer(Block[InT, OutT, RawT]):
     ) -> Sequencer[InT, OutT, RawT]:
         """Go back to the step `to` while `when` holds, for at most `max_iterations` passes.
 
-        `to` is the name of an earlier block in this sequencer; `label` names the passes in block paths, and `note`
-        describes in the outline when the loop ends.
+        `to` is the name of an earlier block in this sequencer; `label` names the passes in block paths, and `note` is
+        shown in the outline to say when the loop ends.
         """
         index = next((i for i, step in enumerate(self.steps) if step.key == to), None)
         if index is None:
@@ -397,10 +397,10 @@ class Sequencer(Block[InT, OutT, RawT]):
 
 
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
-    """Append a tap to `pipeline`, running `block` concurrently with the steps from `since` to the one after the tap.
+    """Append a tap to `pipeline` that runs `block` concurrently with several other steps.
 
-    Use it only in patterns without a rescue. The outline, all paths and the order of events are the same as with a
-    `tap`.
+    These are the steps from `since` up to and including the one after the tap. Use `beside` only in patterns without a
+    rescue. The outline, all paths and the order of events are the same as with a `tap`.
     """
     index = next(index for index, step in enumerate(pipeline.steps) if step.key == since)
     return pipeline._with(Beside(block=block, since=index))  # noqa: SLF001 - a builder method that is not public

@@ -68,7 +68,7 @@ class Tap(Then):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Beside(Tap):
-    """Tap that runs concurrently with other steps, from the step `since` up to the step after the tap."""
+    """Tap that runs concurrently with the steps from `since` up to and including the step after the tap."""
 
     since: int
 

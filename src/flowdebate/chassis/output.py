@@ -68,9 +68,7 @@ class PatternOutput(WireModel):
     subject_field: ClassVar[str] = "question"
     """Name of the field containing the question, topic, proposition or task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """The pattern's stop reasons that may also apply after the last round and then take precedence over the maximum
-    number of rounds.
-    """
+    """Stop reasons that may also apply after the last round; they are then stated instead of the limit on rounds."""
     transcript_field: ClassVar[str] = "transcript"
     """Name of the field containing the transcript."""
 

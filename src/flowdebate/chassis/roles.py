@@ -432,7 +432,7 @@ FLAGGED: dict[str, Flag] = {
     "(cut off: the speaker ran out of room)": "cut_off",
     "(the speaker said nothing)": "empty",
 }
-"""Contribution flags, keyed by the lines that represent them in prompts."""
+"""Lines shown in prompts below faulty contributions, each mapped to the flag it represents."""
 
 
 def render_flag(flag: Flag | None) -> str:

@@ -143,8 +143,8 @@ def check_makers(
 ) -> None:
     """Check that all `models` come from permitted vendors; `models` maps names to models.
 
-    `seats` is the noun that error messages use for the users of the models, such as "reviewers". Raises
-    ConfigurationError if a model's vendor is excluded or if there are fewer than `min_vendors` vendors.
+    `seats` says who uses the models, such as "reviewers"; it is used in error messages. Raises ConfigurationError if a
+    model's vendor is excluded or if there are fewer than `min_vendors` vendors.
 
     >>> models = {"Ada": "openai/gpt-5-mini", "Ben": "openrouter/openai/gpt-5"}
     >>> check_makers(models, location="review", not_vendor=["anthropic"], min_vendors=2, seats="reviewers")

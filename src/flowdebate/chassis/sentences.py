@@ -29,8 +29,8 @@ _ABBREVIATED = r"(?:\b(?:[A-Z]|e\.g|i\.e|U\.[SK]|[ap]\.m|Mrs?|Ms|Dr|St|vs|z\.B))
 def first_sentences(text: str, maximum: int, *, begins: str = "", unfinished: bool = False) -> str:
     """Return the first `maximum` sentences of `text`, as a `Trimmed` string if there are more.
 
-    If the text is `unfinished`, its incomplete last sentence is dropped. If that leaves no full sentence after
-    `begins`, the result is a `CutOff` instead.
+    If the text is `unfinished`, its incomplete last sentence is dropped. If that leaves no full sentence after the
+    opening words in `begins`, the result is a `CutOff` instead.
 
     >>> first_sentences("Cars are loud. They stink. They also po", 3, unfinished=True)
     'Cars are loud. They stink.'

@@ -358,7 +358,7 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, emitted unless `turn_order` is "declared" and no speaker is moved."""
+    """The order of a round's turns, unless `turn_order` is "declared" and every speaker keeps their place."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int

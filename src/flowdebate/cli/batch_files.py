@@ -286,7 +286,7 @@ class JsonOut(Out):
             while data:  # a pipe or a full disk may accept only part of the data
                 data = data[os.write(self._file, data) :]
         except OSError as error:
-            raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
+            raise WriteFailed(f"cannot write {self._path}: {error.strerror}") from None
         self._written.add(line.index)
 
     def text_of(self, line: Line) -> str:
@@ -308,7 +308,7 @@ class JsonOut(Out):
         try:
             self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
-            raise WriteFailed(f"{self._path}: cannot be written: {error.strerror}") from None
+            raise WriteFailed(f"cannot write {self._path}: {error.strerror}") from None
         try:
             import fcntl
         except ImportError:  # pragma: no cover - Windows has no such locks

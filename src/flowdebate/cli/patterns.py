@@ -292,7 +292,7 @@ def terminal_asker() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Extend the message of a StoreError raised in the `with` block with advice on running without a store."""
+    """Add advice on running without a store to the message of a StoreError raised in the `with` block."""
     try:
         yield
     except StoreError as error:

@@ -67,9 +67,9 @@ class BallotRow(BaseModel):
     cluster: _Cell | None = None
     """Cluster of related items, such as all those on the same question or motion."""
     systems: _Texts | None = None
-    """Authors of the sides, in the same order as `order`; None if the sides are themselves the systems compared."""
+    """Author of each side in `order`; None if the systems being compared are the sides themselves."""
     lengths: Annotated[list[Annotated[float, Field(ge=0)]] | None, BeforeValidator(_read_list)] = None
-    """Lengths of the sides' texts, in the same order as `order`."""
+    """Length of the text of each side in `order`."""
     problem: _Cell | None = None
     """Reason why the answer could not be parsed; None for a usable ballot."""
 

@@ -133,7 +133,9 @@ class ComparisonTable(InNotebooks, WireModel):
     alpha: float | None
     """Krippendorff's alpha for the winners chosen by the judges; None if there is only one judge."""
     longer: Figure | None
-    """Share of the rows with a winner that were won by the longest text."""
+    """Share of rows won by the longest text, among rows with a winner and a single longest text; None if there is no
+    such row.
+    """
     ranking: Ranking | None
     """Ranking of three or more systems; None for two systems or if scipy is not installed."""
     p: float | None = None

@@ -107,7 +107,10 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """If the truth is known, yield whether each first and last answer, the outcome, and any answer match it."""
+    """Yield whether each voice's first and last answers, the outcome, and the best of all answers are right.
+
+    The outcome counts as one of the answers. Nothing is yielded if the truth is unknown.
+    """
     if course.truth is None:
         return
     right = {name: [are_same(answer, course.truth) for answer in answers] for name, answers in course.voices.items()}

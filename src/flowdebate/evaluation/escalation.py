@@ -1,4 +1,4 @@
-"""Comparison of escalating with always running the most thorough step, on questions with known answers."""
+"""Comparison of an escalation with its most thorough step alone, on questions with known answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESAMPLES = 2_000
 
 
 class EscalationArm(WireModel):
-    """Results across all questions, for the escalation or for the unconditional alternative."""
+    """Results across all questions, for either the escalation or the alternative (the block `always`)."""
 
     accuracy: Figure
     """Share of correct answers, with a Wilson interval."""
@@ -49,7 +49,7 @@ class DecidedStep(WireModel):
 
 
 class EscalationReport(WireModel):
-    """Comparison of an escalation with an unconditional alternative, on the same questions."""
+    """Comparison of an escalation with an alternative, the block `always`, on the same questions."""
 
     n: int
     """Number of questions; a failed run counts as wrong."""

@@ -190,9 +190,11 @@ class CountedJudges:
     models: dict[str, CountedItems] = field(default_factory=dict)
     """Counts keyed by model; the key "" collects ballots by unknown models."""
     scores: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Sums over each side's share of the points, minus an even share; keyed by pair of models."""
+    """Sums for each pair of models, computed from each side's share of the points minus an even share."""
     errors: dict[tuple[str, str], PairSums] = field(default_factory=dict)
-    """Sums over 1 minus the correct side's share, for items whose correct side is known; keyed by pair of models."""
+    """Sums for each pair of models, computed from 1 minus the correct side's share, for items whose correct side is
+    known.
+    """
     is_known: bool = False
     """True if the correct side is known for at least one item."""
     items: int = 0

@@ -473,7 +473,10 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """Return the server's name for the token limit parameter if the server rejects the other name."""
+        """State which of the two names for the token limit the server accepts, if it rejects the other one.
+
+        The names are `max_tokens` and `max_completion_tokens`. In all other cases, the result is empty.
+        """
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
         return f"as {name}" if name and _LIMIT_NAME in self._learned.dropped else ""

@@ -26,7 +26,7 @@ NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate an audit should be able to detect: that of a place favored 7 to 3 over each other place.
+    """Return the win rate of a place favored 7 to 3 over every other place; an audit should be able to detect it.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]

@@ -172,7 +172,7 @@ _FIGURES = {
     "saturation": ("saturation of scores", "ballot"),
     "slot_log_odds": ("first slot ahead, log-odds", "ballot"),
 }
-"""Name of each single-valued figure and unit of its sample size, keyed by the figure's field."""
+"""Name of each figure that is a single value, and the unit of its sample size, keyed by field name."""
 
 
 def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:

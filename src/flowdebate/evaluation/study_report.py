@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Key = tuple[str, int]
 
 _KNOWN = 0.9
-"""Minimum share of answers with a known amount; below this share, no mean or ratio is reported."""
+"""Minimum share of answers for which an amount, such as the cost, is known; below it, no mean or ratio is reported."""
 
 
 class StudyMethod(WireModel):
@@ -421,7 +421,10 @@ def _mean(amounts: Sequence[float | None]) -> float | None:
 def _compare(
     compared: MethodPair, study: Study, credits_: Mapping[str, Mapping[Key, _Credit]], *, tests: int, early: bool
 ) -> tuple[StudyComparison, float]:
-    """Compute a comparison, except for its finding, and the largest gain that `tests` comparisons do not rule out."""
+    """Return a comparison that has no finding yet, and the largest gain that its interval does not exclude.
+
+    The gain is adjusted for the number of `tests`.
+    """
     one, other = credits_[compared.one], credits_[compared.other]
     # Questions that both methods answered come first.
     keys = sorted(one.keys() & other.keys(), key=lambda key: one[key].answer is None or other[key].answer is None)

@@ -149,7 +149,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Assign an id to each pair of a run of `length` words in `runs` and the run right after it in `following`."""
+    """Assign ids to longer runs, each joining a run of `length` words in `runs` to the next run in `following`."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]

@@ -602,7 +602,7 @@ class CallRetried(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextWithdrawn(BlockEvent):
-    """Text already streamed in a call was thinking and must be discarded; the answer follows (live only)."""
+    """Text already streamed turned out to be thinking and must be discarded; the answer follows (live only)."""
 
     kind: ClassVar[str] = "text_withdrawn"
     block: str

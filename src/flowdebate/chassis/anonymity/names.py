@@ -47,7 +47,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 def is_about_models(topic: Sequence[str]) -> bool:
     """Return whether the debate is about language models, making model names part of its subject."""
-    # in the corpus, hiding model names in debates about models as well would change 6 more turns
+    # hiding model names even in debates about models would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
     phrases = ("language model", "artificial intelligence")

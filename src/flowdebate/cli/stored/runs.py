@@ -213,9 +213,9 @@ async def _iterate(runs: Sequence[StoredRun]) -> AsyncIterator[StoredRun]:
 async def _select(
     store: Store, names: Sequence[str], older_than: float | None, filters: dict[str, Any]
 ) -> AsyncIterator[StoredRun]:
-    """Yield the runs to delete: the named runs, or all runs matching the filters that are not in progress.
+    """Yield the runs to delete: the named runs or, if no names are given, those that match the filters.
 
-    Raises RunConflict if a named run is in progress.
+    Raises RunConflict if a named run is in progress; filters never match a run in progress.
     """
     from flowdebate.service.runs import each_run, find_run
 

@@ -55,7 +55,7 @@ class Page:
     """Writer that prints the parts of a debate to `stream` in the order in which its methods are called.
 
     No escape codes are written if `stream` is not a terminal or if NO_COLOR is set. Text from models and users is
-    indented or framed, so it cannot be mistaken for text from the page itself.
+    indented or framed, so it cannot be mistaken for the page's own text.
     """
 
     def __init__(self, stream: TextIO, speakers: Sequence[Speaker], *, environ: Mapping[str, str] = os.environ) -> None:
@@ -274,7 +274,7 @@ class Page:
         self._set([(f"{in_line(label)}:", style), (behind, "")], indent=f"{indent}  ", first=indent)
 
     def line(self, text: str = "", *, style: str = "", indent: str = "") -> None:
-        """Write text from the page itself, rather than from a speaker, on one or more lines."""
+        """Write the page's own text, as opposed to a speaker's words, on one or more lines."""
         indent += " " * (len(text) - len(text.lstrip(" ")))
         self._set([(text, style)], indent=indent, first=indent)
 

@@ -179,7 +179,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
             part.chmod(stat.S_IMODE(target.stat().st_mode))
         part.replace(target)
     except OSError as error:
-        raise WriteFailed(f"{path}: cannot be written: {reason_of(error)}") from None
+        raise WriteFailed(f"cannot write {path}: {reason_of(error)}") from None
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
