@@ -106,7 +106,7 @@ def test_model_names_are_printed_safely(tmp_path: Path) -> None:
         ("", "has no items"),
         ("{", "line 1: not valid JSON"),
         (format_row(("ab", "a")) + "\n[]", "line 3: expected an object (got [])"),
-        ('{"ballots": NaN}', "line 1: not valid JSON: NaN is not a number in JSON"),
+        ('{"ballots": NaN}', "line 1: not valid JSON: NaN is not a valid JSON number"),
         ('{"ballots": [{"order": 1}]}', "line 1: `ballots.0.order` must be a list"),
         ("[" * 100_000, "line 1: nested too deeply"),
     ],

@@ -199,7 +199,7 @@ def test_pattern_options_come_from_a_file(question_folder: Path) -> None:
         ('{"ask": "x"}\n', "jsonl", "line 1: `question` is missing"),
         ("[1]\n", "jsonl", "line 1: expected an object with a `question` key, or a string (got [1])"),
         ("{\n", "jsonl", "line 1: not valid JSON"),
-        ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: not valid JSON: NaN is not a number in JSON"),
+        ('{"question": "x", "n": NaN}\n', "jsonl", "line 1: not valid JSON: NaN is not a valid JSON number"),
         ("[" * 100_000, "jsonl", "line 1: nested too deeply"),
     ],
 )

@@ -112,7 +112,7 @@ BAD = [
     ),
     Case(id="not TOML", text="question = \nx", message="is not valid TOML: Invalid value (at line 1, column 12)"),
     Case(id="not JSON", name="debate.json", text='{"a":\n x}', message="line 2, column 2: not valid JSON"),
-    Case(id="NaN", name="debate.json", text='{"seed": NaN}', message="NaN is not a number in JSON"),
+    Case(id="NaN", name="debate.json", text='{"seed": NaN}', message="NaN is not a valid JSON number"),
     Case(id="no object", name="debate.json", text="[]", message="must contain a JSON object (got [])"),
     Case(id="deep JSON", name="debate.json", text="[" * 100_000, message="is nested too deeply"),
     Case(id="deep TOML", text="a = " + "[" * 100_000, message="is nested too deeply"),

@@ -321,10 +321,10 @@ HOSTILE: dict[str, tuple[Callable[[str], str | bytes], str]] = {
     "another value": (lambda line: "[1]", "line 3: `kind` must be"),
     "nested very deep": (lambda line: "[" * 3000 + "]" * 3000, "line 3: "),
     "nested very, very deep": (lambda line: '{"a":' * 300_000, "line 3: "),
-    "NaN": (lambda line: line.replace('"attempts": 1', '"attempts": NaN'), "line 3: NaN is not a number in JSON"),
+    "NaN": (lambda line: line.replace('"attempts": 1', '"attempts": NaN'), "line 3: NaN is not a valid JSON number"),
     "Infinity": (
         lambda line: line.replace('"attempts": 1', '"attempts": -Infinity'),
-        "line 3: -Infinity is not a number in JSON",
+        "line 3: -Infinity is not a valid JSON number",
     ),
     "a number without end": (lambda line: line.replace("152.0", "1e999"), "line 3: the number 1e999 is too large"),
     "very many digits": (

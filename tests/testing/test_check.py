@@ -117,7 +117,7 @@ def test_errors_name_the_promise_and_show_a_reproducible_example() -> None:
     assert isinstance(broken, AssertionError)
     lines = str(broken).splitlines()
     assert lines[0].startswith(
-        "fails_only_with_known_errors: Check that a run fails or continues without an answer only if"
+        "fails_only_with_known_errors: Check that a run raises only library errors, and fails or continues"
     )
     assert re.match(r"  found: \w+Error: .*block 'rent-debater-bob'", lines[1])
     assert lines[2] == f"  example: {broken.example!r}"

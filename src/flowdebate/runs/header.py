@@ -81,7 +81,7 @@ def attach_journal(
 
 
 def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str, str]:
-    """Return the parts of a run that must stay unchanged for it to be resumed; each is text, keyed by its name."""
+    """Return the parts of a run that must not change if the run is to be resumed, as text keyed by part name."""
     return {"block": block, "outline": str(getattr(outline, "structure", outline)), "model": list_model_names(model)}
 
 

@@ -61,8 +61,8 @@ class Front:
 
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     at_end: list[Callable[[], object]] = field(default_factory=list)
-    """Functions to call while the server is stopping. After it has stopped, it would be too late, because a signal then
-    ends the process.
+    """Functions to call while the server is stopping. Calling them after it has stopped would be too late, because a
+    signal then ends the process.
     """
 
     def close(self) -> None:

@@ -141,7 +141,8 @@ class Readers:
         is_valid: Callable[[], Awaitable[bool]] | None,
     ) -> AsyncGenerator[bytes]:
         reader = following.join()
-        # Scripts cannot see comments, and a connection may die silently, so the page measures the time between pings.
+        # Pings are events here, because scripts cannot see comments. The page measures the time between pings to detect
+        # a dead connection.
         ping = format_sse_event(data_str=json_text({"seconds": self._ping}), event="ping")
         clock = asyncio.get_running_loop().time
         checked = clock()
@@ -396,7 +397,10 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 
 
 def split_marks(text: str | None, number: int) -> list[str | None]:
-    """Split a frame's id into one mark per run, or give every run an invalid mark unless there are exactly `number`."""
+    """Split a frame's id into one mark per run.
+
+    Unless the id contains exactly `number` marks, every run gets an invalid mark.
+    """
     if text is None:
         return [None] * number
     parts = text.split(",")

@@ -60,8 +60,8 @@ class ActiveRuns:
 
     At most `max_concurrency` runs are executed at once, and at most `owner_concurrency` per owner. Up to `max_queued`
     more runs wait for their turn. Those with the lowest priority value start first, and owners take turns within the
-    same priority. For each run followed in another process, a `follower` reads the journal every `poll` seconds, as
-    long as `continuation` returns True.
+    same priority. If a followed run is executed by another process, a `follower` reads the run's journal every `poll`
+    seconds, as long as `continuation` returns True.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """Import the modules for a first run in a separate thread, and keep model connections open in this context."""
+    """In a separate thread, import the modules that a first run needs; keep model connections open in this context."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:

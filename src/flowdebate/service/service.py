@@ -790,11 +790,11 @@ class Service(Readership):
         retry_dead_letter: bool = False,
         **filters: Any,  # noqa: ANN401 - see `change_all`
     ) -> Changed:
-        """Resume all runs that match the filters, which are those of `runs`; the default `limit` is 200.
+        """Resume all runs that match the filters of `runs`; by default, the `limit` is 200 runs per status.
 
-        If `status` is omitted, any of them that stopped early are resumed, except for dead letters, which require both
-        the status "dead_letter" and `retry_dead_letter`. If this service executes the runs itself, it resumes only as
-        many as its limits allow.
+        If `status` is omitted, all matching runs that stopped early are resumed, except for dead letters. Those are
+        resumed only if `status` is "dead_letter" and `retry_dead_letter` is set. If this service executes the runs
+        itself, it resumes only as many as its limits allow.
         """
         states = RESUMABLE if status is None else (status,)
         change = partial(self.resume, retry_dead_letter=retry_dead_letter)

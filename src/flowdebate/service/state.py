@@ -260,7 +260,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change the runs that match all filters, up to `limit` runs returned by `find` for each of the `statuses`."""
+    """Change at most `limit` runs for each of the `statuses`: those returned by `find` that match all filters."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

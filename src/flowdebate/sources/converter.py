@@ -185,7 +185,10 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason why it was killed: "turn" is possible only if `gives_way` is True."""
+        """Return a child's answer, or the reason why it was killed.
+
+        It may be killed because other documents are waiting ("turn") only if `gives_way` is True.
+        """
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()
         while True:

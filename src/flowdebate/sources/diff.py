@@ -40,14 +40,14 @@ _GENERATED = (
     *("*.lock", "*-lock.json", "*-lock.yaml", "*.lockb", "go.sum", "npm-shrinkwrap.json", "packages.lock.json"),
     *("*.min.js", "*.min.css", "*.js.map", "*.css.map", "*.snap", "*.pb.go", "*_pb2.py", "*_pb2.pyi", "*.g.dart"),
 )
-"""Names of generated files. People do not review these files, so they come last, and only their beginnings are
+"""Names of generated files. Nobody reviews these files by hand, so they come last, and only the beginning of each is
 included.
 """
 _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
 """Pattern for a line too long to have been written by hand."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Two limits on how much of a generated file is included in prompts: its changed lines, and its characters."""
+"""Limits on how much of a generated file is included in prompts: the number of changed lines, and of characters."""
 # Options that keep the user's configuration and environment from affecting a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip

@@ -779,8 +779,8 @@ def serve(memory: int, seconds: float) -> None:
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Seconds until an idle child process exits, and extra seconds until an overdue one exits unless its parent kills it
-first.
+"""Seconds after which an idle child process exits, and seconds after a document's time limit at which a busy one exits.
+By then, its parent has normally killed it.
 """
 
 
@@ -809,7 +809,7 @@ def _end_in(seconds: float) -> None:
 
 
 def _end_with_parent(requests: IO[bytes], *, on: bool) -> None:
-    """Enable or disable a signal that terminates this process when its parent ends and stdin is closed."""
+    """Enable or disable a signal that terminates this process when its parent exits and stdin is closed."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
         import select

@@ -29,7 +29,7 @@ present form), or "dead_letter" (abandoned after repeatedly crashing its process
 """
 
 COMPLETE: tuple[RunStatus, ...] = ("complete", "degraded", "no_verdict")
-"""Statuses of complete runs; resuming a complete run replays it without calling models or humans."""
+"""Statuses of completed runs; resuming a completed run replays it without calling models or humans."""
 
 GIVEN_UP: tuple[StoredStatus, ...] = ("rejected", "dead_letter")
 """Statuses of runs abandoned by workers; the `error` in the outcome states the reason."""

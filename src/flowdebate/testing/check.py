@@ -172,7 +172,10 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples, and shrink the first that breaks a promise; if none does, check overall promises."""
+    """Check generated examples, and shrink the first that breaks a promise.
+
+    If no example does, check the promises about all examples together.
+    """
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
     from flowdebate.testing.strategies import examples
@@ -306,8 +309,8 @@ class _Check:
         stances = frozenset(part.stance for part in parts if isinstance(part, Turn) and part.stance)
         seen = self.finding.seen
         predicate, *rest = {id(test): test for test in _predicates_of(parts)}.values() or [None]
-        # Ignore inner patterns, and conditions that depend on time, tokens or the application: they may never be met in
-        # a check.
+        # Ignore a condition if inner patterns do not share it, or if it depends on time, tokens or the application: it
+        # may never be met in a check.
         seen.speakers = frozenset((part.name, part.agent_name) for part in parts if isinstance(part, Turn))
         seen.has_predicate = not rest and predicate is not None and not _waits_outside(predicate)
 

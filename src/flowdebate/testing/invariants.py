@@ -147,7 +147,7 @@ Problems: TypeAlias = Iterator[str]
 
 
 def fails_only_with_known_errors(run: Played) -> Problems:
-    """Check that a run fails or continues without an answer only if a model fails, and raises only library errors."""
+    """Check that a run raises only library errors, and fails or continues without an answer only if a model fails."""
     for loss in run.raw.losses if run.raw is not None and not run.model.failed else ():
         if loss.instead not in _FLAGS:
             yield f"the run continued without an answer although no model failed: {loss.error}"

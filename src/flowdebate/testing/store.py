@@ -499,7 +499,7 @@ class StoreConformance:
 
     @_promise
     async def test_listing_survives_concurrent_changes(self, store: Store) -> None:
-        """Check that, despite changes, no run is listed twice and no run existing throughout is skipped."""
+        """Check that adding or deleting runs between pages makes a list neither repeat a run nor skip any other run."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
         await _add_old(store, "r16, too", 16.0)

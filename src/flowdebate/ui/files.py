@@ -58,7 +58,7 @@ def parse_json(text: str, *, path: str, number: int | None = None) -> Any:  # no
     line = "is " if number is None else f"line {number}: "
 
     def refuse(constant: str) -> NoReturn:
-        raise BadFile(path, f"{line}not valid JSON: {constant} is not a number in JSON")
+        raise BadFile(path, f"{line}not valid JSON: {constant} is not a valid JSON number")
 
     try:
         return json.loads(text, parse_constant=refuse)

@@ -41,7 +41,10 @@ class StartTool:
 
 
 class PatternPage(ABC):
-    """Page for a pattern. It plans, builds and presents the pattern's runs, and the registry entry refers to it."""
+    """Page for a pattern: it plans, builds and presents the pattern's runs.
+
+    The pattern's registry entry refers to the page.
+    """
 
     options: ClassVar[type[PlanOptions]]
     """Options class of the pattern; it determines plan file keys, flags, form fields, and HTTP and MCP arguments."""

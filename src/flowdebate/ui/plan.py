@@ -498,9 +498,9 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. Errors refer to
     `verb` as the command that needs the plan.
 
-    Raises ConfigurationError for a run without a plan. If `to_ask` is set (models will be called), it is also raised in
-    two cases: a secret has to be entered again, or the run was imported, is not `trusted`, and has a plan in which
-    `reached_by` finds something. If an imported run is only displayed, its plan omits all file options.
+    Raises ConfigurationError for a run without a plan. If `to_ask` is set (models will be called), the same error is
+    raised if a secret has to be entered again, or if `reached_by` finds something in the plan of an imported run that
+    is not `trusted`. If an imported run is only displayed, its plan omits all file options.
     """
     stored = run.header.plan
     if stored is None:

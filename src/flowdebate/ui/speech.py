@@ -247,7 +247,7 @@ class Speech:
 
 
 def _block_at(call: str) -> str:
-    """Return the path of the block that made `call`: the call's path without the `#` and number of any repeat."""
+    """Return the path of the block that made `call`, dropping the `#` and number added to repeated calls."""
     return call.partition("#")[0]
 
 

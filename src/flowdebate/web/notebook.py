@@ -164,9 +164,10 @@ def _in_short(document: Document) -> Summary:
 
 
 def _state(value: object) -> Summary | None:
-    """Summarize the state of a run without a document.
+    """Summarize the state of a run that has no document.
 
-    Return None for a result, since its repr is more informative, unless the run is waiting for a person.
+    Return None for anything other than a run. Also return None for a result, whose repr is more informative, unless the
+    run is waiting for a person.
     """
     if not isinstance(value, RunView) or (isinstance(value, RunResult) and value.status != "awaiting"):
         return None

@@ -38,7 +38,7 @@ _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-
 _TASK = re.compile(r"\[([ xX])\] (.*)", re.DOTALL)
 """Pattern matching the text of a task list item."""
 _INDENTED = re.compile(r"\n[ \t]*")
-"""Pattern matching a line break and the following indentation, which the parser removes as well."""
+"""Pattern matching a line break and any indentation after it; the parser, too, drops such indentation."""
 _HTML = {
     "paragraph_open": "<p>",
     "paragraph_close": "</p>",

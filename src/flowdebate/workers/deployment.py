@@ -319,7 +319,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Cap a run's limits at the workers' own; raise ConfigurationError if the capped cost limit differs."""
+        """Cap a run's limits at the workers' own; raise ConfigurationError unless both cost limits are then equal."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:

@@ -55,7 +55,10 @@ _SWEEPS_PER_STORE_SWEEP = 3  # number of queue sweeps per store sweep, which rea
 
 
 class _WorkerStore(Draining):
-    """Drainable store that reports answered calls to `provider`, and requeues failed runs that `provider` puts off."""
+    """Drainable store that reports answered calls to `provider`.
+
+    If `provider` puts off a failed run, the run goes back to the queue.
+    """
 
     def __init__(self, store: Store, provider: _Provider) -> None:
         super().__init__(store)

@@ -113,7 +113,7 @@ def _read(text: str, schema: Mapping[str, Any], block: str) -> object:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    message = f"{name} is not a number in JSON"
+    message = f"{name} is not a valid JSON number"
     raise ValueError(message)
 
 

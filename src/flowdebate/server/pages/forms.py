@@ -149,7 +149,7 @@ async def answer_by_link(code: str, request: Request, front: FrontOf, seen: str 
 
 
 def _page_values(details: RunDetails, block: str, pending: PendingInput | None) -> dict[str, Any]:
-    """Collect the template values for a person's page."""
+    """Collect the template values for the page on which a person answers a request."""
     question = None if pending is None else OpenRequest.of(pending)
     return {
         "question": details.question,

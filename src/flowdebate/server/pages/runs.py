@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MAX_RUNS = 10_000
 """Maximum number of runs audited on the page; audits on the command line have no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Prefixes that identify audit figures about positions by their names."""
+"""Prefixes of the names of audit figures about positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -215,7 +215,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce each failure in the document to its kind, both in the losses and in the line above the answers."""
+    """Reduce each failure to its kind of error, both in `losses` and in the line about missing participants."""
     line = document.raw.incomplete
     if line is None:
         return document
@@ -289,7 +289,7 @@ async def runs(query: Annotated[RunsQuery, Query()], request: Request, front: Fr
 
 @router.get("/archive")
 async def archive(request: Request, front: FrontOf, service: ServiceOf) -> Response:
-    """Show the archive used by later debates, including any outcomes recorded since."""
+    """Show the archive used by later debates, including outcomes recorded after a debate ended."""
     debates = (await service.archive().debates())[:_MAX_DEBATES]
     return await page("archive", request, front, here="/archive", debates=debates, most=_MAX_DEBATES)
 

@@ -18,7 +18,7 @@ _TURNS = 12
 such as "and".
 """
 _MAX_LENGTH = 8_000
-"""Maximum number of a message's characters to examine for a task, half at its beginning and half at its end."""
+"""Maximum number of characters of a message to examine for a task: half at the beginning, and half at the end."""
 
 # The chat that a task is about, included as data in the task's prompt
 
@@ -145,7 +145,7 @@ def is_hidden_task(chat: Sequence[tuple[str, str]], schema: Mapping[str, Any] | 
 def _is_task(text: str, *, formed: bool, alone: bool = True) -> bool:
     """Return whether a message is a task about a chat, and includes or mentions that chat.
 
-    If `alone` is True, a mention counts only in the request itself.
+    If `alone` is True, a mention counts only in the sentence with the request, not elsewhere in the message.
     """
     boxed = _without(text, _HISTORIES) != text
     outside = _without(text, _BOXES)

@@ -245,7 +245,7 @@ class _Completion(_Answer):
         return JSONData(answer, headers=_incomplete(end))
 
     def _reason(self, end: End) -> str:
-        """Return the finish reason: "tool_calls" if the answer consists of a forced tool's arguments."""
+        """Return the finish reason from `end`, or "tool_calls" if the complete answer is a forced tool's arguments."""
         reason = end.finish_reason
         return reason if reason != "stop" or self.body.forced_tool is None else "tool_calls"
 

@@ -98,7 +98,7 @@ class Address:
     def is_away(self) -> bool:
         """Return whether no server at the address accepts connections.
 
-        A server that rejects only this user does accept connections.
+        A server that rejects only this user still counts as accepting connections.
         """
         pq = self._driver.pq
         return pq.PGconn.ping(self._conninfo.encode()) in (pq.Ping.REJECT, pq.Ping.NO_RESPONSE)

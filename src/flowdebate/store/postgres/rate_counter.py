@@ -40,7 +40,7 @@ SET free_at = CASE WHEN spent_until - now <= %(brim)s
 FROM clock WHERE key = %(key)s
 RETURNING wait, granted
 """  # noqa: S608 - a constant
-"""Statement to claim a slot: slots are `each` seconds apart, and can be used up to `burst` seconds early."""
+"""Statement to claim a slot: each slot lasts `each` seconds, and can be used from `burst` seconds before its end."""
 _CHARGE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clock WHERE key = %(key)s
@@ -87,7 +87,10 @@ class PostgresCounter:
         await self._sessions.do("", lambda session: session.execute(_CHARGE.encode(), values))
 
     async def pause(self, key: str, seconds: float) -> None:
-        """Pause `key` for `seconds`: assign no slots in the meantime, and use up its burst."""
+        """Let the next slot for `key` start no earlier than `seconds` from now.
+
+        A burst lets slots be used before they start, so callers add that time to `seconds`.
+        """
         values = {"key": key, "seconds": seconds}
 
         def work(session: Session) -> None:

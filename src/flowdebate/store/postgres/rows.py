@@ -49,7 +49,7 @@ _CONDITIONS = {
 }
 """SQL conditions for listing runs, keyed by parameter; each is backed by an index sorted in listing order."""
 _MIN_GRAM_LENGTH, _GRAMS = 3, 64
-"""Minimum length of a search string for using the index, and maximum length of the string's prefix looked up there,
+"""Minimum length of a search string to be looked up in the index, and maximum length of the prefix that is looked up;
 both in bytes.
 """
 OWNERSHIP = "SELECT owner, claim FROM runs WHERE run_id = %(run)s"

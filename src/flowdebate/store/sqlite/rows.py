@@ -140,7 +140,7 @@ def build_query(
     values = {name: value for name, value in parameters.items() if value is not None}
     location = " AND ".join(_CONDITIONS[name] for name in values if name in _CONDITIONS) or "true"
     if not few and labels:
-        location = location.replace("status =", "+status =")  # "+" keeps the planner from using that index
+        location = location.replace("status =", "+status =")  # "+" keeps the planner from using the status index
     if "text" in values:
         values["folded"] = values["text"].casefold()
     values["limit"] = -1 if limit is None else limit

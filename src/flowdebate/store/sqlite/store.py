@@ -95,9 +95,8 @@ class SqliteStore(Store):
 
     async def take(self, run_id: str) -> StoredRun:
         await self._release_ended(run_id)
-        dead_owners: list[
-            str
-        ] = []  # dead owners, whose logs contain open steps until the commit and may be removed only after it
+        # Until the commit, a dead owner's open steps are only in its log, so do not remove it before.
+        dead_owners: list[str] = []
 
         def work(connection: sqlite3.Connection) -> StoredRun:
             self._check_version(connection)

@@ -80,7 +80,10 @@ class LivePage:
         self._result = _Result(card=None, outputs=(), names=self._names)
 
     def take(self, event: object, start: int | None = None) -> bool:
-        """Process `event`, or its text from offset `start` on; return whether anything but that text has changed."""
+        """Process `event`; return whether anything other than streamed text has changed.
+
+        For a piece of streamed text, `start` is its offset within the answer.
+        """
         if start is not None:
             self._changed |= (changed := self._live.take(event, start))
             return changed
@@ -267,5 +270,5 @@ class LivePage:
 
 
 def _published(sections: Iterable[Section]) -> Iterator[Section]:
-    """Omit remarks, because they describe failures, and results, because only the finished page shows them."""
+    """Omit remarks and results: remarks describe failures, and results belong only on the finished page."""
     return public_sections(section for section in sections if not isinstance(section, Remark | Card | Output))
