@@ -198,7 +198,7 @@ def checked(name: str, report: EscalationReport) -> str:
 
 
 HEAD = """\
-| first, second, then | right | always the last step | difference, points | tokens | decided by the second | right there |
+| first, second, then | right | always the last step | difference, points | tokens | decided by the second | right among these |
 | --- | --- | --- | --- | --- | --- | --- |"""
 NAMES = {
     "R1": "PaLM 2, GPT-4, a panel of five",
