@@ -88,7 +88,7 @@ class TestInspectModel(AdapterConformance):
 
 
 def script_won_by(winner: str | None) -> Any:
-    """Return a function that answers a request's text as a debater, or as a judge who declares `winner` the winner."""
+    """Return a function that answers prompts as a debater and as a judge who declares `winner` the winner."""
     verdict = {"reasoning": "It was checked.", "winner": winner, "verdict": "Checked twice."}
 
     def answer(text: str) -> str:

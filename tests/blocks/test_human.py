@@ -193,7 +193,7 @@ async def test_asking_a_human_without_a_store_raises_an_error() -> None:
 
 
 async def test_concurrent_calls_finish_while_one_waits_for_a_human() -> None:
-    """All open requests are raised together, in call order, once the other calls have finished.
+    """A single exception carries all open requests, in call order, once the other calls have finished.
 
     If a call fails, its error is raised instead.
     """

@@ -216,7 +216,7 @@ def test_isolated_resources_start_from_and_update_the_outer_state(count: int, li
     assert block.resources == {"counter": shared}
 
 
-def test_isolates_option_accepts_only_resources() -> None:
+def test_only_resources_can_be_isolated_or_owned() -> None:
     for options in ({"isolates": [5]}, {"owns": [None]}):
         with pytest.raises(ConfigurationError, match="a hashable resource"):
             empty(**options)

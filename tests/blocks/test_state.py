@@ -111,7 +111,7 @@ def test_exceptions_in_a_state_factory_are_raised_unchanged() -> None:
     assert caught.value.__notes__ == ["in block 's' (at s)"]
 
 
-def test_accepts_option_converts_the_input_for_the_first_step() -> None:
+def test_input_can_be_converted_for_the_first_step() -> None:
     inner = sequencer(name="inner", accepts=int).map(lambda n: n + 1)
     assert inner.run_sync("4").output == 5
     assert sequencer(name="outer").for_each(inner).run_sync("12").output == [2, 3]

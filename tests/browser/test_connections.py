@@ -216,7 +216,7 @@ def test_network_change_opens_a_new_connection(stage: Stage, dictated: Dictated,
 
 
 class Failing(Dictated):
-    """Dictated model whose server rejects the second speaker with a message that identifies the server."""
+    """`Dictated` model that fails for the second speaker with an error that reveals the server's address and key."""
 
     name = "failing"
 

@@ -34,7 +34,10 @@ $$ \sum_{i=1}^{n} p_i \cdot \ell_i $$
 
 
 def answer(request: ModelRequest) -> Any:
-    """Return TEXT as a debater. As the judge, prefer the side read first, either as the winner or by scores."""
+    """Return TEXT as a debater, and prefer a side as the judge.
+
+    The winner is always Ship, but the scores favor the side read first.
+    """
     CALLERS.append(request.block)
     if request.output_schema is None:
         return TEXT

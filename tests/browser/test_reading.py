@@ -83,7 +83,7 @@ def long_run() -> Iterator[tuple[Stage, str]]:
 
 
 def wait_for(page: Page, condition: str) -> None:
-    """Wait until a condition is met. The page's policy permits evaluation only through the debugger."""
+    """Wait until a condition is met. The page's policy permits evaluating it only through the debugger."""
     for _ in range(600):
         if page.evaluate(condition):
             return

@@ -161,7 +161,7 @@ def test_presentation_can_be_controlled_by_keyboard(stage: Stage, owner_visit: V
             assert (number, text in slide) == (f"{position} of 6", True), slide
             assert tab.locator(".slide:visible").count() == 1
             tab.keyboard.press("ArrowRight")
-        assert current_slide(tab)[0] == "6 of 6"  # the last slide has no successor
+        assert current_slide(tab)[0] == "6 of 6"  # there is no slide after the last one
         tab.keyboard.press("ArrowLeft")
         assert current_slide(tab)[0] == "5 of 6"
         tab.reload()

@@ -24,7 +24,7 @@ document.addEventListener("securitypolicyviolation", (event) => console.error(`C
 
 
 class Visit:
-    """Browser that cannot open other sites; with a token, it is signed in to the server at `url`."""
+    """Browser that cannot open other sites. If a token is given, the browser is signed in to the server at `url`."""
 
     def __init__(self, chromium: Browser, url: str, *, token: str | None = TOKEN) -> None:
         self.url = url

@@ -170,7 +170,8 @@ def test_killed_run_is_resumed_with_its_archived_context(store: Path) -> None:
     assert [past["answer"] for past in raw["context"]["pastDebates"]] == ["Cap rents at 3%."]
     assert "agreement on Cap rents at 3%." in prompts
     assert "Forget it." not in prompts
-    assert raw["tally"]["weights"]["Guardian"] < 1.0  # the agent lost once, before the later outcome was known
+    # the weight reflects the debate that the agent lost, but not the outcome that was recorded later
+    assert raw["tally"]["weights"]["Guardian"] < 1.0
 
 
 @pytest.mark.parametrize(

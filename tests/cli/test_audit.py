@@ -240,7 +240,7 @@ def test_stored_debate_can_be_rejudged_by_letter() -> None:
     assert "by letter, the first slot is ahead by 1.50" in page
 
 
-def test_rejudging_uses_the_letter_form_of_the_stored_run() -> None:
+def test_rejudging_keeps_the_answer_form_of_the_stored_run() -> None:
     with Stage(answers={"scores": SCORES}, letters=lambda _: {"A": -0.2, "B": -1.7}) as on:
         run_id = run_debate(on, "--answer-form", "letter")
         options = (run_id, "--rejudge", "--base-url", on.base_url, "--model", "staged")

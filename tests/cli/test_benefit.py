@@ -290,7 +290,7 @@ def test_judge_options_apply_to_every_debate(data_folder: Path) -> None:
     assert all(set(ballot["labels"].values()) == {"A", "B"} for ballot in judging["ballots"])
 
 
-def test_cluster_column_groups_questions_and_failures_can_be_excluded(data_folder: Path) -> None:
+def test_questions_can_be_clustered_and_failures_excluded(data_folder: Path) -> None:
     rows = [{**fact, "topic": "physics"} for fact in FACTS]
     (data_folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with School() as school:

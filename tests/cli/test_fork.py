@@ -119,7 +119,7 @@ def test_fork_id_can_be_chosen(store: Path) -> None:
     assert "--fork-id must not be blank" in blank.stderr
 
 
-def test_calls_after_a_path_are_repeated(store: Path) -> None:
+def test_calls_from_a_given_step_on_are_repeated(store: Path) -> None:
     with Stage(turns=SAID) as on:
         run_command(*on.options(*SIDES, "--max-rounds", "2"))
         calls = len(on.bodies)

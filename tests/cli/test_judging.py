@@ -120,7 +120,7 @@ def test_letter_judge_shows_its_log_odds(tmp_path: Path) -> None:
     assert len(raw.found.judging.ballots) == 2
 
 
-def test_letter_form_can_be_set_by_options_or_a_plan_file(tmp_path: Path) -> None:
+def test_judging_by_letter_can_be_set_by_options_or_a_plan_file(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text('answer_form = "letter"\nschedule = "single"\n')
     ways = {

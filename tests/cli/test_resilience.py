@@ -180,7 +180,7 @@ def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
         (
             'flag("enough")',
             "contains an unknown condition at character 1",
-        ),  # only Python code can set a flag, so the command does not know this condition
+        ),  # flags can be set only in Python code, so the command does not offer this condition
     ],
 )
 def test_invalid_stop_condition_is_rejected_before_any_call(tmp_path: Path, condition: str, message: str) -> None:

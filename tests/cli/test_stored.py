@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 ALL = {"debate": ("debate", (*SIDES, "--moderator")), **VERBS}
 TOGETHER = {"consensus": 3, "deliberation": 3}
-"""Number of simultaneous calls. If a limit were reached among them, calls in flight would be abandoned, and resuming
-the run would repeat them.
+"""Number of calls that a pattern makes simultaneously, also used as its call limit. If a limit were reached in the
+middle of them, the calls in flight would be abandoned, and resuming the run would repeat them.
 """
 ONE_TURN = (("Homes ", "first."),)
 

@@ -75,7 +75,7 @@ def list_temporary(home: Path) -> Path:
 
 
 async def check_ready(model: CliModel) -> None:
-    """Check that the program is signed in. Settings that it still reads cause one warning per process."""
+    """Check that the program is signed in, ignoring warnings about settings that it still reads."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FlowDebateWarning)
         await model.check_ready()

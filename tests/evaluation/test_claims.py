@@ -1,4 +1,4 @@
-"""Reports must claim no more than was measured; each test repeats an earlier overstatement."""
+"""Reports must claim no more than was measured; each test covers a claim that used to be overstated."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_required_number_of_questions_gives_the_test_the_stated_power(gain: floa
             low = stats.binom.cdf(range(differ + 1), differ, 0.5)
             rejected = [
                 k for k in range(differ + 1) if 2 * min(low[k], low[differ - k]) <= 0.05
-            ]  # the distribution is symmetric
+            ]  # the distribution is symmetric, so both tails have the same size
             total += stats.binom.pmf(differ, n, differing) * sum(
                 stats.binom.pmf(rejected, differ, (differing + gain) / 2 / differing)
             )

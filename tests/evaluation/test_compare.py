@@ -233,7 +233,7 @@ async def test_tables_report_the_accuracy_of_judges() -> None:
     truth = table.judges[0].truth
     assert truth is not None
     assert (truth.rows, truth.decided.value, truth.decided.n) == (39, 29 / 39, 39)
-    # of the 29 rows with the same winner in both orders, text 1 is the longer one in the 19 odd ones
+    # 29 rows have the same winner in both orders, and text 1 is the longer one in the 19 rows with odd numbers
     assert truth.right is not None
     assert (truth.right.value, truth.right.n) == (19 / 29, 29)
     assert {order: figure.value for order, figure in truth.orders.items()} == {"1 2": 29 / 39, "2 1": 19 / 39}

@@ -83,7 +83,10 @@ def test_regression_matches_statsmodels(seed: int, shares: bool) -> None:  # noq
 
 
 def ballots_of(group: str) -> list[ContentChoice]:
-    """Return the local judge's letter ballots, in both orders, on written debates in which one side is better."""
+    """Return the ballots that the local judge cast by letter on written debates in which one side is better.
+
+    Each debate was judged in both orders.
+    """
     cases_by_id, choices = {case.id: case for case in cases()}, []
     for record in found_in():
         case = cases_by_id[record.case]

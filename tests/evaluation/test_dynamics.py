@@ -99,7 +99,7 @@ COURSES = st.builds(
 
 @settings(max_examples=example_count(100))
 @given(courses=st.lists(COURSES, min_size=1, max_size=12))
-def test_oracle_choice_is_never_worse(courses: list[AnswerCourse]) -> None:
+def test_oracle_choice_is_never_worse_than_the_outcome(courses: list[AnswerCourse]) -> None:
     report = dynamics(courses)
     assert report.oracle_gap is not None
     assert report.oracle_gap >= 0
@@ -175,7 +175,7 @@ def note_on(pattern: str, raw: PatternOutput) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_courses_can_be_extracted_from_every_pattern(name: str) -> None:
+def test_answer_courses_can_be_extracted_from_every_pattern(name: str) -> None:
     raw = PATTERNS[name]().run_sync(QUESTION, model=FunctionModel(answer_to), seed=1).raw
     courses = courses_of(raw)
     assert all(isinstance(course, AnswerCourse) for course in courses)

@@ -1,4 +1,4 @@
-"""Comparisons of escalations with always debating: accuracy, cost and who decided match manual counts."""
+"""Escalation compared with always debating: accuracy, cost and who decided match manual counts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def rent(**options: Any) -> Sequencer[Any, Any]:
 def evaluation_model(
     judge: Callable[[str], Any], direct: Callable[[str], Any], blocks: list[str] | None = None
 ) -> FunctionModel:
-    """Create a model whose judge and direct answers are functions of the prompt."""
+    """Create a model that passes the prompt to `judge` for a verdict and to `direct` for a direct answer."""
 
     def answer(request: ModelRequest) -> Any:
         if blocks is not None:

@@ -105,7 +105,7 @@ def test_repetition_stability_is_the_share_of_the_most_frequent_verdict() -> Non
     assert report.repetition_stability is not None
     assert (report.repetition_stability.value, report.repetition_stability.n) == pytest.approx((2 / 3, 1))
     assert report.position_consistency is not None
-    assert report.position_consistency.value == 0.0  # the most frequent winner is a in one order and b in the other
+    assert report.position_consistency.value == 0.0  # the most frequent winner is "a" in one order and "b" in the other
 
 
 def test_scores_determine_the_winner() -> None:

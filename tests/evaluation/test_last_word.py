@@ -68,7 +68,7 @@ def test_last_word_is_tested_separately_if_there_are_more_than_two_sides(liked: 
     assert report.tests == 3
 
 
-def test_unknown_or_simultaneous_orders_have_no_last_word() -> None:
+def test_unknown_speaking_orders_and_simultaneous_turns_have_no_last_word() -> None:
     assert audit([ballots("tea", "tea", "coffee")]).last_word is None
     for order, expected in (("simultaneous", None), ("rotated", ["stance of bea", "stance of ann"])):
         raw = build("debate", 2, turn_order=order).run_sync("Q?", model=Speakers().model).raw

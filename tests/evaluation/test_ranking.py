@@ -94,7 +94,7 @@ def test_ties_connect_systems_both_ways() -> None:
     assert "no two systems" in str(rank_games(tied, order=False).problem)
     connected = [Game(one, other, won, 4) for one, other, won in (("b", "c", 1), ("c", "b", 1), ("b", "c", 0.5))]
     assert rank_games([*tied, *connected], order=False).systems[0].name == "a"
-    # a third system with only ties and wins ranks above two that beat each other
+    # a system that has won or tied all its games is ranked together with two systems that have beaten each other
     alone = rank_games([*tied, *connected[:2]], order=False)
     assert {system.name for system in alone.systems} >= {"b", "c"}
 
@@ -206,9 +206,8 @@ def strength_coverage(studies: int, rows: int, *, seed: int) -> float:
     true = dict(zip("abc", (0.6, 0.1, -0.7), strict=True))
     hits = 0
     for _ in range(studies):
-        luck = np.array([*true.values()]) + rng.gumbel(
-            size=(rows, 3)
-        )  # rankings by such sums follow Luce's model, and the results of pairs follow the library's model
+        # sorting by such sums gives rankings that follow Luce's model, so each pair follows the library's model
+        luck = np.array([*true.values()]) + rng.gumbel(size=(rows, 3))
         games = [
             Game(one, other, float(abilities["abc".index(one)] > abilities["abc".index(other)]), row)
             for row, abilities in enumerate(luck)

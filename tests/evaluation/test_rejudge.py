@@ -95,7 +95,7 @@ async def test_rejudging_repeats_the_original_judging(options: dict[str, Any], m
     assert (parsed.form, parsed.rule, str(parsed.plan)) == (how.form, how.rule, str(how.plan))
     assert parsed.criteria == how.criteria
     assert before is not None
-    # the original value is kept, even if the original options left it to the fit
+    # the value used originally is kept, even if it came from the fit rather than from the original options
     assert parsed.min_log_odds == before.min_log_odds
     assert reuse_judge_options(before, schedule="swap").form == how.form
     assert reuse_judge_options(None).form == "scores"
@@ -126,7 +126,7 @@ async def test_repeated_views_have_the_same_order() -> None:
     assert len({order[0] for order in orders}) > 1
 
 
-async def test_single_judge_calls_name_a_winner() -> None:
+async def test_single_judge_call_asks_for_a_winner_instead_of_scores() -> None:
     results = await rejudge([debate_output("a", "b")], judge=JudgeOptions(), model=Judge().model, store=False)
     (ballot,) = results[0].unwrap().output.ballots
     assert (ballot.scores, ballot.winner) == (None, None)

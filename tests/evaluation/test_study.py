@@ -724,7 +724,7 @@ async def test_remaining_time_is_estimated_per_design(tmp_path: Path) -> None:
     await ask_study(
         experiment, tmp_path / "b.jsonl", model=Answering().model, max_concurrency=2, maximum=1, progress=so_far.append
     )
-    # after one more debate that takes no time, one `in_turn` and the noise for nine questions remain
+    # one more debate has been answered (in no time), so one `in_turn` debate and nine noise questions remain
     assert so_far[0].remaining == pytest.approx((30 + 9 * 5) / 2)
 
 

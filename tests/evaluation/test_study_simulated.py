@@ -56,9 +56,9 @@ def report_of(study: Study, firsts: Any, seconds: Any) -> Any:
 
 
 def measure_coverage(seed: int, studies: int, *, questions: int, clusters: int, spread: float) -> float:
-    """Return how often the interval contains the planted gain of .1 if questions in a cluster share a mood.
+    """Return how often the interval contains the planted gain of .1 if questions in a cluster share an effect.
 
-    The two methods share a cluster's mood only in part, so their difference is clustered as well.
+    Each method has its own effect in each cluster, so the difference between the methods is clustered as well.
     """
     rng, hits = np.random.default_rng(seed), 0
     study = make_study(questions, clusters)
@@ -72,10 +72,10 @@ def measure_coverage(seed: int, studies: int, *, questions: int, clusters: int, 
 
 
 def simulate_martingale(seed: int, studies: int, *, questions: int) -> tuple[float, float]:
-    """Return the mean gain over `revision`, and how often a gain is found, if debating improves no belief.
+    """Return the mean gain over `revision`, and how often a difference is found, if debating does not help.
 
-    Each question has a belief in the truth. Second thoughts are drawn from it, and the debate from a belief that has
-    drifted, often all the way to certainty, with the same mean (a martingale).
+    In each question, the revision is right with some probability. The debate is right with a probability that has
+    drifted away from it, often all the way to certainty, but that has the same expected value (a martingale).
     """
     rng, gains, conclusions = np.random.default_rng(seed), [], 0
     study = make_study(questions, questions)

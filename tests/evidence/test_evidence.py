@@ -31,7 +31,7 @@ def make_pair(number: int, *, longer: bool = True) -> FactPair:
 
 
 def make_rows(pairs: list[FactPair], *, slot_only: bool) -> list[Row]:
-    """Return rows from a judge that follows either only the first slot or only the truth."""
+    """Return rows from a judge that always chooses the first slot (if `slot_only`) or the true text."""
     rows_found = []
     for one in pairs:
         for name, view in views_of(one).items():

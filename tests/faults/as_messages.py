@@ -1,4 +1,4 @@
-"""The servers of the fault rows, translated to the format of Anthropic's API."""
+"""Responses of the servers in the fault rows, converted to the format of Anthropic's API."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Fault:
     base_url: str | None = None
     """A base URL that replaces the server's."""
     counted: Literal["posts", "connections", "nothing"] = "posts"
-    """The unit in which the server counts requests: connections if no request arrives completely."""
+    """Events that the server counts: complete requests, connections if no request arrives completely, or nothing."""
     pause: float = 0.0
     """The number of seconds before the same model is called again."""
     works_again: bool = True

@@ -117,7 +117,7 @@ _TYPES |= dict.fromkeys(("properties", "required", "additionalProperties", "minP
 
 
 def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keywords that do not apply to the type beside them, as a strict validator would."""
+    """Yield keywords that a strict validator would reject because they do not apply to the type beside them."""
     if not isinstance(part, dict):
         return
     for keyword, value in part.items():
@@ -193,7 +193,7 @@ async def test_each_caller_can_have_a_separate_service(tmp_path: Path) -> None:
         return bob
 
     async with ann, bob, Client(create_server(ann, service_of=of), mode=ERAS[1]) as client:
-        create_server(bob)  # registers the judge
+        create_server(bob)  # registers the judge with bob's service
         run = structured_output(
             await client.call_tool("start_debate", {"question": "Should we build trams?", "wait": 30})
         )

@@ -147,7 +147,7 @@ def test_a_confidence_of_one_half_is_neutral(outcomes: list[bool]) -> None:
 
 @given(st.lists(forecasts, min_size=1, max_size=5), st.floats(0, 1))
 def test_better_forecasts_never_worsen_the_calibration(outcomes: list[tuple[float, bool]], confidence: float) -> None:
-    """If two voters differ in only one confidence, the one closer to the outcome has no worse calibration."""
+    """If two voters differ in a single confidence, the one closer to the outcome is at least as well calibrated."""
     (first, right), *rest = outcomes
     near, far = sorted((first, confidence), key=lambda share: abs(share - right))
     better, worse = calibration([(near, right), *rest]), calibration([(far, right), *rest])

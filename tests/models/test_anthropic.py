@@ -294,7 +294,8 @@ def test_a_debate_reads_its_transcript_from_the_cache(anthropic: Vendor) -> None
     assert result.status == "complete"
     turns, judge = anthropic.asked[:-1], anthropic.asked[-1]
     assert len(turns) == 9
-    for earlier, later in pairwise(turns[3:]):  # everything that an earlier turn wrote or read
+    # each turn reads from the cache everything that the previous turn read or wrote
+    for earlier, later in pairwise(turns[3:]):
         assert later.cached_tokens == earlier.cached_tokens + earlier.written_tokens > 1_000
     assert judge.written_tokens == 0
     assert max(str(sent_request.body).count("cache_control") for sent_request in anthropic.asked) == 2

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 HEAD = "#!{python}\nimport json, os, sys, time\nprompt = sys.stdin.read()\nargs = sys.argv[1:]\n"
-HEAD += "if args[:1] == ['debug']:\n    print(json.dumps({'models': []}))\n    sys.exit()\n"  # codex lists its models
+# `codex debug models` lists the models
+HEAD += "if args[:1] == ['debug']:\n    print(json.dumps({'models': []}))\n    sys.exit()\n"
 CLAUDE = {
     "type": "result", "is_error": False, "result": "Cap them.",
     "usage": {

@@ -101,7 +101,7 @@ async def ask_server(
 
 
 def text_ending_for(reason: Any, text: str = TEXT, **more: Any) -> dict[str, Any]:
-    """Return text that ends for `reason`, both as a completion and as a stream."""
+    """Return text that ends with the finish reason `reason`, both as a completion and as a stream."""
     return {
         "whole": completion(text, finish=reason, **more),
         "stream": [chunk(text[:9]), chunk(text[9:]), chunk(finish=reason), usage_chunk()],

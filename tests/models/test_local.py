@@ -199,7 +199,7 @@ async def test_text_begins_with_the_opening_words(model_path: Path, *, stream: b
         assert len(pieces) > 3
 
 
-async def test_the_model_continues_the_opening_words(model_path: Path) -> None:
+async def test_the_model_continues_from_the_opening_words(model_path: Path) -> None:
     """The prompt ends with the opening words.
 
     At temperature 0, a model that is given the beginning of its own answer must therefore continue it identically.
@@ -213,7 +213,7 @@ async def test_the_model_continues_the_opening_words(model_path: Path) -> None:
 
 
 async def test_structured_and_tool_requests_ignore_opening_words(model_path: Path) -> None:
-    """An answer in JSON or a tool call cannot start with opening words."""
+    """Only plain text can begin with opening words; JSON answers and requests that offer tools ignore them."""
     answered = await ask(LocalModel(model_path), question(output=Verdict, max_tokens=None, begins="Trams"))
     assert isinstance(answered.data, Verdict)
     offered = question(tools=[LOOKUP], begins="Trams are quiet, because", sentences=1, max_tokens=8)

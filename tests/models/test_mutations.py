@@ -161,7 +161,7 @@ def test_the_error_check_can_fail(error: MalformedResponse, problem: str) -> Non
         check_error(error)
 
 
-def test_soak_shares_can_be_added_together() -> None:
+def test_results_of_case_batches_can_be_added_together() -> None:
     share = run_answer_cases(1, range(5))
     repeated = run_answer_cases(1, range(2, 5))
     assert (share.cases, sum(share.outcomes.values()), share.failed) == (5, 5, None)

@@ -66,7 +66,7 @@ def test_user_argues_in_jupyterlab(chromium: Browser, lab: tuple[Path, str]) -> 
         expect(cells).to_have_count(count)
         cells.first.click()
         turn = page.locator(".flowdebate-page form")
-        for _ in range(4):  # up to the first run
+        for _ in range(4):  # run the cells up to the one that starts the first run
             page.keyboard.press("Shift+Enter")
         page.locator(".flowdebate-page .live").first.wait_for()
         for _ in range(6):

@@ -11,7 +11,7 @@ OPINIONS = {"Ada": "Ship, if you can roll back.", "Ben": "Ship today.", "Cleo": 
 
 
 def answer(request: ModelRequest) -> Any:
-    """Give an opinion, rank reversible answers first, or answer as the chair."""
+    """Give an opinion, rank the answers (best if they mention a way to roll back), or answer as the chair."""
     text = str(request.messages[-1]["content"])
     if "-reviewer-" in request.block:
         answers = re.findall(r"^\[Answer ([A-Z])\] (.*)$", text, re.MULTILINE)

@@ -108,7 +108,10 @@ def attempt_errors(attempts: Sequence[Attempt]) -> list[str | None]:
 
 
 async def call_at(model: Any, at: Sequence[float], **options: Any) -> list[Any]:
-    """Make numbered calls at the given times, counted from now and in order; return each answer or error."""
+    """Make numbered calls at the given times, in seconds from now; return the answer or error of each call.
+
+    The times must be in ascending order.
+    """
     start, calls = now(), []
     for number, when in enumerate(at):
         await asyncio.sleep(start + when - now())

@@ -68,7 +68,10 @@ class Clock:
 
 @dataclass
 class Period:
-    """A period in one state, as recorded by the reference: its results and the calls admitted during it."""
+    """A period that the breaker spends in one state, as the reference records it.
+
+    It contains the results of calls, and the numbers of the admitted calls that have not ended.
+    """
 
     state: str
     start: float

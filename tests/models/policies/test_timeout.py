@@ -118,7 +118,7 @@ def test_silence_is_limited_before_and_between_chunks(
     assert len(pieces) == (0 if not listening else len(pauses) if late is None else late)
 
 
-def test_a_non_streaming_model_must_answer_within_the_first_text_limit() -> None:
+def test_the_deadline_for_first_text_applies_to_a_non_streaming_model() -> None:
     """Until it has answered, a model that does not stream cannot be distinguished from one that hangs."""
     check_end(Timeout(Leaf([delayed(3)]), first_text=5), 3, "fine")
     check_end(Timeout(Leaf([delayed(3)]), first_text=2), 2, "no text within 2 s")

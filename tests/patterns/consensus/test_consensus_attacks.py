@@ -74,7 +74,7 @@ def run_harmless() -> tuple[list[Call], Any]:
 def check(calls: list[Call], result: Any) -> None:
     """Check that, apart from the texts, the messages have the same lines as in a harmless debate.
 
-    Records must be equal.
+    The votes, the result and the pairs of critics and targets must be the same, too.
     """
     assert [call.request.block for call in calls] == [call.request.block for call in run_harmless()[0]]
     for call, harmless_call in zip(calls, run_harmless()[0], strict=True):

@@ -378,7 +378,7 @@ def test_copied_share_counts_distinct_pairs(words: list[str], source: list[str])
 
 @pytest.mark.slow
 def test_answers_of_maximum_length_are_compared_in_full() -> None:
-    """The test compares texts that repeat one or a few words, and a text in which no word occurs twice."""
+    """Each text is compared with itself. Two of them repeat one or two words, and the third repeats none."""
     for text in ("a " * 100_000, "a b b a " * 25_000, " ".join(map(str, range(30_000)))):
         assert copied_run(f"x {text}", f"{text} y") == len(text.split())
         assert copied_share(text, text) == 1.0

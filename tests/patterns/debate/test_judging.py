@@ -86,7 +86,8 @@ def test_slot_bias_does_not_change_balanced_verdicts(seed: int) -> None:
     ("judge", "calls"), [("single", 1), ("swap", 2), ("cyclic", 3), ("full", 6), ("sampled(4)", 4)], ids=str
 )
 def test_each_scheduled_view_is_judged_once(judge: str, calls: int) -> None:
-    options = JudgeOptions(schedule=judge, labels=True)  # with labels, even a single view is scored
+    # if sides have labels, the judge gives scores even for a single view
+    options = JudgeOptions(schedule=judge, labels=True)
     orders: list[list[str]] = []
 
     def score(order: list[str], request: ModelRequest) -> Scores:
