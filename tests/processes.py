@@ -1,7 +1,7 @@
 """Processes started by tests.
 
-They can be interrupted, are always ended, and are all forked from a single process, which pytest-xdist's workers share.
-A pytest plugin, registered by conftest.py.
+They can be interrupted, are always killed in the end, and are all forked from a single process, which pytest-xdist's
+workers share. A pytest plugin, registered by conftest.py.
 """
 
 from __future__ import annotations

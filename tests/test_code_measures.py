@@ -46,7 +46,7 @@ def test_vague_names_are_counted_at_their_binding(parse: Callable[..., list[Modu
     assert share_of_vague_names(modules) == pytest.approx(2 / 3)
 
 
-def test_any_hidden_behind_an_alias_is_counted(parse: Callable[..., list[Module]]) -> None:
+def test_typing_any_behind_an_alias_is_counted(parse: Callable[..., list[Module]]) -> None:
     modules = parse(
         "import typing\nfrom typing import Any, TypeAlias\nValue: TypeAlias = Any\n"
         "size: typing.Any = 1\n"
@@ -92,7 +92,7 @@ def test_headlines_that_begin_with_a_verb_are_counted(
     assert share_of_verb_headlines(modules) == share
 
 
-def test_clauses_and_bare_heads_are_counted_per_thousand_words(parse: Callable[..., list[Module]]) -> None:
+def test_relative_clauses_and_bare_pronouns_are_counted_per_thousand_words(parse: Callable[..., list[Module]]) -> None:
     modules = parse('"""Options that those of a run replace."""\n\nsize = 1\n"""What is left of it."""\n')
     assert relative_clauses(modules) == pytest.approx(1000 / 12)
     assert bare_heads(modules) == pytest.approx(2000 / 12)

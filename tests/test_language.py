@@ -52,7 +52,7 @@ def prose(path: Path) -> Iterator[str]:
     if path.suffix == ".md":
         yield re.sub(r"```.*?```|`[^`\n]*`", "", source, flags=re.DOTALL)
         return
-    if not _OLD.search(source):  # skip most modules, since the rest is slow
+    if not _OLD.search(source):  # most modules contain none of these terms, and parsing them all would be slow
         return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -126,7 +126,7 @@ def test_listed_models_can_share_one_address(vendor_stubs: Found, monkeypatch: p
 def test_error_for_an_address_without_a_model_lists_its_models(vendor_stubs: Found) -> None:
     """The error for `--base-url` without `--model` lists the models that the server offers.
 
-    Servers on other machines are not called, and clients that may not use every address do not receive the list.
+    No server is contacted if it is on another machine, or if only allowed models may be used.
     """
     vendor_stubs["ollama"].models = ("gemma3", "qwen3")
     near, far = vendor_stubs["ollama"].base_url, "http://192.0.2.1/v1"

@@ -146,7 +146,7 @@ def test_every_error_is_exported_and_in_the_tree() -> None:
 
 
 PROGRAMS = ("flowdebate.cli", "flowdebate.testing")
-"""Packages that may define their own errors: nobody imports one, and the other raises them on purpose."""
+"""Packages that may define errors: applications never import the first, and the second raises errors on purpose."""
 
 
 def is_error_class(value: object) -> bool:

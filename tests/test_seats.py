@@ -615,7 +615,7 @@ def test_bare_names_find_their_vendors_from_the_command_line(vendor_stubs: Found
 
 
 def test_bare_names_find_their_vendors_over_http(vendor_stubs: Found) -> None:
-    """The list of allowed models may give them with or without their provider. All other models are rejected."""
+    """Allowed models can be listed with or without their provider. All other models are rejected."""
     allowed = ["gpt-5-mini", "anthropic/*", "gemini/gemini-3-pro", "ollama/gemma3"]
     with staged(lambda: Service(store="memory:", allow_models=allowed)) as stage:
         body = {"pattern": "debate", "question": QUESTION, "options": {"max_rounds": 1, "model": BARE}}

@@ -121,12 +121,12 @@ def test_conditions_obey_the_laws_of_logic(one: Shape, two: Shape, three: Shape,
 
 @given(SHAPES, ANSWERS)
 def test_order_of_members_never_changes_the_decision(shape: Shape, true: dict[str, bool]) -> None:
-    """The order only affects which of several reasons is reported."""
+    """The order affects only which of several reasons is reported."""
     assert (evaluate(build_condition(shape), true) is None) == (evaluate(build_condition(mirror(shape)), true) is None)
 
 
 @given(SHAPES, ANSWERS)
-def test_reason_is_a_true_condition(shape: Shape, true: dict[str, bool]) -> None:
+def test_reported_reason_is_a_condition_that_is_true(shape: Shape, true: dict[str, bool]) -> None:
     reason = evaluate(build_condition(shape), true)
     if reason is not None:
         formula = reason.replace("~", " not ").replace("&", "and").replace("|", "or")

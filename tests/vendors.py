@@ -458,7 +458,7 @@ def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing a
         for name, vendor in stubs.items():
             if vendor.key is not None:
                 patch.setenv(str(PROVIDERS[name].key_env), vendor.key)
-        # only OpenAI is used without a base URL and with all its features
+        # make the stub count as OpenAI itself, which is used without a base URL and with all its features
         patch.setattr(flowdebate.models.openai.model, "_OPENAI", stubs["openai"].base_url.removesuffix("/v1"))
         # forget the servers found on this machine
         patch.setattr(flowdebate.models.resolve, "_seen", (float("-inf"), {}))
@@ -467,7 +467,7 @@ def vendors() -> Iterator[dict[VendorName, Vendor]]:  # noqa: C901 - one thing a
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is PROVIDERS:
                 patch.setattr(module, "PROVIDERS", moved)
         yield stubs
-        # modules imported in the meantime refer to the table of these servers
+        # modules imported in the meantime still refer to the stubs' table
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith("flowdebate") and vars(module).get("PROVIDERS") is moved:
                 vars(module)["PROVIDERS"] = PROVIDERS

@@ -123,7 +123,8 @@ class Warm:
     def _read(self) -> int:
         data = self._status.recv(4)
         assert len(data) == 4, "the process that others are forked from is gone"
-        return int.from_bytes(data, "big")  # no data would give 0, and process id 0 means this whole group
+        # missing data would become 0, and process id 0 stands for this whole process group
+        return int.from_bytes(data, "big")
 
     def wait(self, timeout: float) -> int:
         """Wait for the process to end and return its exit code, or raise TimeoutExpired if it does not end in time."""

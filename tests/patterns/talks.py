@@ -71,7 +71,7 @@ WORD = re.compile(r"\bw[0-9a-f]{12}\b")
 def talk(  # noqa: PLR0911 - one for each pattern
     pattern: str, *, policy: FailurePolicy | None = None, block: Any = None, decider: Any = None, **options: Any
 ) -> Sequencer[Any, Any]:
-    """Build the pattern as `x`, with two rounds if it has rounds. `block` speaks for bob, and `decider` decides."""
+    """Build the pattern, named `x`, with two rounds if it has rounds. `block` speaks for bob, and `decider` decides."""
     of = {name: DebaterOptions(instructions=f"You are {name} of the city council.") for name in NAMES}
     if block is not None:
         del of["bob"]

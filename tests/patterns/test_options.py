@@ -167,7 +167,10 @@ VISIBILITIES: dict[str, dict[str, tuple[str, bool]]] = {
     "council": {"member": ("-member-", False), "chair": ("-chair", True)},
     "review": {"reviewer": ("-reviewer-", False)},
 }
-"""Roles that have a visibility, by pattern: their blocks, and whether the history stores their items by default."""
+"""Roles whose visibility can be set, keyed by pattern.
+
+Each role is listed with part of its blocks' names, and with whether the history stores its items by default.
+"""
 
 
 def items_of(pattern: str, **options: Any) -> tuple[set[str], set[str], int]:

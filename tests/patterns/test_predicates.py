@@ -47,7 +47,7 @@ def test_invalid_predicates_are_rejected_before_building(pattern: str, predicate
 
 
 class Asked:
-    """Predicates as methods."""
+    """A callable object that is a predicate and also has one as a method."""
 
     def __call__(self, ctx: Context) -> bool:
         return bool(ctx.sequencer.state.round == 2)
@@ -57,7 +57,7 @@ class Asked:
 
 
 def with_options(ctx: Context, at: int = 2, **_: object) -> bool:
-    """Answer as a predicate with an optional second argument."""
+    """Return whether the round is `at`, as a predicate with an optional second argument."""
     return bool(ctx.sequencer.state.round == at)
 
 

@@ -67,9 +67,9 @@ FAIL = FailurePolicy(on_failure="fail")
 PANELS = ("round_robin", "consensus", "council", "critique", "review")
 """Patterns that continue without a failed member by default."""
 REVIEWS = ("reviewer", "examiner")
-"""Turns by speakers other than debaters; an examiner's turn takes two calls, one in each order."""
+"""Turns of reviewers and examiners; an examiner's turn takes two calls, one in each order."""
 OF_LOSSES = {"reviewer": "reviewer", "examiner": "reviewer", "critic": "critic"}
-"""Role reported in a failure, keyed by turn; for all other turns, it is "debater"."""
+"""Role under which a failed turn is reported, keyed by turn; all other turns are reported as "debater"."""
 DATA = ("handoff", "critique", "review")
 """Patterns whose speakers answer with structured data, which is not streamed."""
 ONE_AFTER_THE_OTHER = ("debate", "round_robin")

@@ -100,7 +100,10 @@ SPEAKERS: dict[str, tuple[dict[str, Any], str, str]] = {
     },
     "the same name": ({"name": "anna"}, ".name", "must differ from the name of"),
 }
-"""Invalid speakers that follow a valid one called anna, each with its field after the index and the valid values."""
+"""Invalid speakers that follow a valid one called anna.
+
+Each is listed with the end of the error's field, after the index, and with part of the error's message.
+"""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -404,7 +404,7 @@ def test_moderator_chooses_speakers_and_turn_order_sorts_them(order: Any, expect
     ]
 
 
-def test_debaters_with_two_turns_see_the_simultaneous_entries() -> None:
+def test_second_turn_in_a_simultaneous_round_sees_the_first_turns() -> None:
     speakers = Speakers()
     pattern = build(
         "debate", 3, turn_order="simultaneous", moderator=lambda _: decision("bea", "ann", "bea", "cid", done=True)

@@ -94,7 +94,7 @@ CONTROL_TOKENS = (
 
 
 def transcript_with(text: str) -> list[DebateContributionEntry]:
-    """Return two rounds in which `text` follows an argument, begins one, and makes up a whole one."""
+    """Return two rounds in which `text` comes after an argument, is a whole argument, and comes before one."""
     return [
         entry(1, "anna", "for", HARMLESS),
         entry(1, "ben", "against", f"Build more.{text}"),

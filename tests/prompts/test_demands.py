@@ -56,7 +56,7 @@ def requests_of(pattern: str, profile: str = "full") -> tuple[Any, ...]:
 
 
 class Prompt(NamedTuple):
-    """A prompt and its two messages."""
+    """A prompt: the system message, and the message for the turn."""
 
     system: str
     turn: str

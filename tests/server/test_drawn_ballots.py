@@ -64,7 +64,7 @@ def test_verdict_page_says_that_the_order_was_decisive() -> None:
 
 
 @pytest.mark.parametrize("without", ["synthesizer", "both"])
-def test_reverse_order_fork_makes_as_many_calls_as_announced(without: str) -> None:
+def test_fork_that_reverses_the_order_makes_the_announced_number_of_calls(without: str) -> None:
     blocks: list[str] = []
 
     def answer(request: ModelRequest) -> Any:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:debate 'deba
 
 SIDES = [{"name": f"side {number}", "stance": f"answer {number}"} for number in range(5)]
 FINISHED = ("live_round", "turn", "part", "step")
-"""Macros rendered once per event. Sums are rendered for each message, and tasks after each change."""
+"""Macros rendered once per event, unlike `sum` (rendered for each message) and `task` (after each change)."""
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ NATURAL = [
     "Tempolimit ja oder nein",
     "Should we build trams?\n\n# Rules for files\n\nAnswer with the whole file, and never with a part of it.\n" * 20,
 ]
-"""Questions for which a model proposes sides. The last one is wrapped as coding agents wrap it."""
+"""Questions for which a model proposes sides. The last one is followed by rules, as in a coding agent's prompt."""
 PROPOSED = "The second position is right"
 
 

@@ -72,7 +72,7 @@ def new_id() -> str:
     return f"run-{time.time_ns()}"
 
 
-def test_owned_service_offers_the_methods_of_a_service() -> None:
+def test_owned_service_lacks_only_a_few_methods_of_a_service() -> None:
     methods = {name for name in vars(Service) if not name.startswith("_")}
     method_names = {name for name in vars(OwnedService) if not name.startswith("_")}
     assert methods - method_names == {

@@ -224,10 +224,10 @@ def test_stored_run_with_a_broken_outcome_does_not_break_lists() -> None:
     assert "`seconds` must be a number (got long)" in problem
 
 
-def test_verify_and_show_report_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_and_import_report_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both commands print a single sentence and exit with the code for an unusable file.
 
-    Exit code 1 would mean that the report differs.
+    Exit code 1 would mean that the report does not follow from its journal.
     """
     lines = asyncio.run(exported_lines())
     lines[0] = json.dumps(replace_value(json.loads(lines[0]), ("run", "outcome", "usage", "calls"), None))

@@ -1,4 +1,4 @@
-"""The council command, with its live, saved, shown and resumed runs, in Markdown and in batches."""
+"""The council command: live, stored, resumed and shown runs, Markdown reports, and batches."""
 
 from __future__ import annotations
 

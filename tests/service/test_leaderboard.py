@@ -1,4 +1,4 @@
-"""Leaderboards from stored runs: wins between models, and position-biased judges."""
+"""Leaderboards from stored runs: which models win debates, and which judges are position-biased."""
 
 from __future__ import annotations
 

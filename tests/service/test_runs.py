@@ -50,7 +50,10 @@ async def filled_store(states: Sequence[str]) -> CountingStore:
 
 @given(st.lists(st.sampled_from(STATES), max_size=130), st.sampled_from((None, *STATES)), st.integers(1, 60))
 async def test_pages_filtered_by_state_list_all_matching_runs(states: list[str], state: str | None, size: int) -> None:
-    """The store gives running and left-behind runs the same status, so the status alone does not tell them apart."""
+    """The store gives `running` and `left_behind` runs the same status.
+
+    The status alone therefore does not tell them apart.
+    """
     store = await filled_store(states)
     expected = [run for run in await store.runs() if state in (None, state_of(run))]
     assert list(await list_runs(store, state=state)) == expected

@@ -45,7 +45,7 @@ SAID = (
 )
 """Path segments whose values are statements, questions or decisions; no forgery of them may pass."""
 MADE = ("usage", "attempts", "seconds", "at", "model", "finish", "flags", "labels", "duration")
-"""Path segments whose values only a store or a provider knows, even below a segment in `SAID`."""
+"""Path segments whose values only a store or a provider knows; a forgery may pass, even below a segment in `SAID`."""
 
 
 def changes(lines: Sequence[str], values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:

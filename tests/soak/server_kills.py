@@ -163,7 +163,7 @@ class Soak:
         self.problems: list[str] = []
 
     def life(self, *, killed: bool) -> None:
-        """Run one server until it is killed or, unless it is to be `killed`, until the current cycle of runs ends."""
+        """Run one server until the current cycle of runs ends or, if `killed`, kill it at a random moment."""
         options = ("--app", "application:service", "--token-file", "token")
         with start_server(self.folder, *options) as (process, url, _), make_client(url, TOKEN) as http:
             moment = self.random.uniform(0, MAX_LIFETIME)

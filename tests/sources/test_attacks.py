@@ -1,4 +1,4 @@
-"""Each attack in the corpus as a source, as its name, page or passage, in a diff, and in a comparison."""
+"""Each attack in the corpus, placed in a source's name, text, pages or passages, in a diff, or in a compared text."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_budgets_count_image_tokens() -> None:
 def test_models_without_vision_are_rejected_before_any_call(
     name: str, chart: Path, servers: dict[Any, Vendor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the seat, the model and the file, even if only one of two possible models lacks vision."""
+    """The error names the block, the model and the file, even if only one of two possible models lacks vision."""
     for variable in ("CEREBRAS_API_KEY", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(variable, "key")
     for model in (name, Fallback("openai/gpt-5-mini", name)):

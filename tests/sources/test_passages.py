@@ -101,7 +101,7 @@ def test_long_sources_are_divided_among_readers(readers: int, room: int, files: 
 
 
 @pytest.mark.parametrize("pattern", ["council", "deliberation", "round_robin", "consensus", "debate"])
-def test_panels_read_more_than_a_single_member(pattern: str) -> None:
+def test_members_together_read_more_files_than_any_single_member(pattern: str) -> None:
     files = {f"file_{number:02}": f"limit_{number} = {number}\n" * 50 for number in range(40)}
     talkers = Talkers()
     raw = talk(pattern, sources=Sources(files, tokens=1_000)).run_sync(QUESTION, model=talkers.model(), seed=1).raw

@@ -56,7 +56,7 @@ class TestPostgresStore(StoreConformance):
 
 
 class LossyStore(PostgresStore):
-    """Store that loses its server's answers, so that everything except an intention is executed again."""
+    """Store that loses its server's answers, so that every operation except `intend` is executed twice."""
 
     async def _do(self, operation: str, work: Callable[[psycopg.Connection[tuple[object, ...]]], T]) -> T:
         failures: list[bool] = []

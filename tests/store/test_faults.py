@@ -216,7 +216,7 @@ async def test_new_store_is_private_to_its_owner(tmp_path: Path, open_umask: Non
     store = SqliteStore(tmp_path / "new" / "deep" / "runs.sqlite3")
     await store.create(make_header())
     await store.intend("r1", "a", "call", "x" * 2_000_000)
-    await store.intend("r1", "b", "call", "x")  # its list is rewritten
+    await store.intend("r1", "b", "call", "x")  # the list of open steps is rewritten
     await store.commit("r1", "a", "call", "1", 1.0)
     files = {path.name for path in (tmp_path / "new" / "deep").iterdir()}
     assert {"runs.sqlite3", "runs.sqlite3-wal", "runs.sqlite3-shm", "runs.sqlite3-owners"} <= files

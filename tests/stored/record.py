@@ -70,7 +70,7 @@ def run_command(*arguments: str, store: Path) -> Result:
 
 
 def show_run(run_id: str, store: Path) -> dict[str, str]:
-    """Show a run step by step and as its command's page, without the start time, which is in local time."""
+    """Return what `show` prints for a run: its steps, without the start time in local time, and its command's page."""
     steps, page = run_command("show", run_id, store=store), run_command("show", run_id, "--page", store=store)
     return {"steps": re.sub(r"\nStarted: .*", "", steps.stdout), "page": page.stdout}
 

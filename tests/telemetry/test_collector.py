@@ -33,7 +33,8 @@ def test_killed_and_resumed_run_has_the_metrics_of_an_undisturbed_run(tmp_path: 
     """
     with Collector() as undisturbed, Collector() as disturbed:
         assert _life(undisturbed, tmp_path / "one.sqlite3", 0) == 0
-        for killed_at in (3, 2):  # the third request overall, then the fourth
+        # counted per process: the second one repeats the third request and is killed at the fourth
+        for killed_at in (3, 2):
             assert _life(disturbed, tmp_path / "two.sqlite3", killed_at) == -signal.SIGKILL
         assert _life(disturbed, tmp_path / "two.sqlite3", 0) == 0
     assert undisturbed.counts[names.TOKEN_USAGE, _about("input")] == 600

@@ -268,7 +268,7 @@ def a_rewound_round() -> Any:
 
 
 def a_round_rewound_past_the_guard() -> Any:
-    """Build a debate with a block that rewinds the round in the scope of the steps."""
+    """Build a debate with a block that bypasses the guard and rewinds the round through `ctx.scope`."""
 
     def speak(_: object, ctx: Any) -> str:
         ctx.scope.handle.update(round=max(ctx.sequencer.state.round - 1, 0))

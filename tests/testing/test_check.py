@@ -301,15 +301,14 @@ STOPPING: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", slow_but_first(STOPPING))
 def test_any_stop_condition_can_be_checked(kind: str) -> None:
-    max_examples = (
-        30 if kind == "a part of a function" else 4
-    )  # its word must come last, which takes more examples; the words for other conditions occur at once
+    # its phrase must be in the last argument, which takes more examples; the phrases for other conditions occur at once
+    max_examples = 30 if kind == "a part of a function" else 4
     check_debate(
         lambda: rent(max_rounds=3, terminate_when=STOPPING[kind]), seed=1, max_examples=max_examples, failures=False
     )
 
 
-def test_last_word_judges_do_not_depend_on_reading_order() -> None:
+def test_judges_that_pick_the_last_speaker_do_not_depend_on_reading_order() -> None:
     check_debate(rent(judge=lambda _, ctx: verdict_for(entries_of(ctx)[-1].stance)), max_examples=20, seed=1)
 
 

@@ -85,7 +85,7 @@ NOT_IN = {
     "person moderates": {"gives_every_side_a_turn", "ends_when_cancelled"},
 }
 ELSEWHERE = "fails_only_with_known_errors"
-"""Promise that a bug may break instead: the run crashes if its journal detects a different order or path."""
+"""Promise that a bug may break instead of its own: the run crashes if its journal detects a changed order or path."""
 
 
 def bugs_in(variant: str) -> dict[str, Planted]:

@@ -186,7 +186,7 @@ def test_number_of_slot_biases_must_match_the_number_of_sides() -> None:
     st.integers(-(2**70), 2**70),
     st.randoms(use_true_random=False),
 )
-def test_arrays_match_single_decisions_exactly(
+def test_array_decisions_match_single_decisions_exactly(
     quality: list[list[float]], schedule: str, slot: float, label: float, noise: float, seed: int, random: Random
 ) -> None:
     sides = len(quality[0])
@@ -219,7 +219,7 @@ def test_arrays_match_single_decisions_exactly(
                 assert np.flatnonzero(decided.leaders[number]).tolist() == [int(decision.winner)]
 
 
-def test_debates_match_array_decisions() -> None:
+def test_decisions_in_debates_match_array_decisions() -> None:
     quality = {side: number / 2 for number, side in enumerate(STANCES)}
     judge = SimJudge(slot=1, noise=0.5, seed=4, quality=quality)
     request = judge_request(dict.fromkeys(STANCES, "Yes."), output=scores_schema(*STANCES))

@@ -73,7 +73,7 @@ def _generator_judge() -> Any:
 
 
 def test_nested_debates_use_the_nearest_model() -> None:
-    """A block uses the model that the inner debate sets for its purpose, or else the outer debate's."""
+    """For each intent, a block uses the inner debate's model or, if none is set, the outer debate's."""
     inner = debate(name="inner", debaters=SIDES, max_rounds=1, synthesizer=False, model={"chat": _named_model("inner")})
     argue = sequencer(name="argue").map(lambda _: QUESTION).then(inner).map(lambda raw: raw.verdict.verdict)
     outer = debate(

@@ -256,7 +256,7 @@ def test_moderator_prompts_mention_only_available_tools() -> None:
     assert "put your findings into the briefing" in having
 
 
-def test_moderator_must_call_on_everyone_only_in_the_first_round() -> None:
+def test_only_the_first_round_requires_calling_on_everyone() -> None:
     """In round 1, there is no transcript yet to base a choice on."""
     opening = render_moderator_turn(entries=[], decisions=[], round=1)
     later = render_moderator_turn(entries=[entry(1, "a", "for", "Yes.")], decisions=[], round=2, max_rounds=3)

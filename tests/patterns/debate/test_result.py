@@ -93,7 +93,7 @@ def test_wire_format_has_camel_case_keys() -> None:
 
 
 @given(debates(synthesizer=False))
-def test_raw_output_survives_json_in_either_key_style(case: Any) -> None:
+def test_raw_output_survives_a_json_round_trip_in_either_key_style(case: Any) -> None:
     raw = case.run_sync().raw
     for by_alias in (True, False):
         assert DebateRawOutput.model_validate_json(raw.model_dump_json(by_alias=by_alias)) == raw

@@ -1,4 +1,4 @@
-"""Roles in which a single part is changed, and unbound blocks that their debate completes."""
+"""Roles in which a single part is changed, and unbound blocks, which the debate completes with its own options."""
 
 from __future__ import annotations
 

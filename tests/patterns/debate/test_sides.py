@@ -110,7 +110,7 @@ ANSWERS = [
     "Do you think that it is right?",
     "Does anybody care?",
 ]
-"""Other yes-no questions, whose subject only a reader can identify."""
+"""Other yes-no questions, in which simple rules cannot identify the subject."""
 
 ALTERNATIVES = [
     tuple(case.split("\n"))

@@ -235,7 +235,7 @@ def test_rendered_reports_can_be_parsed(report: ModeratorReport) -> None:
 @given(written | st.text(anything))
 @example("SUMMARY: \ud800\nSTATUS: SETTLED")
 @example("SUMMARY: ⟦U+D800⟧\nSTATUS: SETTLED")
-def test_parsing_never_fails_and_settles_only_if_the_text_says_settled(text: str) -> None:
+def test_any_text_can_be_parsed_and_is_settled_only_if_it_says_so(text: str) -> None:
     """Any text yields a valid report, and rendering and parsing that report again changes nothing."""
     report = parse_report(text)
     assert ModeratorReport.model_validate(report.model_dump()) == report

@@ -303,7 +303,7 @@ async def test_tool_definition_follows_the_provider_format() -> None:
     )
 
 
-async def test_text_beside_a_call_replaces_a_missing_response() -> None:
+async def test_text_before_a_tool_call_replaces_a_missing_response() -> None:
     """Some models write their text first and only then call the tool."""
     reply = completion_with_calls(json.dumps({"next_agent_name": "Con"}), content=SAID)
     result, _ = await run_handoff(reply, transition="tool")

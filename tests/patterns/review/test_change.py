@@ -1,4 +1,4 @@
-"""Reviews by three vendors' models, one of which invents lines, of a change with planted bugs, a decoy and secrets."""
+"""A change with planted bugs, a decoy and secrets, reviewed by three vendors' models, one of which invents lines."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Plan(BaseModel):
 
 
 class Word(BaseModel):
-    """A deliverable that its schema keeps short, whatever the text."""
+    """A deliverable whose schema keeps it short, whatever the model writes."""
 
     word: str = Field(max_length=20)
 

@@ -163,7 +163,10 @@ def test_referees_without_a_valid_report_count_as_failures() -> None:
 
 
 def test_endless_reports_are_rejected() -> None:
-    """The report would be repeated in every later prompt, so the model is told that it is too long and called again."""
+    """A long report would be repeated in every later prompt.
+
+    The model is therefore called again and told that its report is too long.
+    """
     endless = {"assessments": [], "notes": "x" * 1_001}
     with pytest.raises(SchemaViolation, match="`notes` it has 1,001 characters, but at most 1,000 are allowed"):
         bridge(max_rounds=1, on_failure="fail", **refereed()).run_sync(QUESTION, model=ScriptedModel("A", "B", endless))
