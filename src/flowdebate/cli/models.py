@@ -81,7 +81,7 @@ def models(
 
 
 def _seats() -> dict[str, dict[str, str]]:
-    """Return the model for each role in each pattern, with one entry for every possible --model assignment."""
+    """Return the model of each speaker and role in each pattern's example, as distributed by `--model each`."""
     from flowdebate.models.resolve import EACH
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.models import seat_titles

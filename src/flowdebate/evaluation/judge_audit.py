@@ -151,7 +151,7 @@ class CountedItems:
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """For each item that has terms, return the sum and the number of terms of one figure."""
+        """Return two sequences for one figure: the sum and the number of its terms for each item that has any."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]

@@ -285,8 +285,8 @@ def _calibrated_errors(
 ) -> list[float]:
     """Simulate outcomes, using the judge's shares as probabilities, and return the sorted calibration errors."""
     random = Random(seed)  # noqa: S311 - repeatable on purpose
-    # Each item's side with the largest share comes first, so that a low draw makes the judge right on a whole cluster,
-    # and a high draw makes it wrong.
+    # The sides of each item are sorted by share, largest first. A low draw therefore makes the judge right on a whole
+    # cluster, and a high draw makes it wrong.
     sides = [sorted(item.shares, key=item.shares.__getitem__, reverse=True) for item in items]
     ends = [[*accumulate(item.shares[side] for side in names)] for item, names in zip(items, sides, strict=True)]
     placed = [_placed(item, bins) for item in items]

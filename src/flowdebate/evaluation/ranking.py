@@ -253,7 +253,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group of systems linked to each other by chains of results of at least `minimum`."""
+    """Find the largest group in which chains of results of at least `minimum` lead from each system to every other."""
     import numpy as np
 
     names = table.names

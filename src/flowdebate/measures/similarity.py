@@ -121,8 +121,7 @@ def copied_run(text: str, source: str) -> int:
     """
     numbers: dict[str, int] = {}
     runs = [[numbers.setdefault(word, len(numbers)) for word in text_words(document)] for document in (text, source)]
-    # integer ids of the runs of 1, 2, 4, … words, up to the longest of these lengths at which the texts still share a
-    # run
+    # ids of all runs of 1, 2, 4, … words, for as long as the texts share a run of that length
     powers: list[list[list[int]]] = []
     while not set(runs[0]).isdisjoint(runs[1]):
         powers.append(runs)

@@ -87,7 +87,7 @@ class Aliases:
     def _hide(self, text: str) -> Hidden:
         leaks = self._find_leaks(text)
         hidden, again = text, leaks
-        # repeat, because a pass replaces only one of several overlapping names, leaving fewer to find in the next
+        # repeat, because a pass replaces only one of several overlapping names; each pass leaves fewer names to find
         while again:
             pieces, done = [], 0
             for leak in again:
