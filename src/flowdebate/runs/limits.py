@@ -107,7 +107,7 @@ class Limits:
                 )
 
     def __bool__(self) -> bool:
-        """Return whether any field is set, so that usage must be limited or counted."""
+        """Return whether any field is set; if so, usage must be limited or counted."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
     def within(self, bounds: Limits) -> Limits:
@@ -292,7 +292,7 @@ class Budget:
 OWNER = "owner"
 """Key of the label that names the owner of a run."""
 _COLLECTION = "budgets"
-"""Collection of the document with the account for all runs; its subcollections contain the owners' accounts."""
+"""Collection that contains the account for all runs as a document; its subcollections contain the owners' accounts."""
 _DAY = 86_400
 
 

@@ -390,8 +390,8 @@ def _marked_at(text: str, at: int) -> int:
 # Growing text
 
 _ALWAYS = 50
-"""Divisor for deciding when to render an open block again. It is rendered whenever it has grown by a fiftieth, so even
-a long block costs no more than a few short ones.
+"""Divisor for deciding when to render an open block again. The block is rendered whenever it has grown by a fiftieth,
+so the total cost stays proportional to its length.
 """
 _INLINE = re.compile(r"\\.|`+|\*{1,3}|~~", re.DOTALL)
 _UNDECIDED = re.compile(r"(?:^|\n)[ \t]*(?:[-+*`#>|~=]+|\d+[.)]?)[ \t]*\Z|(?:(?<=\s)|^)[*`~]+\Z")
