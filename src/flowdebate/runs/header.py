@@ -86,7 +86,7 @@ def fingerprint_of(block: str, outline: object, model: ModelChoice) -> dict[str,
 
 
 def changes_of(then: RunHeader, now: RunHeader) -> dict[str, tuple[str, str]]:
-    """Pair the earlier and current values of the header fields that must be equal for the run to be resumed."""
+    """Return the earlier and current text of each header field that must not change if the run is to be resumed."""
     return {
         "question": (_input_text(then), _input_text(now)),
         "seed": (str(then.seed), str(now.seed)),

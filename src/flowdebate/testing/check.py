@@ -490,7 +490,7 @@ def _predicates_of(parts: Iterable[Any]) -> list[Any]:
 
 
 def _waits_outside(predicate: StopWhen) -> bool:
-    """Return whether `predicate` uses only built-in conditions, any of which depends on time, tokens or a flag."""
+    """Return whether `predicate` calls no functions, but depends on time, tokens or a flag."""
     condition = as_condition(predicate)
     return not condition.functions and re.search(r"\b(seconds|tokens|flag)\(", condition.name) is not None
 

@@ -504,7 +504,7 @@ OF_A_CHECK: Sequence[Callable[[Coverage], Problems]] = (terminate_when_can_fire,
 
 OTHER_WORDS = ("Quellfurt", "Ostermarn")
 """Made-up names, too rare to occur by chance, for use in the question of the `other` run."""
-# Number of examples per speaker after which it can no longer be chance that a moderator never calls a speaker.
+# Number of examples per speaker needed to rule out that a moderator never calls a speaker merely by chance.
 _CHANCES = 5
 
 # Minimum length in characters: a shorter question, such as "Why?", may be in a prompt by chance.
