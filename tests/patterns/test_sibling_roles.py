@@ -1,4 +1,4 @@
-"""Roles of all patterns other than the debate, which have their own options and are bound by their pattern."""
+"""Roles in patterns other than the debate: each role has its own options and is bound by its pattern."""
 
 from __future__ import annotations
 

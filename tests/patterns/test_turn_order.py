@@ -112,9 +112,9 @@ def test_orders_are_seeded_permutations_of_the_speakers(
 
 @given(st.lists(st.sampled_from(NAMES), max_size=9))
 def test_no_speaker_has_two_turns_in_a_wave(speakers: list[str]) -> None:
-    """A speaker named several times takes one turn in each wave, beginning with the first one.
+    """Turns in a wave are simultaneous, so a speaker who is named several times takes turns in several waves.
 
-    There are no more waves than necessary.
+    The first of these turns is in the first wave, and there are no more waves than necessary.
     """
     waves = waves_of(speakers)
     assert sorted(name for wave in waves for name in wave) == sorted(speakers)

@@ -1,4 +1,4 @@
-"""Observers, which are entered around each call that is actually made and around nothing else."""
+"""Observers, which wrap each call that is actually made, and nothing else."""
 
 from __future__ import annotations
 

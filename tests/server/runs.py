@@ -122,7 +122,7 @@ class Streaming(Wrapper):
 
 
 def make_streaming(inner: Any, pieces: int) -> Any:
-    """Make `inner` stream and retry failed calls once; with 0 pieces, return it unchanged."""
+    """Make `inner` stream its text and retry failed calls once. If there are 0 pieces, return it unchanged."""
     if not pieces:
         return inner
     return Retrying(Streaming(inner, pieces), Retry(attempts=2, first_wait=0))

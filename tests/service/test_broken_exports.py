@@ -1,4 +1,4 @@
-"""Exports that contain values of the wrong type, which are rejected or imported as runs that break nothing else."""
+"""Exports with values of the wrong type: each is rejected, or imported as a run that breaks nothing else."""
 
 from __future__ import annotations
 

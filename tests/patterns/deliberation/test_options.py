@@ -1,4 +1,4 @@
-"""Options for `deliberation()`, which affect only the default blocks, and visibilities, which hide items."""
+"""Options for `deliberation()`, which affect only the default blocks, and visibility settings, which hide items."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def plans(draw: st.DrawFn, rules: st.SearchStrategy[Any] = RULES) -> Plan:
 
 
 WORDS = st.text(min_size=1, max_size=12).filter(lambda text: not is_blank(text))
-"""Texts that the model returns. None is blank, because a blank text counts as a failure, which is tested elsewhere."""
+"""Text that the model returns. It is never blank, since blank text counts as a failure, which is tested elsewhere."""
 
 
 def schema_model(data: st.DataObject) -> FunctionModel:
