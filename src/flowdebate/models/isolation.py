@@ -22,7 +22,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """Contents and environment variables of a program's temporary home folder."""
+    """Contents of a program's temporary home folder, and environment variables for running the program."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that point the program to the folder or turn features off."""
@@ -35,7 +35,7 @@ class Isolation:
 
 
 Isolate: TypeAlias = Callable[[Path, str], Isolation]
-"""Function called with a new folder and the program's list of models; it returns the isolation for one call."""
+"""Function called with a new folder and the program's list of models; it returns the `Isolation` for one call."""
 
 
 @contextmanager
@@ -310,7 +310,7 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|,(?=\s*[\]}])', r
 def _jsonc(text: str) -> dict[str, Json]:
     """Parse JSON with comments and trailing commas."""
     without_comments = _COMMENT.sub(lambda match: match[1] or "", text)
-    # run it twice, to catch a comma separated from its bracket by a comment
+    # repeated, because a comment may separate a trailing comma from its bracket
     value: Json = json.loads(_COMMENT.sub(lambda match: match[1] or "", without_comments))
     if not isinstance(value, dict):
         raise TypeError(text)

@@ -142,8 +142,8 @@ class RateLimit(_Metered):
     """Limit `inner` to `requests` requests and `tokens` tokens per `per` seconds.
 
     - `requests`: after a pause, up to `burst` of them (None means all) may be sent at once, then one every
-      `per / requests` seconds. In the first `per` seconds after a pause this allows `requests + burst` in total: if
-      `burst` is small, a provider's limit is respected in each window.
+      `per / requests` seconds. In the first `per` seconds after a pause this allows `requests + burst` in total; if
+      `burst` is small, this barely exceeds the provider's limit.
     - `tokens`: a request's tokens, both prompt and answer, are charged when it ends. The next request waits while more
       than `tokens` are charged; charges drain evenly, at `tokens` per `per` seconds. Requests in flight are not charged
       yet, so several may exceed the limit together, and later requests wait longer. If the endpoint reports no token

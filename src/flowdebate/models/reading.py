@@ -727,9 +727,10 @@ def _key(name: str) -> str:
 
 
 def _name_of(key: str, names: Iterable[str]) -> str | None:
-    """Find the name in `names` that `key` matches, ignoring case and punctuation, or expresses (`find_choice`).
+    """Find the name in `names` that `key` stands for; return None unless there is exactly one.
 
-    Returns None unless exactly one name matches.
+    A name matches if it equals `key` apart from case and punctuation. If no single name does, `find_choice` looks for
+    one.
     """
     candidates = list(names)
     if key in candidates:

@@ -199,7 +199,7 @@ _MODE_HINT = _hint(
     r"response_?format|output_?config|output_?format|json|schema|structured|tool|function.?call|grammar|\bformat"
 )
 
-_IGNORED = 2  # minimum number of answers without JSON, because a single one may be a fluke
+_IGNORED = 2  # number of consecutive answers without JSON after which a mode is tried last; a single one may be a fluke
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class Negotiation:
                 warnings.warn(message, FlowDebateWarning, stacklevel=2)
 
 
-_SEVERAL = 2  # minimum number of steps to try one by one before combining them all
+_SEVERAL = 2  # minimum number of single steps to try before omitting all optional parts at once
 _PLAIN = "all"
 
 

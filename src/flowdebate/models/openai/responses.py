@@ -171,7 +171,7 @@ class Reader:
 
     def completion(self, completion: Json) -> ModelResponse:
         """Parse a complete chat completion."""
-        if isinstance(completion, str):  # openai returns a body that is not JSON as a string
+        if isinstance(completion, str):  # if a body is not JSON, openai returns it as a string
             if not completion.strip():
                 raise MalformedResponse("the response is empty")
             begin = one_line(completion[:200], secrets=self.secrets)

@@ -332,7 +332,7 @@ class AgentCalls(Block[QuestionT, None]):
 
 
 BREAKERS = "breakers"
-"""Resource key for the agents' circuit breakers."""
+"""Key of the resource that holds the agents' circuit breakers."""
 
 
 def find_breakers(ctx: Context) -> Breakers:

@@ -42,7 +42,7 @@ class StageEntered(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class AgentMessage(BaseEvent):
-    """An agent of a consensus debate has made or revised its proposal; other agents may not have finished yet."""
+    """An agent in a consensus debate has made or revised its proposal; other agents may not have finished yet."""
 
     kind: ClassVar[str] = "agent_message"
     repeats_speech: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class AgentMessage(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class CritiqueMade(BaseEvent):
-    """An agent of a consensus debate has criticized a proposal."""
+    """An agent in a consensus debate has criticized a proposal."""
 
     kind: ClassVar[str] = "critique"
     critique: Critique
@@ -67,7 +67,7 @@ class CritiqueMade(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class VoteCast(BaseEvent):
-    """An agent of a consensus debate has voted."""
+    """An agent in a consensus debate has voted."""
 
     kind: ClassVar[str] = "vote"
     ballot: Ballot
@@ -76,7 +76,7 @@ class VoteCast(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class PollVoteCast(BaseEvent):
-    """An agent of a consensus debate has voted in the poll after a round."""
+    """An agent in a consensus debate has voted in the poll after a round."""
 
     kind: ClassVar[str] = "poll_vote"
     round: int

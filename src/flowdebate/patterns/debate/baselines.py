@@ -68,7 +68,8 @@ def as_baselines(
 ) -> BaselineOptions | None:
     """Convert the value of `debate(baselines=…)` to options; return None if no baselines are requested."""
     if isinstance(value, BaselineOptions):
-        return None if not value.names and value.equal is None else value  # `equal` without `names` is an error
+        # keep the options if only `equal` is set, so that this mistake is reported
+        return None if not value.names and value.equal is None else value
     return BaselineOptions(value) if read_baselines(value, location=location) else None
 
 

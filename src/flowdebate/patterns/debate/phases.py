@@ -48,8 +48,7 @@ class Phase:
     takes two turns. In later rounds of the phase, the question goes to a different debater if there are several.
     """
     speakers: Sequence[int] = field(default=(), kw_only=True)
-    """Numbers, counted from 1 in the roster, of the debaters who speak (or ask) in this phase; if empty, all debaters
-    speak.
+    """Roster positions, starting at 1, of the debaters who speak (or ask) in this phase; if empty, all debaters speak.
 
     They speak in the order listed. A moderator's choice of speakers takes precedence.
     """

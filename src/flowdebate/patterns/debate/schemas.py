@@ -184,7 +184,7 @@ class DebateModeratorDecision(DebateModeratorOutput):
     fallback: bool = False
     """True if the moderator's decision was unusable and all debaters speak in declared order instead."""
     added: list[str] = Field(default_factory=new_list, exclude_if=lambda added: not added)
-    """Names appended to `next_speakers` because the default moderator's model left out a side due to speak.
+    """Names appended to `next_speakers` because the default moderator's model wrongly left out a side.
 
     Omitted from JSON if there are none.
     """

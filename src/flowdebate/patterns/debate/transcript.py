@@ -162,7 +162,7 @@ def _lines(
         if entry.kind is not None and entry.to is not None and entry.to_stance is not None:
             other = f"{tag_name(entry.to)}, " if names else ""
             to = f"[{other}{tag_text(labels.get(entry.to_stance, entry.to_stance))}]"
-            # no argument can imitate this, because its own tag comes first
+            # the text of an argument cannot imitate this, because the argument's own tag precedes it
             tag = f"{entry.kind.capitalize()}, {tag} to {to}:"
         lines.append(f"{tag} {show(entry.text)}")
         if entry.flag is not None:

@@ -97,7 +97,7 @@ def hand_over(
 
 
 def _refuse_problem(decision: HandoffDecision, other_names: Sequence[str], ctx: Context) -> None:
-    """Raise an error that names the answering block if the answer has a problem."""
+    """Raise an error if the answer has a problem; the error names the answering block."""
     if decision.problem is None:
         return
     block = ctx.block if decision.speaker is None else decision.speaker.name

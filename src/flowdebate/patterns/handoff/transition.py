@@ -34,9 +34,9 @@ _MAX_STRANGER_LENGTH = 80
 def read_transition(text: str, names: Iterable[str]) -> Transition:
     r"""Return the next speaker named in `text`, and the rest of the text.
 
-    A marker is "Transition to" followed by one of `names`, in upper or lower case, optionally in quotes, brackets or
-    markdown, either at the end of the text or on a separate line; only the last marker is removed. An unknown name is
-    accepted only on the last line, and only if nothing else is on that line.
+    A marker consists of "Transition to" and one of `names`, in upper or lower case, and may contain quotes, brackets or
+    Markdown. It must be at the end of the text or on a separate line. Only the last marker is removed. An unknown name
+    is accepted only on the last line, and only if nothing else is on that line.
 
     >>> read_transition("Machines err.\n\n**Transition to: opponent.**", ["Proponent", "Opponent"])
     Transition(text='Machines err.', name='Opponent')
