@@ -240,7 +240,7 @@ async def test_revisions_see_only_their_own_answer() -> None:
     assert not any("Rents eat wages" in text for text in drafts)
 
 
-async def test_models_that_prefer_the_first_position_favor_no_side() -> None:
+async def test_bias_toward_the_first_position_favors_no_side() -> None:
     """Each call lists the positions in a random order, so a model's bias toward the first slot favors no position."""
     first = Voters(lambda _, positions: positions[0], argument=500)
     (baseline,) = (await town(baselines_of("self_consistency")).run(QUESTION, model=first.model, seed=3)).output

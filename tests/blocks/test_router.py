@@ -58,7 +58,7 @@ STRANGE = ["missing", "", None, 5, True, ["yes"], {"a": 1}, word_block("yes"), o
 
 
 @pytest.mark.parametrize("choice", STRANGE, ids=case_id)
-def test_unknown_choices_use_otherwise_or_raise_an_error(choice: object) -> None:
+def test_unknown_choices_select_the_otherwise_block_or_raise_an_error(choice: object) -> None:
     """A block that has the same name as a route but is a different object does not count as that route."""
     routes = {"yes": word_block("aye"), "no": word_block("nay")}
     strict = router(name="r", choose=lambda _: choice, routes=routes)

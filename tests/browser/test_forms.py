@@ -188,7 +188,8 @@ def test_problems_are_shown_beside_their_field(
     stage: Stage, visit: Callable[[str], Visit], label: str, typed: str, problem: str
 ) -> None:
     page = visit(stage.url).open("/new")
-    page.get_by_label("Question").fill("Which one?")  # the question does not reveal Ann's position
+    # the form cannot propose a position for Ann based on this question
+    page.get_by_label("Question").fill("Which one?")
     page.locator("details").evaluate_all("folds => folds.forEach(fold => { fold.open = true; })")
     field = page.get_by_label(label).first
     field.fill(typed)

@@ -125,7 +125,7 @@ def test_result_is_in_view_after_a_vote(stage: Stage, chromium: Browser, width: 
     page = visit.open(shared(stage, "vote"))
     page.set_viewport_size({"width": width, "height": 740})
     ask = page.get_by_role("link", name="Who argued better?")
-    if ask.is_visible():  # on a wide page, the question itself is in view
+    if ask.is_visible():  # on a wide page, the question is in view, so there is no link to it
         ask.click()
     page.get_by_role("radio", name="Side A").check()
     page.get_by_role("button", name="Vote").click()

@@ -334,7 +334,9 @@ def test_formulas_are_escaped_and_the_file_can_be_continued(question_folder: Pat
 
 
 @given(data=st.data(), form=st.sampled_from(["csv", "jsonl"]))
-def test_file_truncated_anywhere_is_completed(tmp_path_factory: pytest.TempPathFactory, data: Any, form: str) -> None:
+def test_file_truncated_at_any_point_is_completed(
+    tmp_path_factory: pytest.TempPathFactory, data: Any, form: str
+) -> None:
     """Wherever the file is cut off, resuming the batch restores the same lines."""
     path = tmp_path_factory.mktemp("torn") / f"r.{form}"
     finished = data.draw(st.lists(st.sampled_from(LINES), unique_by=lambda line: line.index))

@@ -233,7 +233,10 @@ def test_misuse_is_rejected_before_any_call(
 
 @given(stances=st.lists(st.text(st.characters(codec="ascii"), min_size=2), min_size=2, max_size=5, unique=True))
 def test_exact_position_text_takes_precedence(stances: list[str]) -> None:
-    """A position's exact text always selects that position, even if another one's letter or number looks the same."""
+    """A position's exact text always selects it.
+
+    This applies even if the text looks like another position's letter or number.
+    """
     folded = [stance.strip().casefold() for stance in stances]
     names = ["a", "b", "c", "d", "e"][: len(stances)]
     for stance in stances:

@@ -142,7 +142,7 @@ async def test_error_keeps_its_cause(
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("word", ["/help", "/pirate", "/init", "!touch started", "@secret.txt", "# secret"])
-async def test_no_prompt_starts_a_command(program: str, word: str, home: Path, stub: VendorStub) -> None:
+async def test_prompts_never_start_a_command(program: str, word: str, home: Path, stub: VendorStub) -> None:
     """Text that looks like a command or a file reference reaches the vendor unchanged and triggers nothing."""
     words = f"{word} of rents: cap them?"
     answered = await ask(CliModel(program), ModelRequest(messages=[{"role": "user", "content": words}], block="ann"))

@@ -124,7 +124,7 @@ def test_controlling_for_length_removes_the_length_effect() -> None:
             ContentChoice(systems=["long", "short"], shares=[won, 1 - won], columns=columns, cluster=str(number))
         )
     audited = content_audit(choices)
-    assert [*audited.effects] == ["length"]  # style is constant
+    assert [*audited.effects] == ["length"]  # the style never varies, so it has no effect to estimate
     rates = {system.system: system for system in audited.systems}
     assert rates["long"].share > 0.6
     low, high = rates["long"].controlled.low, rates["long"].controlled.high

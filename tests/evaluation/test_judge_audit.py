@@ -228,7 +228,7 @@ def test_figures_stay_within_their_bounds(cast: list[list[JudgeBallot]]) -> None
 
 
 @given(st.lists(st.lists(anything, max_size=4), max_size=4))
-def test_no_ballot_makes_the_audit_fail(cast: Sequence[Sequence[JudgeBallot]]) -> None:
+def test_audits_accept_arbitrary_ballots(cast: Sequence[Sequence[JudgeBallot]]) -> None:
     report = audit(cast)
     assert report.ballots == sum(map(len, cast))
     assert report.findings[-1] == LIMITS

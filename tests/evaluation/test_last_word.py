@@ -40,7 +40,8 @@ def test_23_debates_are_enough_to_detect_judges_favoring_the_last_word() -> None
     assert report.last_word.low is not None
     assert report.last_word.low > 0.8
     assert any(finding.startswith("favors the last speaker: 46 of 46 (100%") for finding in report.findings)
-    assert report.tests == 2  # with two sides, the last word adds no test to those for slots and turns
+    # if there are only two sides, the last word needs no test besides those for slots and turns
+    assert report.tests == 2
     assert report.slots[0].p == 1.0
     assert "the last word" in LIMITS == report.findings[-1]
 

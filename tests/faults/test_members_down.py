@@ -154,7 +154,7 @@ def check_ending(case: Case, served_endpoint: Endpoint, status: str, incomplete:
     if served_endpoint.failed:
         assert status in ("degraded", "no_verdict")
         check_line(incomplete, case, served_endpoint)
-    else:  # the role had no task
+    else:  # the failing role was never called
         assert (status, incomplete) == ("complete", None)
 
 
@@ -164,7 +164,8 @@ def should_complete(case: Case, fault: str) -> bool:
     if case.pattern in PANELS:
         return len(MEMBERS) - lost >= QUORUMS.get(case.pattern, 2)
     if case.pattern == "debate" and "moderator" in case.down and fault == "malformed":
-        return lost == 0 and "synthesizer" not in case.down  # without a moderator, the declared order applies
+        # if the moderator's answers are malformed, the debaters speak in the declared order
+        return lost == 0 and "synthesizer" not in case.down
     return lost == 0 and not {"moderator", "synthesizer"} & {*case.down}
 
 
@@ -340,7 +341,8 @@ def test_resume_calls_a_failed_judge_again(served_endpoint: Endpoint, tmp_path: 
     assert (resumed.exit_code, after["status"], after["raw"]["losses"]) == (0, "complete", [])
     assert after["raw"]["transcript"] == before["raw"]["transcript"]
     assert after["raw"]["verdict"]["verdict"] == f"{model_word('up-judge')} is fine."
-    assert served_endpoint.answered == [*answered, "up-default"]  # the synthesizer had nothing to write about
+    # the synthesizer is called for the first time, since there was no verdict before
+    assert served_endpoint.answered == [*answered, "up-default"]
 
 
 def test_an_openai_client_sees_the_missing_members_first(served_endpoint: Endpoint) -> None:

@@ -108,7 +108,8 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
     service, model = make_service(tmp_path)
     async with service:
         run = await service.run(run_id)
-    assert run.status in ("interrupted", "complete")  # the run continues until the connections are closed
+    # the run continues until the connections are closed, so it may have finished
+    assert run.status in ("interrupted", "complete")
     assert run.steps == len(model.callers()) > HELD_AFTER
 
 

@@ -119,8 +119,10 @@ def test_voters_without_outcomes_have_no_calibration() -> None:
 
 
 @given(st.lists(forecasts, min_size=1), st.randoms(use_true_random=False))
-def test_calibration_is_between_0_and_1_whatever_the_order(outcomes: list[tuple[float, bool]], random: Any) -> None:
-    """The calibration is between 0 and 1. It scales a vote's weight by a factor between 0.5 and 1.5."""
+def test_calibration_is_between_0_and_1_in_any_order_of_outcomes(
+    outcomes: list[tuple[float, bool]], random: Any
+) -> None:
+    """The calibration scales a vote's weight by a factor between 0.5 and 1.5."""
     factor = calibration(outcomes)
     random.shuffle(outcomes)
     assert factor is not None

@@ -134,7 +134,8 @@ def test_a_refusal_is_classified_by_its_wording(kind: str) -> None:
         wrapped = {"message": "Provider returned error", "metadata": {"raw": words}}
         for body in (words, {"message": words}, {"error": words}, [{"error": {"message": words}}], {"error": wrapped}):
             if kind == "address" and body == {"error": wrapped}:
-                continue  # if a router wraps the error, the wrong address is not the one that the application called
+                # an error that a router wraps is about the address that the router called, not the application
+                continue
             error = status_error(int(status), body, headers={})
             assert type(error) is expected, (body, error)
             assert {name: getattr(error, name) for name in facts} == facts, body

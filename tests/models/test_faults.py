@@ -279,7 +279,7 @@ async def test_an_invalid_address_is_rejected(base_url: str, monkeypatch: pytest
 
 
 @given(st.text(max_size=30).map("http://".__add__) | st.from_regex(r"http://[\[\]:@.a-z0-9?#/%]{0,20}", fullmatch=True))
-def test_no_address_causes_an_unexpected_error(address: str) -> None:
+def test_arbitrary_addresses_cause_no_unexpected_error(address: str) -> None:
     async def connect() -> None:
         clients = Clients()
         async with clients.keep_open():
@@ -475,7 +475,9 @@ def replace_at(value: Any, place: tuple[Any, ...], replacement: Any) -> Any:
 
 
 @given(changes=st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=20, max_size=20), structured=st.booleans())
-def test_no_answer_causes_an_unexpected_error(*, changes: list[tuple[tuple[Any, ...], Any]], structured: bool) -> None:
+def test_arbitrary_answers_cause_no_unexpected_error(
+    *, changes: list[tuple[tuple[Any, ...], Any]], structured: bool
+) -> None:
     answers = [replace_at(completion("[1]"), place, replacement) for place, replacement in changes]
 
     async def run() -> None:

@@ -136,7 +136,7 @@ async def test_an_outer_retry_repeats_the_whole_chain() -> None:
 
 
 def test_a_timed_out_call_tries_no_other_model() -> None:
-    """If the whole call times out, it ends. If only a single model times out, the next model is called."""
+    """The call ends when its own deadline passes. If only one model's time limit passes, the next model is called."""
 
     async def late() -> None:
         last = Leaf()
@@ -182,8 +182,8 @@ def test_invalid_options_are_rejected(models: Any, options: Any, field: str) -> 
     assert caught.value.field == field
 
 
-async def test_a_second_server_answers_when_the_first_is_down() -> None:
-    """The test uses real servers: the first has an exhausted quota, the second is down, and the third works."""
+async def test_a_working_server_answers_when_others_fail() -> None:
+    """The models use real servers: the first has exhausted its quota, the second is down, and the third works."""
 
     async def spent(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "spent", "code": "insufficient_quota"}}, status=429)

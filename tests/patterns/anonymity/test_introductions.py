@@ -142,7 +142,7 @@ def test_unlisted_model_families_are_hidden_in_introductions(text: str, hidden: 
         "我认为谷歌付的租金太高。",
     ],
 )
-def test_companies_as_grammatical_subjects_are_unchanged(text: str) -> None:
+def test_companies_mentioned_without_an_introduction_are_unchanged(text: str) -> None:
     """A sentence can mention a company, even after "I am", without being a model's introduction."""
     assert ALIASES.hide(text).text == text
 

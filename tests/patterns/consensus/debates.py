@@ -119,7 +119,7 @@ def plan(names: Iterable[str] = THREE, **options: Any) -> Sequencer[Any, Consens
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*use at most", category=FlowDebateWarning
-        )  # the invariants hold for any number of agents
+        )  # the invariants hold even for more agents than recommended
         return consensus(**{"name": "plan", "agents": agents, "convergence": bound, **options})
 
 

@@ -344,7 +344,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "é", "3.5"]), max_size=12)
 
 
 @given(WORDS, WORDS)
-def test_copied_run_is_the_longest_common_run(words: list[str], source: list[str]) -> None:
+def test_copied_run_is_the_longest_common_run_of_words(words: list[str], source: list[str]) -> None:
     runs = {tuple(source[i:j]) for i in range(len(source)) for j in range(i, len(source) + 1)}
     longest = max(
         (j - i for i in range(len(words)) for j in range(i, len(words) + 1) if tuple(words[i:j]) in runs), default=0
