@@ -193,9 +193,9 @@ T = TypeVar("T")
 async def within(seconds: float | None, call: Coroutine[Any, Any, T], *, latest: float | None = None) -> T:
     """Await `call` and raise ModelTimeout after `seconds`; None means no deadline.
 
-    Time spent `in_queue` does not count, but the call ends no later than `latest` on the event loop's clock. The call
-    is started manually, and the timer starts only when the call first waits: an immediate answer, from a cache or a
-    script, needs no timer, and setting up `asyncio.timeout` would take longer than the answer itself.
+    Time spent `in_queue` does not count, but the call ends no later than `latest` on the event loop's clock. The
+    coroutine is started by hand, and a timer is set only once it first waits, because setting up `asyncio.timeout`
+    takes longer than an immediate answer from a cache or a script.
     """
     if seconds is None:
         return await call
@@ -336,10 +336,10 @@ async def ask(model: Model, request: ModelRequest) -> ModelResponse:
     the result of `request.output.validate` (unless the model calls tools). Failed calls are retried according to the
     model's `retry`, if it has one.
 
-    Raises ModelTimeout after `request.settings.timeout`, even if the model ignores the deadline; MalformedResponse,
-    EmptyResponse, ResponseTooLarge, SchemaViolation, OutputTruncated and LostToThinking for unusable answers; and
-    LimitReached if the run has reached a limit. The model's exceptions are raised unchanged, except that `model` and
-    `block` of a ModelError are filled in.
+    Raises ModelTimeout after `request.settings.timeout`, even if the model ignores the deadline, and LimitReached if
+    the run has reached a limit. An unusable answer raises MalformedResponse, EmptyResponse, ResponseTooLarge,
+    SchemaViolation, OutputTruncated or LostToThinking. The model's exceptions are raised unchanged, except that `model`
+    and `block` of a ModelError are filled in.
     """
     timeout = request.settings.timeout
     if timeout is not None:

@@ -41,8 +41,8 @@ _STOP = (
     r"|completed?|completion|done|final|finish(ed)?|success(ful(ly)?)?|succeed(ed)?|normal|natural|word|ok"
     r"|sequence|endof(text|turn|sequence)"
 )
-# Order matters, since the first match wins: an error may come from a filter, and a limit may apply to the answer or to
-# the number of requests.
+# The first match wins, so order matters: a reason with the word "error" may come from a filter, and one with "limit"
+# may concern the answer or the number of requests.
 _MEANINGS: tuple[tuple[Ending, re.Pattern[str]], ...] = (
     ("missing", re.compile(r"\A(null|none|nil|undefined|unspecified|n a)?\Z")),
     ("filtered", re.compile(_FILTERED)),

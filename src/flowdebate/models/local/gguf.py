@@ -84,8 +84,8 @@ def local_model_installed() -> bool:
 def local_model_state() -> dict[str, Any]:
     """Return the state of the local model's files, without importing, joining or reading them.
 
-    Keys: `title`, `engine` and `packages` (whether the engine and the weights are installed), and `path` and `bytes`
-    for the weights file, where `bytes` is None if the file does not exist yet.
+    `title` is the model's display name. `engine` and `packages` are True if the engine and the weights, respectively,
+    are installed. `path` and `bytes` describe the weights file; both are None if the file does not exist yet.
     """
     configured = os.environ.get(_ENV)
     path = Path(configured).expanduser() if configured else _joined_path()

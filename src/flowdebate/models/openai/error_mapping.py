@@ -1,8 +1,8 @@
 """Error mapping: converts exceptions from openai, aiohttp and httpx2 to flowdebate errors.
 
-The most specific class is tried first. An exception of any other class was raised while an answer was being parsed
-(openai lets TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and more through), so it becomes a
-MalformedResponse; no third-party exception escapes from this package.
+The most specific class is tried first. An exception of any other class becomes a MalformedResponse, because openai lets
+TypeError, IndexError, AttributeError, RecursionError, JSONDecodeError and others through when it fails to parse an
+answer. No third-party exception escapes from this package.
 """
 
 from __future__ import annotations

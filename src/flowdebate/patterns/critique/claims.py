@@ -93,7 +93,7 @@ def find_evidence(quote: str, *, question: str, answer: str, sources: tuple[Sour
 def final_ruling(claim: Claim, judged: Ruling | None, evidence: Sequence[Evidence]) -> tuple[Ruling, str]:
     """Return the final ruling on a claim and the basis for it.
 
-    A claim holds if the judge upholds it, and either at least one quote is in the material or two quotes are at
+    A claim holds if the judge upholds it and its quotes have been found: at least one in the material, or two at
     different places in the answer. Whether the quotes support the claim is up to the judge; this function only checks
     that they exist.
     """

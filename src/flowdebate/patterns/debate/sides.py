@@ -1,4 +1,4 @@
-"""Sides for a question that comes with none: derived from its wording if possible, otherwise proposed by a model."""
+"""Sides for a question that does not name any: derived from its wording if possible, otherwise proposed by a model."""
 
 from __future__ import annotations
 

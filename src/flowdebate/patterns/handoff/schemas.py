@@ -23,8 +23,11 @@ TransitionForm = Literal["text", "tool", "structured"]
 """Method by which a speaker names the next one: in the last line of its text, by calling `handoff`, or in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
-"""Policy for an answer that names no valid next speaker: ask again, then draw a speaker at random if necessary; draw a
-speaker immediately; or fail the run.
+"""Policy for an answer that names no valid next speaker.
+
+- "retry": ask again, then draw a speaker at random if necessary.
+- "random": draw a speaker immediately.
+- "error": fail the run.
 """
 
 HandoffStopReason = Literal["max_turns", "predicate"] | NamedStop

@@ -43,8 +43,8 @@ class LetterFit(WireModel):
     """Corrections for a model that judges by letter, fitted to its ballots by `fit_letters()`."""
 
     per_log_length: Annotated[float, Field(allow_inf_nan=False)]
-    """The judge's bias toward longer arguments, in log-odds per unit of log length; it is subtracted from each side's
-    log-odds.
+    """The judge's bias toward longer arguments, in log-odds per unit of log length; each side's log-odds are corrected
+    for it.
     """
     min_log_odds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """Lead, in log-odds, needed to win after the length correction."""
