@@ -463,7 +463,10 @@ _MAX_NAME_LENGTH = 200  # maximum length, in characters, of a reported model nam
 
 
 def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
-    """Raise the error inside a response with status 200, as sent by some proxies and by Google's filter."""
+    """Raise the error in a response with status 200, if it contains one.
+
+    Some proxies and Google's filter report errors this way.
+    """
     feedback = getattr(holder, "promptFeedback", None)
     if isinstance(feedback, dict) and feedback.get("blockReason"):
         raise ContentFiltered(f"the prompt was blocked: {_clean(str(feedback['blockReason']), secrets)}")

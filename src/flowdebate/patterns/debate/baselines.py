@@ -343,7 +343,7 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
             wave = await self._votes(question, [None] * room, ctx, place, first=len(votes) + 1)
             votes += wave
             if all(vote.problem is not None for vote in wave):
-                break  # if an entire wave fails, another attempt is unlikely to succeed
+                break  # if all concurrent calls have failed, another attempt is unlikely to succeed
         return votes
 
     async def _revisions(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
@@ -359,7 +359,9 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         ):
             wave = await self._votes(question, model_numbers, ctx, place, first=number + 1, drafts=votes)
             if votes and all(vote.problem is not None for vote in wave):
-                break  # stop for the same reason as in `_samples`; if a revision fails, the previous answer is kept
+                # if all revisions have failed, more attempts are unlikely to succeed; a failed revision keeps the
+                # earlier answer
+                break
             pairs = zip(votes or wave, wave, strict=True)
             votes = [replace(new, winner=new.winner or old.winner) for old, new in pairs]
             number += len(model_numbers)

@@ -93,7 +93,7 @@ class DebaterTemplate(OpeningTemplate):
         "A reader of the debate asks: {reader}\nAnswer this question first, from the point of view of your position.",
         uses("reader"),
     )
-    """Text placed before the task when a reader's question continues a finished debate."""
+    """Text placed before the task when a finished debate is continued to answer a reader's question."""
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Line stating the current phase, placed before the task in a debate with phases."""
     aim: str = part("Your task in this phase: {aim}", uses("aim", *_TURN))

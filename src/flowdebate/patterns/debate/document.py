@@ -155,7 +155,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show a reader's question that continues a finished debate."""
+    """Show the reader's question that a continued debate answers."""
     return Group(label="A reader asks", text=question, opens=True)
 
 
