@@ -38,6 +38,7 @@ from flowdebate.resources.resource import Resource
 from flowdebate.runs.context import Context, escape_path_segment
 from flowdebate.runs.events import BlockAnswered, TextDelta, ToolCalled
 from flowdebate.runs.execute import Seat
+from flowdebate.runs.journal import TOOL
 
 OutT = TypeVar("OutT")
 
@@ -262,8 +263,10 @@ class Generator(Block[Any, OutT]):
                         answered(text)
                 return text
 
-            # recorded, so that resuming the run does not repeat the tool's side effects
-            result = await ctx.run.step(inner.path, execute)
+            # Recorded, so that resuming the run does not repeat the tool's side effects. A generator used as a tool has
+            # its own step at the inner path.
+            key = inner.path if tool.block is None else f"{inner.path}{TOOL}"
+            result = await ctx.run.step(key, execute, place=inner.path)
         if self.visibility.client:
             ctx.emit(ToolCalled(block=self.name, tool=call.name, arguments=call.arguments, result=result))
         return {"role": "tool", "tool_call_id": call.id, "content": result}

@@ -342,7 +342,7 @@ class _Step(Block[Any, Any]):
         result: object = None
         with ctx.run.watch_raw_output(ctx.path) as raw_output:
             try:
-                result = await self._in_time(self._inner(value, ctx), ctx, self._inner)
+                result = await self._in_time(self._inner(value, ctx), ctx, self._inner, place=ctx.path)
             finally:
                 raw = raw_output()
                 output = raw if isinstance(raw, PatternOutput) else result
@@ -352,7 +352,8 @@ class _Step(Block[Any, Any]):
     async def _decide(self, check: _Check, judged: _Judged, ctx: Context) -> str | None:
         """Return the reason for ending the escalation here, or None if it should continue or the judge fails."""
         try:
-            reason: str | None = await self._in_time(check(judged, ctx.below(check)), ctx, check)
+            below = ctx.below(check)
+            reason: str | None = await self._in_time(check(judged, below), ctx, check, place=below.path)
         except Exception as error:
             if not self._failures.tolerates(error):
                 raise
@@ -360,9 +361,11 @@ class _Step(Block[Any, Any]):
             return None
         return reason
 
-    async def _in_time(self, call: Any, ctx: Context, block: Block[Any, Any]) -> Any:  # noqa: ANN401 - of any block
+    async def _in_time(self, call: Any, ctx: Context, block: Block[Any, Any], *, place: str) -> Any:  # noqa: ANN401 - of any block
         policy = self._failures
-        return await in_time(call, ctx, block=block.name, timeout=policy.turn_timeout, losses=policy.tolerates)
+        return await in_time(
+            call, ctx, block=block.name, place=place, timeout=policy.turn_timeout, losses=policy.tolerates
+        )
 
     def _lose(self, error: Exception, ctx: Context, *, role: str, name: str) -> None:
         instead: Literal["earlier_answer", "next_step"] = "earlier_answer" if self._last else "next_step"

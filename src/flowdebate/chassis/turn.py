@@ -41,7 +41,7 @@ from flowdebate.models.call import within
 from flowdebate.resources.resource import Resource, StateResource
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
 from flowdebate.runs.context import Context, Scope, escape_path_segment
-from flowdebate.runs.journal import UNANSWERED
+from flowdebate.runs.journal import LOST, UNANSWERED
 from flowdebate.runs.observer import log_failure
 from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 
@@ -192,9 +192,9 @@ async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: Fai
         block(value, below),
         ctx,
         block=block.name,
+        place=below.path,
         timeout=failures.turn_timeout,
         losses=failures.tolerates,
-        place=below.path,
     )
 
 
@@ -203,58 +203,58 @@ async def in_time(
     ctx: Context,
     *,
     block: str,
+    place: str,
     timeout: float | None,  # noqa: ASYNC109 - the shorter of two deadlines
     losses: Callable[[BaseException], bool],
     closes: bool = False,
-    place: str | None = None,
 ) -> Any:  # noqa: ANN401 - the call's value
     """Await `call`; raise ModelTimeout after `timeout` seconds or at the round's deadline, whichever comes first.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure. When
     the run is resumed, the call is not repeated but fails again in the same way. A closing role (`closes`), however, is
-    called again, because its failure has not changed the debate. `place` is the path of the call, if it is not the path
-    of `ctx`.
+    called again, because its failure has not changed the debate. All model calls made by `call` are at or below the
+    path `place`.
     """
     journal = ctx.run.journal
     if journal is None:
         return await _within(call, ctx, block=block, timeout=timeout)
     if closes:
         key, lost = await journal.unanswered(f"{ctx.path}{UNANSWERED}{escape_path_segment(block)}")
-        if lost is not None:
-            ctx.run.count_unread(place or ctx.path)
     else:
-        key, lost = _lost_key(ctx, block), recorded_failure(ctx, block=block, place=place)
+        key = _lost_key(ctx, block)
+        lost = journal.recorded_failure(key)
     if lost is not None:
+        ctx.run.count_skipped(place)
         call.close()  # a coroutine that is never awaited would trigger a warning
         raise lost
     try:
         return await _within(call, ctx, block=block, timeout=timeout)
     except Exception as error:
         if losses(error):
-            await ctx.run.record_failure(key, error, place or ctx.path)
+            await ctx.run.record_loss(key, error, place)
         raise
 
 
-def recorded_failure(ctx: Context, *, block: str, place: str | None = None) -> Exception | None:
+def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
     """Return the failure of `block` recorded at this path in an earlier execution of the run, if there is one.
 
-    The calls that the block made at or below `place` (default: this path) before it failed are counted.
+    The calls that `block` made before it failed are counted.
     """
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
     if lost is not None:
-        ctx.run.count_unread(place or ctx.path)
+        ctx.run.count_skipped(ctx.path)
     return lost
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
     """Record in the run's journal, if there is one, that the run continues without an answer from `block`."""
     if ctx.run.journal is not None:
-        await ctx.run.record_failure(_lost_key(ctx, block), error, ctx.path)
+        await ctx.run.record_loss(_lost_key(ctx, block), error, ctx.path)
 
 
 def _lost_key(ctx: Context, block: str) -> str:
-    return f"{ctx.path}#lost:{escape_path_segment(block)}"
+    return f"{ctx.path}{LOST}{escape_path_segment(block)}"
 
 
 async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time
@@ -299,6 +299,7 @@ class WithFallback(Wrapped):
                 self._inner(value, ctx),
                 ctx,
                 block=self.name,
+                place=ctx.path,
                 timeout=self._timeout,
                 losses=self._losses,
                 closes=self._closes,

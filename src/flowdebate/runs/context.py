@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from flowdebate._util.wire import freeze
 from flowdebate.errors import ConfigurationError, ReadOnly
 from flowdebate.resources.resource import Resource, Resources
-from flowdebate.runs.journal import DECISION
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, Usage
@@ -252,8 +251,7 @@ class Context:
         A resumed run uses the recorded decision; if none is recorded, the code decides again. `returns` is the type of
         the decision if it is not plain JSON data.
         """
-        journal = self.run.journal
-        return await call() if journal is None else await journal.decide(f"{self.path}{DECISION}", call, returns)
+        return await self.run.decide(self.path, call, returns=returns)
 
     def below(self, block: _Named, /) -> Context:
         """Return the context in which this block runs another `block`: `await block(value, ctx.below(block))`."""

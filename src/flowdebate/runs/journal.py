@@ -37,8 +37,12 @@ T = TypeVar("T")
 OnUncertain: TypeAlias = Literal["retry", "raise"]
 """Policy for a call that was started but has no recorded result when the run is resumed."""
 
+LOST = "#lost:"
+"""Key segment that marks the failure of a role without which the run continues; it is followed by the block's name."""
 UNANSWERED = "#unanswered:"
 """Key segment that marks the fatal failure of a role; it is followed by the block's name."""
+TOOL = "#tool"
+"""Key suffix for the result of a tool that is a block; the block's calls have their own steps."""
 DECISION = "#decision"
 """Key suffix for decisions, which are made by code without side effects."""
 
@@ -80,6 +84,8 @@ class Journal:
         """True if a recorded answer is used even when its request would be different now."""
         self._done: dict[str, StepRow] = {row.key: row for row in rows if row.body is not None}
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
+        self._failures: dict[str, tuple[str, ...]] = {row.key: tuple(row.failures) for row in rows if row.failures}
+        """Failures recorded by earlier processes and not read yet, by step."""
         self._seen: set[str] = set()
         self._clock = header.created_at
         self._ahead = 0.0
@@ -159,15 +165,22 @@ class Journal:
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
         """Return (key, failure) pairs recorded by earlier processes at or below `place`; return each only once."""
-        keys = [key for key in self._open if is_within(key, place)]
-        return [(key, failure) for key in keys for failure in self._open.pop(key).failures]
+        keys = [key for key in self._failures if is_within(key, place)]
+        return [(key, failure) for key in keys for failure in self._failures.pop(key)]
 
     def take_answers(self, place: str) -> list[StepRow]:
         """Return the recorded answers to calls at or below `place` that have not been read; return each only once."""
-        unread = [row for key, row in self._done.items() if row.kind == "call" and is_within(key, place)]
-        unread = [row for row in unread if row.key not in self._seen]
-        self._seen.update(row.key for row in unread)
-        return unread
+        rows = [row for row in self.unread_answers() if is_within(row.key, place)]
+        self._seen.update(row.key for row in rows)
+        return rows
+
+    def unread_answers(self) -> list[StepRow]:
+        """Return the recorded answers to calls that have not been read."""
+        return [row for key, row in self._done.items() if row.kind == "call" and key not in self._seen]
+
+    def unread_failures(self) -> list[tuple[str, str]]:
+        """Return (key, failure) pairs recorded by earlier processes that have not been read."""
+        return [(key, failure) for key, failures in self._failures.items() for failure in failures]
 
     async def _take_ownership(self) -> None:
         """Take ownership of a run before the first write to it.
@@ -302,7 +315,8 @@ class Journal:
 
     async def record_failure(self, key: str, error: Exception) -> None:
         """Record that the step `key` has failed permanently with `error`; later steps depend on this failure."""
-        await self.commit(key, "loss", failure_text(error))
+        if key not in self._done:  # otherwise, an earlier process recorded it
+            await self.commit(key, "loss", failure_text(error))
 
     async def finish(self, status: StoredStatus, outcome: Mapping[str, Any] | None) -> None:
         """Record the end of the run.

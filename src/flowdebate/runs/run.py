@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from pydantic_core import to_json
 
 from flowdebate._text import error_text
-from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
+from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, StoreError
 from flowdebate.models import call
 from flowdebate.models.base import (
     Attempt,
@@ -44,7 +45,7 @@ from flowdebate.models.codec import (
 )
 from flowdebate.models.prices import are_prices_known
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted, RunStatus
-from flowdebate.runs.journal import Journal, is_within
+from flowdebate.runs.journal import DECISION, Journal, is_within
 from flowdebate.runs.limits import Account, Budget, Charge, Limits
 from flowdebate.runs.records import Records, ResourcePlace
 from flowdebate.runs.session import Session
@@ -191,6 +192,8 @@ class Run:
     _warned: set[str] = field(default_factory=set, init=False)
     _cancelled: dict[str, str] = field(default_factory=dict, init=False)
     """Records of calls that were cancelled in this process, by path."""
+    _all_charged: bool = field(default=False, init=False)
+    """True if all recorded calls count toward the limits; before that, a call counts once it has been read."""
     _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
 
@@ -338,12 +341,48 @@ class Run:
     # Impure steps
 
     async def step(
-        self, key: str, call: Callable[[], Awaitable[T]], *, returns: object = None, failures: bool = False
+        self,
+        key: str,
+        call: Callable[[], Awaitable[T]],
+        *,
+        returns: object = None,
+        failures: bool = False,
+        place: str | None = None,
     ) -> T:
-        """Execute the side effect `call` as the step `key`; see `Context.step`."""
+        """Execute the side effect `call` as the step `key`; see `Context.step`.
+
+        If `call` may call models, `place` is the path at or below which it does.
+        """
         if self.journal is None:
             return await call()
-        return await self.journal.step(key, call, returns, failures=failures)
+        step = partial(self.journal.step, key, returns=returns, failures=failures)
+        return await (step(call) if place is None else self._record_or_count(step, call, place))
+
+    async def decide(self, path: str, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
+        """Make the decision `call` at `path`; see `Context.decide`."""
+        if self.journal is None:
+            return await call()
+        decide = partial(self.journal.decide, f"{path}{DECISION}", returns=returns)
+        return await self._record_or_count(decide, call, path)
+
+    async def _record_or_count(
+        self,
+        record: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]],
+        call: Callable[[], Awaitable[T]],
+        place: str,
+    ) -> T:
+        """Execute and record `call`; if its result is recorded already, count the model calls made for it."""
+        executed = False
+
+        async def execute() -> T:
+            nonlocal executed
+            executed = True
+            return await call()
+
+        value = await record(execute)
+        if not executed:
+            self.count_skipped(place)
+        return value
 
     async def ask(self, model: Model, request: ModelRequest, *, path: str) -> ModelResponse:
         """Call `model` as the step `path`, counting the call and emitting its event whether or not it succeeds.
@@ -375,6 +414,7 @@ class Run:
             if journal is not None:
                 await journal.intend(path, "call", digest)
                 self.count_failed(path)
+                self._charge_unread(journal)
             await charge.begin(model.name, request)
             started = time.perf_counter()  # excludes the time spent storing the answer
             if id(model) not in self._opened_models:
@@ -393,7 +433,8 @@ class Run:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-            await self._record_failed_call(path, request, model, failure, time.perf_counter() - started)
+            if response is None:
+                await self._record_failed_call(path, request, model, failure, time.perf_counter() - started)
             raise
         finally:
             ACTING.set(acting)
@@ -418,13 +459,17 @@ class Run:
     async def _record_failed_call(
         self, path: str, request: ModelRequest, model: Model, failure: BaseException, seconds: float
     ) -> None:
-        if self.journal is None or not isinstance(failure, (ModelError, LimitReached, asyncio.CancelledError)):
+        """Record a call that was not answered, with the requests sent for it.
+
+        A cancelled call may have been paid for, so it stays uncertain until it is clear that the run continues without
+        it, or that the cancellation did not interrupt the run.
+        """
+        if self.journal is None or isinstance(failure, StoreError):
             return
         recorded = _failure_row(error_text(failure), request, model, seconds)
-        if isinstance(failure, asyncio.CancelledError):
-            # The call may have been paid for, so it stays uncertain unless the run continues without it.
+        if not isinstance(failure, Exception):
             self._cancelled[path] = recorded
-        else:
+        elif request.attempts.made or isinstance(failure, (ModelError, LimitReached)):
             await self.journal.fail(path, recorded)
 
     def _forward_call_event(self, event: object, path: str, role: str | None) -> None:
@@ -434,15 +479,18 @@ class Run:
         else:
             self.emit(event, path, role)
 
-    async def record_failure(self, key: str, error: Exception, path: str) -> None:
-        """Record that the run continues without the calls at or below `path`, which `error` has ended.
-
-        Calls cancelled by a time limit are recorded as failed, because they may have been paid for.
-        """
-        assert self.journal is not None  # noqa: S101 - the failure would not be recorded
-        for place in [place for place in self._cancelled if is_within(place, path)]:
-            await self.journal.fail(place, self._cancelled.pop(place))
+    async def record_loss(self, key: str, error: Exception, path: str) -> None:
+        """Record that the run continues without the calls at or below `path`, which `error` has ended."""
+        assert self.journal is not None  # noqa: S101 - the loss would not be recorded
+        await self.record_cancelled(path)
         await self.journal.record_failure(key, error)
+
+    async def record_cancelled(self, path: str = "") -> None:
+        """Record that the calls cancelled at or below `path` have failed; by default, all of the run's calls."""
+        for place in [place for place in self._cancelled if not path or is_within(place, path)]:
+            recorded = self._cancelled.pop(place)
+            if self.journal is not None:
+                await self.journal.fail(place, recorded)
 
     def count_failed(self, path: str) -> None:
         """Count failed calls made by earlier processes at or below `path`, and emit their events."""
@@ -465,10 +513,10 @@ class Run:
                 )
                 self._count_recorded(called, attempts, attempts, failed.request())
 
-    def count_unread(self, path: str) -> None:
-        """Count all recorded calls at or below `path` that the run will not make again, and emit their events.
+    def count_skipped(self, path: str) -> None:
+        """Count all recorded calls at or below `path`, answered or failed, and emit their events.
 
-        They belong to a role whose recorded failure is raised in place of its calls.
+        The run does not make these calls again, because the recorded failure or result of their caller is used instead.
         """
         assert self.journal is not None  # noqa: S101 - the failure comes from it
         self.count_failed(path)
@@ -487,6 +535,7 @@ class Run:
         response.flags = (*response.flags, *odd)
         if isinstance(request.messages, UnwrittenMessages):
             request.messages.recorded_characters = answer.prompt
+        self.count_failed(path)
         self._count_answer(answer, attempts, model.name, request, response, path)
         return response
 
@@ -527,9 +576,26 @@ class Run:
         response: ModelResponse | None = None,
     ) -> None:
         """Count a recorded call, whose `paid` attempts count toward the run's limits, and emit its event."""
-        if self.budget is not None:
+        if self.budget is not None and not self._all_charged:
             self.budget.count(paid, request)
         self._count(called, attempts, request, response)
+
+    def _charge_unread(self, journal: Journal) -> None:
+        """Charge all recorded calls to the budget before the run's first new request.
+
+        Concurrent branches may not have read their own recorded calls yet.
+        """
+        if self.budget is None or self._all_charged:
+            return
+        self._all_charged = True
+        for row in journal.unread_answers():
+            answer, attempts = journal.read(row, read_call)
+            if answer.origin == "asked":
+                self.budget.count(attempts, answer.request())
+        for key, text in journal.unread_failures():
+            failed = journal.read(StepRow(key=key, kind="call", body=text), _read_failure)
+            if failed is not None:
+                self.budget.count(attempts_of(failed.attempts), failed.request())
 
     def _count(
         self,

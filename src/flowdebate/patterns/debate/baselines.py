@@ -408,7 +408,9 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         asking = self._asking(order, voter)
         task = question if draft is None or draft.winner is None else (question, draft.winner)
         try:
-            winner = await in_time(asking(task, ctx), ctx, block=self.name, timeout=None, losses=_can_continue)
+            winner = await in_time(
+                asking(task, ctx), ctx, block=self.name, place=ctx.path, timeout=None, losses=_can_continue
+            )
         except Exception as error:
             if not _can_continue(error):
                 raise

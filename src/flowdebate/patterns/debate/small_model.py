@@ -17,7 +17,7 @@ from flowdebate._text import fold, is_blank
 from flowdebate.blocks.generator import AnswerForm, Generator, Visibility, generator
 from flowdebate.chassis.material import Material, make_material
 from flowdebate.chassis.state import entries_of, question_of, state_of
-from flowdebate.chassis.turn import discard, is_provider_failure
+from flowdebate.chassis.turn import discard, is_provider_failure, recorded_failure
 from flowdebate.errors import BadAnswer, ModelError
 from flowdebate.models.base import CallRetried, Message, Model, ModelResponse, ModelSettings
 from flowdebate.patterns.debate.judging.ballots import centered
@@ -423,7 +423,9 @@ class FactSorter:
     async def _choose(
         self, text: str, question: str, order: Mapping[str, str], ctx: Context
     ) -> Mapping[str, float] | None:
-        """Return the log-probability of each letter in `order`, or None if the model returns none."""
+        """Return the log-probability of each letter in `order`; None if the model returns none or cannot be called."""
+        if recorded_failure(ctx, block=self.name) is not None:
+            return None
         positions = "\n".join(f"{letter}: {tag_text(side)}" for letter, side in order.items())
         user = filled(
             self.prompt.template(ctx).sorts,

@@ -110,7 +110,8 @@ class ReviewerTurn(Block[Any, None]):
                 for number, part in by_part.items()
                 for turned, speaker in enumerate(speakers)
             ]
-            answers = await in_order(calls)
+            # A failure does not cancel the other calls, so their answers are recorded and never paid for again.
+            answers = await in_order(calls, finish=True)
             task.end_review()
             groups = [answers[at : at + len(speakers)] for at in range(0, len(answers), len(speakers))]
             findings = [[finding for finding, _ in part] for part in by_part.values()]

@@ -321,8 +321,8 @@ class _ReadOnlyJournal(Journal):
         super().__init__(store, header, rows=rows, accepts_changes=True)
         self._added: set[str] = set()
         self._asked = {row.key for row in rows if row.kind == "human" and row.body is None and status == "awaiting"}
-        self._counted = {row.key: len(row.failures) for row in rows if row.body is None}
-        """Number of failures seen so far, keyed by open step."""
+        self._counted = {row.key: len(row.failures) for row in rows}
+        """Number of failures seen so far, keyed by step."""
         self.parked: dict[str, asyncio.Event] = {}
         """Events for branches waiting at the end of the journal, keyed by step; each is set when its step arrives."""
         self.stops = 0
@@ -346,10 +346,12 @@ class _ReadOnlyJournal(Journal):
         if any(row.body is not None and row.key in self._seen for row in rows):
             return False
         for row in rows:
-            if row.body is None:
-                counted = self._counted.get(row.key, 0)
-                self._open[row.key] = replace(row, failures=row.failures[counted:])
+            counted = self._counted.get(row.key, 0)
+            if row.failures[counted:]:
+                self._failures[row.key] = (*self._failures.get(row.key, ()), *row.failures[counted:])
                 self._counted[row.key] = len(row.failures)
+            if row.body is None:
+                self._open[row.key] = row
             else:
                 self._done[row.key] = row
                 self._open.pop(row.key, None)
