@@ -231,7 +231,7 @@ class StoredCall(Recorded):
 
     def request(self) -> ModelRequest:
         """Restore the parts of the request that the usage is estimated from."""
-        messages = UnwrittenMessages((), str)
+        messages = UnwrittenMessages((), str)  # never written, because only their length is known
         messages.recorded_characters = self.prompt or 0
         settings = ModelSettings(max_tokens=self.max_tokens)
         return ModelRequest(messages=messages, block=self.block, role=self.role, settings=settings)
@@ -380,7 +380,7 @@ def edited_text(body: str, edit: object) -> str:
     A structured answer can be replaced with JSON data or JSON text, any other answer only with text.
     """
     recorded = json.loads(body)
-    edited = {key: recorded[key] for key in ("block", "role", "called") if key in recorded}
+    edited = {"block": recorded["block"], "role": recorded.get("role"), "called": recorded["called"]}
     edited |= {"finish": "stop", "model": recorded["model"], "usage": tokens_of(Usage.zero()), "seconds": 0.0}
     edited |= {"attempts": [], "origin": "edited"}
     if "data" in recorded:

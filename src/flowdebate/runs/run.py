@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 from pydantic_core import to_json
 
 from flowdebate._text import error_text
-from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError, StoreError
+from flowdebate.errors import FlowDebateWarning, LimitReached, ModelError
 from flowdebate.models import call
 from flowdebate.models.base import (
     Attempt,
@@ -433,8 +433,9 @@ class Run:
             error = error_text(failure)
             if isinstance(failure, ModelError):
                 failure.block = failure.block or request.block
-            if response is None:
-                await self._record_failed_call(path, request, model, failure, time.perf_counter() - started)
+            if journal is not None and response is None:
+                failed = _failure_row(error, request, model, time.perf_counter() - started)
+                await self._record_failed_call(journal, path, failed, failure, sent=bool(attempts.made))
             raise
         finally:
             ACTING.set(acting)
@@ -457,20 +458,17 @@ class Run:
         return response
 
     async def _record_failed_call(
-        self, path: str, request: ModelRequest, model: Model, failure: BaseException, seconds: float
+        self, journal: Journal, path: str, recorded: str, failure: BaseException, *, sent: bool
     ) -> None:
-        """Record a call that was not answered, with the requests sent for it.
+        """Record a call that was not answered; `sent` says whether any request was sent for it.
 
         A cancelled call may have been paid for, so it stays uncertain until it is clear that the run continues without
         it, or that the cancellation did not interrupt the run.
         """
-        if self.journal is None or isinstance(failure, StoreError):
-            return
-        recorded = _failure_row(error_text(failure), request, model, seconds)
         if not isinstance(failure, Exception):
             self._cancelled[path] = recorded
-        elif request.attempts.made or isinstance(failure, (ModelError, LimitReached)):
-            await self.journal.fail(path, recorded)
+        elif sent or isinstance(failure, (ModelError, LimitReached)):
+            await journal.fail(path, recorded)
 
     def _forward_call_event(self, event: object, path: str, role: str | None) -> None:
         """Forward an event about the model call at `path`; events about streamed text, like the text, are live-only."""

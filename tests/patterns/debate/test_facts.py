@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flowdebate import Debater, PromptOptions, debate
+from flowdebate.errors import ProviderFailed
 from flowdebate.models.base import ModelResponse
 from flowdebate.sources.source import Source
+from flowdebate.store import MemoryStore
 from flowdebate.testing import FunctionModel
 
 if TYPE_CHECKING:
@@ -58,11 +60,15 @@ class Small(FunctionModel):
         return ModelResponse(text=f"{request.begins} it is so. At last, {side} it is.")
 
 
+def make_debate(**options: Any) -> Any:
+    """Return a two-round debate on the report."""
+    sides = [Debater("remy", HOME), Debater("olga", OFFICE)]
+    return debate(name="work", debaters=sides, sources={"trial": REPORT}, synthesizer=False, **options)
+
+
 def run_debate(model: Small, **options: Any) -> Any:
     """Run a two-round debate on the report."""
-    sides = [Debater("remy", HOME), Debater("olga", OFFICE)]
-    pattern = debate(name="work", debaters=sides, sources={"trial": REPORT}, synthesizer=False, **options)
-    return pattern.run_sync("Is it better to work at home?", model=model, seed=1)
+    return make_debate(**options).run_sync("Is it better to work at home?", model=model, seed=1)
 
 
 def test_sides_begin_with_their_own_facts_verbatim() -> None:
@@ -104,6 +110,24 @@ def test_models_without_log_probabilities_argue_without_facts() -> None:
     model = Small(tells=False)
     assert len(run_debate(model).raw.transcript) == 4
     assert sum("Fact: “" in str(request.messages[-1]["content"]) for request in model.asked) == 1
+
+
+@pytest.mark.anyio
+async def test_failed_sorting_is_not_repeated_when_the_debate_is_read() -> None:
+    """If the provider fails while facts are sorted, the debate continues without facts, and so does a resumed run."""
+
+    class Failing(Small):
+        def reply(self, request: ModelRequest) -> Any:
+            if "Fact: “" in str(request.messages[-1]["content"]):
+                self.asked.append(request)
+                raise ProviderFailed("down", status=503)
+            return super().reply(request)
+
+    store, first, second = MemoryStore(), Failing(), Small()
+    result = await make_debate().run("Is it better at home?", model=first, seed=1, store=store, run_id="it")
+    resumed = await make_debate().resume("it", model=second, store=store)
+    assert (result.status, len(second.asked)) == ("complete", 0)
+    assert (resumed.output, resumed.usage) == (result.output, result.usage)
 
 
 def test_debates_that_sort_no_facts_make_no_additional_calls() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,19 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
 
-from flowdebate import Debater, JudgeOptions, Limits, debate, handler, human, sequencer, stop, submit_answer
-from flowdebate.errors import ConfigurationError, RunExists, RunNotFound
+from flowdebate import Debater, JudgeOptions, Limits, debate, generator, handler, human, sequencer, stop, submit_answer
+from flowdebate.errors import ConfigurationError, ProviderFailed, RunExists, RunNotFound
 from flowdebate.models.codec import digest_of
 from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore, export_run, import_runs
 from flowdebate.testing import FunctionModel, ScriptedModel
 from tests.profiles import example_count
-from tests.runs.durable.patterns import PATTERNS, QUESTION, answer_to, run_state
+from tests.runs.durable.patterns import PATTERNS, QUESTION, SKIP, answer_to, run_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flowdebate.models.base import ModelRequest
+    from flowdebate.runs.context import Context
 
 pytestmark = pytest.mark.anyio
 
@@ -103,6 +105,29 @@ async def test_edit_repeats_only_dependent_calls(name: str, drawn: int) -> None:
     assert origins[place] == "edited"
     before = [row.key for row in rows.values() if (row.seq or 0) < (rows[place].seq or 0) and row.kind == "call"]
     assert {origins[key] for key in before if key in origins} <= {"reused"}
+
+
+async def test_edit_of_an_answer_within_a_skipped_turn_is_used() -> None:
+    """The parent's turn was skipped because its second call failed, so the fork takes the turn again."""
+
+    async def draft_and_polish(value: Any, ctx: Context) -> str:
+        return await polish(await draft(value, ctx.below(draft)), ctx.below(polish))
+
+    def answer(request: ModelRequest, *, fails: bool = False) -> Any:
+        if fails and request.block == "polish":
+            raise ProviderFailed("down", status=503)
+        return answer_to(request)
+
+    draft, polish = generator(name="draft"), generator(name="polish")
+    ann = Debater("ann", "for", block=handler(draft_and_polish, name="ann"))
+    sides = [ann, Debater("bob", "against"), Debater("cy", "neither")]
+    pattern = debate(name="rent", debaters=sides, max_rounds=1, failures=SKIP)
+    store = MemoryStore()
+    parent = await pattern.run(QUESTION, model=FunctionModel(partial(answer, fails=True)), store=store, run_id="first")
+    place = next(row.key for row in await store.steps("first") if row.key.endswith("/draft"))
+    fork = await pattern.fork("first", model=FunctionModel(answer), store=store, edits={place: "Build more."})
+    assert (parent.status, fork.status) == ("degraded", "complete")
+    assert [event.origin for event in fork.events if isinstance(event, ModelCalled)][:2] == ["edited", "asked"]
 
 
 async def test_changed_judge_repeats_only_the_judge_call() -> None:

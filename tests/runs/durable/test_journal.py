@@ -5,12 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import BaseModel
 
-from flowdebate import Debater, FailurePolicy, Limits, Session, StoreOptions, debate, generator, handler, sequencer
+from flowdebate import (
+    Debater,
+    FailurePolicy,
+    JudgeOptions,
+    Limits,
+    Persona,
+    Session,
+    StoreOptions,
+    debate,
+    generator,
+    handler,
+    review,
+    sequencer,
+)
 from flowdebate.errors import (
     ConfigurationError,
     DeadLetter,
@@ -28,11 +42,13 @@ from flowdebate.errors import (
 )
 from flowdebate.models import ModelSettings
 from flowdebate.models.codec import failure_of, failure_text
+from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import MAX_RECOVERIES
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.journal import Journal
 from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
+from tests.runs.durable.patterns import answer_to
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +77,11 @@ class Counting:
         if self.calls == self._stop:
             raise self._failure or asyncio.CancelledError
         return VERDICT if request.output is not None else f"Point {len(request.messages)}."
+
+
+def forbid_calls(request: ModelRequest) -> Any:
+    """Fail the test: everything has been recorded."""
+    pytest.fail(f"{request.block} called its model")
 
 
 def rent_debate(**options: Any) -> Any:
@@ -191,6 +212,8 @@ async def test_failed_call_is_retried_when_the_run_is_resumed() -> None:
     result = await rent_debate().resume("it", model=Counting().model, store=store, on_uncertain="raise")
     assert result.usage.calls == 6
     assert result.raw.losses == []
+    again = await rent_debate().resume("it", model=Counting().model, store=store)
+    assert [call.error is None for call in called(again)] == [True, False, True, True, True, True]
 
 
 async def test_limits_include_failed_calls_of_earlier_processes() -> None:
@@ -201,6 +224,89 @@ async def test_limits_include_failed_calls_of_earlier_processes() -> None:
     second = Counting()
     result = await rent_debate().resume("it", model=second.model, store=store)
     assert (result.status, result.usage.calls, second.calls) == ("limit", 4, 2)
+
+
+async def test_limits_include_recorded_calls_of_all_branches() -> None:
+    """A branch may make new calls before another one has read its recorded calls."""
+
+    def branch(name: str) -> Any:
+        steps = sequencer(name=name)
+        for number in range(3):
+            steps = steps.then(generator(name=f"{name}-{number}"))
+        return steps
+
+    async def answer(request: ModelRequest) -> str:
+        await asyncio.sleep(0)
+        made.append(request)
+        return "Point."
+
+    made: list[ModelRequest] = []
+    store, model, pattern = MemoryStore(), FunctionModel(answer), sequencer(name="all").parallel([*map(branch, "abc")])
+    with pytest.raises(LimitReached):
+        await pattern.run("q", model=model, store=store, run_id="it", limits=Limits(calls=6))
+    assert len(made) == 6
+    with pytest.raises(LimitReached):
+        await pattern.resume("it", model=model, store=store)
+    assert len(made) == 6
+
+
+async def test_calls_of_a_block_used_as_a_tool_or_condition_remain_counted() -> None:
+    """Their results are recorded as well, so a resumed run does not call the block again."""
+    aide = generator(name="aide")
+
+    async def has_enough(ctx: Context) -> bool:
+        return await aide("Enough?", ctx.below(aide)) == "Yes."
+
+    def answer(request: ModelRequest) -> Any:
+        if request.tools and request.messages[-1]["role"] != "tool":
+            return ToolCall(id="1", name="aide", arguments='{"input": "trams"}')
+        return VERDICT if request.output is not None else "No."
+
+    ann = generator(name="ann", tools=[aide])
+    pattern = rent_debate(debaters=[Debater("ann", "for", block=ann), SIDES[1]], terminate_when=has_enough)
+    store = MemoryStore()
+    first = await pattern.run("Cap rents?", model=FunctionModel(answer), store=store, run_id="it")
+    resumed = await pattern.resume("it", model=FunctionModel(forbid_calls), store=store)
+    assert [call.block for call in called(first)].count("aide") == 3
+    assert (resumed.output, resumed.usage) == (first.output, first.usage)
+
+
+async def test_complete_run_with_an_incomplete_panel_is_only_read() -> None:
+    def answer(request: ModelRequest, *, fails: bool = False) -> Any:
+        if fails:
+            raise ProviderFailed("down", status=503)
+        return VERDICT if request.output is not None else "Build."
+
+    jurors = [FunctionModel(partial(answer, fails=number == 0), name=f"juror-{number}") for number in range(3)]
+    pattern = rent_debate(judge=JudgeOptions(panel=jurors), synthesizer=True, failures=FailurePolicy(on_failure="skip"))
+    store = MemoryStore()
+    first = await pattern.run("Cap rents?", model=FunctionModel(answer), store=store, run_id="it")
+    run, steps = await store.run("it"), await store.steps("it")
+    replayed = await replay(pattern, run, steps, model=FunctionModel(answer))
+    assert (replayed.output, replayed.parked) == (first.output, [])
+    assert (await pattern.resume("it", model=FunctionModel(forbid_calls), store=store)).output == first.output
+    assert await store.steps("it") == steps
+
+
+async def test_failed_call_of_a_reviewer_does_not_repeat_the_other_call() -> None:
+    """An examination takes two calls, in both orders; if one fails, the answer to the other is recorded."""
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.block == "change-examiner-bob":
+            if not failed:
+                failed.append(request)
+                raise ProviderFailed("down", status=503)
+            await asyncio.sleep(0.02)
+        return answer_to(request)
+
+    failed: list[ModelRequest] = []
+    people = [Persona(name, role="reviewer") for name in ("ann", "bob", "cy")]
+    pattern = review(name="change", reviewers=people, failures=FailurePolicy(on_failure="skip"))
+    store = MemoryStore()
+    first = await pattern.run("Is it right?", model=FunctionModel(answer), store=store, run_id="it")
+    resumed = await pattern.resume("it", model=FunctionModel(forbid_calls), store=store)
+    assert (first.status, len(failed)) == ("degraded", 1)
+    assert (resumed.output, resumed.usage) == (first.output, first.usage)
 
 
 async def test_call_that_exceeded_the_time_limit_for_turns_remains_counted() -> None:
