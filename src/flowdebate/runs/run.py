@@ -484,11 +484,10 @@ class Run:
         await self.journal.record_failure(key, error)
 
     async def record_cancelled(self, path: str = "") -> None:
-        """Record that the calls cancelled at or below `path` have failed; by default, all of the run's calls."""
+        """Record calls that were cancelled at or below `path` (by default, anywhere in the run) as failed."""
+        assert self.journal is not None  # noqa: S101 - no calls would have been recorded
         for place in [place for place in self._cancelled if not path or is_within(place, path)]:
-            recorded = self._cancelled.pop(place)
-            if self.journal is not None:
-                await self.journal.fail(place, recorded)
+            await self.journal.fail(place, self._cancelled.pop(place))
 
     def count_failed(self, path: str) -> None:
         """Count failed calls made by earlier processes at or below `path`, and emit their events."""
