@@ -63,7 +63,7 @@ def similar_runs(run: StoredRun) -> Iterator[StoredRun]:
 
 
 def test_each_run_adds_little_memory() -> None:
-    """Each of 1,000 further debates, all of them different, adds only a tenth of a kilobyte."""
+    """Each of 1,000 additional, distinct debates takes only a tenth of a kilobyte of memory."""
     runs, standings = similar_runs(judged_run()), Standings()
     memory = []
     tracemalloc.start()

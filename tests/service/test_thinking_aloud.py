@@ -114,7 +114,7 @@ async def play(*turns: tuple[str, ...], times: int = 1, hold: tuple[int, int] | 
 
 @pytest.mark.parametrize("turn", [ANNOUNCED, HARMONY])
 async def test_announced_thinking_is_never_shown(turn: tuple[str, ...]) -> None:
-    """Readers, the opponent and the judge do not see the thinking, while the contribution itself is streamed."""
+    """The thinking is hidden from readers, the opponent and the judge; only the contribution is streamed."""
     (view,) = await play(turn, ("Build ", "more."))
     assert view.texts == ["Homes first.", "Build more."]
     texts = [view.chat, view.terminal, *view.page, *view.progress, view.stored]

@@ -306,7 +306,7 @@ class Loop(Generic[OptionsT]):
         return output if self.material is None else self.material.add_sources(output, ctx)
 
     def opening(self, before: Block[Any, Any] | None = None) -> Sequencer[Any, Any]:
-        """Build the pattern's sequencer up to the first turn of a round; `before` runs before the first round."""
+        """Build the steps that lead up to the first turn of a round; `before` runs before the first round."""
         resources = audit_resources(self.transcript, self.collection_id)
         owned = [resource for key, resource in resources.items() if key != "transcript" or self.owns_transcript]
         start = freeze(self.spec.new_state(self))  # validated once and shared by all runs

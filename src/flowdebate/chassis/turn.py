@@ -512,7 +512,7 @@ class Turn(Block[Any, Any]):
         return Outline(text=self.name, kind="sequencer", children=children)
 
 
-# Recording blocks
+# Blocks that record turns
 
 
 def audit_resources(transcript: StateResource[Any], collection_id: str) -> dict[str, Resource]:

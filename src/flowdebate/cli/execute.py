@@ -196,7 +196,7 @@ async def follow_run(
     make_view: Callable[[], View],
     interrupts: Interrupts | None = None,
 ) -> Followed:
-    """Show a run until it ends.
+    """Show a run's progress until it ends.
 
     An interrupt cancels the run if this process is executing it; without a `handle`, the interrupt only closes the
     display. `interrupts` was set up when the run started, and may already have received a signal.

@@ -181,7 +181,7 @@ def _errors(
     variance = np.einsum("pc,pq,qc->c", contrasts, meat, contrasts)
     unseen = np.einsum("pc,pq,qc->c", contrasts, alone, contrasts)
     parts_of_whole = np.maximum(parts, 1e-300) / np.maximum(number @ parts, 1e-300)
-    # number of equal-sized clusters with the same entropy
+    # number of equal-sized clusters that would have this entropy
     freedom = np.exp(-number @ (parts_of_whole * np.log(parts_of_whole))) - 1
     errors = [
         None

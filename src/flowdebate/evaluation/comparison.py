@@ -175,9 +175,9 @@ def _judge_options(
 
 
 def _judge_by_letter(models: Iterable[Model]) -> bool:
-    """Return whether to have judges answer by letter: all models must be small and support logprobs.
+    """Return whether judges should answer with a letter: all models must be small and support logprobs.
 
-    If asked for reasons and a winner instead, a small model may give reasons that support a different winner.
+    If asked for reasons and a winner instead, a small model may name a winner that its reasons do not support.
     """
     return all(profile_of(model) == "concise" and getattr(model, "gives_logprobs", True) for model in models)
 

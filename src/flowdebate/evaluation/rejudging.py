@@ -120,7 +120,7 @@ def reuse_judge_options(judging: Judging | None, **changes: Unpack[JudgeChanges]
     how: JudgeChanges = {"schedule": "cyclic"}
     if judging is not None and any(ballot.scores is not None for ballot in judging.ballots):
         answer = judging.answer or "scores"
-        # the recorded labels and decision rule do not fit another answer form
+        # the recorded labels and decision rule would not work with a different answer form
         if changes.get("answer_form", answer) != answer:
             how = {"schedule": judging.schedule, **changes}
             return JudgeOptions(**how)

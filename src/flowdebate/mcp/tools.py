@@ -229,7 +229,7 @@ enough.
 
 
 class RunTools:
-    """Tools for runs, as methods; their docstrings are shown to the host's model."""
+    """Methods offered as MCP tools for runs; their docstrings are shown to the host's model."""
 
     def __init__(self, service_of: ServiceOf, patterns: Collection[str], folders: Sequence[Path] = ()) -> None:
         self._of = service_of

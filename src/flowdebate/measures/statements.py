@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 _NEGATIONS = {"against", "cannot", "neither", "never", "no", "nobody", "none", "nor", "not", "nothing", "without"}
 
 # Flips
-_SENTENCE = 8  # minimum number of words in a paraphrase; a shorter answer must have the same words
+_SENTENCE = 8  # minimum number of words in a paraphrase; a shorter answer must match word for word
 _ALIKE = 0.6  # minimum similarity of a paraphrase
 _TAKEN_BACK = ("i retract", "i take back", "i take it back", "i take that back", "i withdraw")
 _NOTHING = {"", "i don't know", "n/a", "no answer", "no position", "none", "retracted", "undecided", "withdrawn"}

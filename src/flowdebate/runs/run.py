@@ -329,7 +329,7 @@ class Run:
         return self._add_opened(resource.open_within(around, ResourcePlace(self.records, path)), path)
 
     def open_shared(self, resource: Resource, path: str) -> object:
-        """Return the run-wide handle of `resource`, opening the resource on first use."""
+        """Return the run-wide handle for `resource`, opening the resource on first use."""
         if resource not in self.shared:
             self.shared[resource] = self.open(resource, path)
         return self.shared[resource]

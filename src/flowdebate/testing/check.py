@@ -268,7 +268,7 @@ class _Check:
             self._announce()
 
     def _announce(self) -> None:
-        """Announce the expected duration if the check is likely to take long."""
+        """Announce the expected duration if the check is likely to take a while."""
         examples, took = self.options.get("max_examples", 100), self.finding.seconds / self.finding.examples
         if took * examples > _LONG:
             warnings.warn(

@@ -297,9 +297,9 @@ class StoreConformance:
 
     @_promise
     async def test_steps_record_intents_and_results(self, store: Store) -> None:
-        """Check that attempts are numbered from 1 and failures stay in order.
+        """Check that attempts are numbered from 1 and failures are listed in order.
 
-        Each finished step has a number and a time.
+        Each finished step must have a number and a time.
         """
         await store.create(header("r"))
         assert await store.intend("r", "k", "call", "hash") == 1

@@ -78,7 +78,7 @@ def _reports_agreement(page: PatternPage) -> bool:
 
 
 def build_escalation(page: PatternPage, plan: Plan) -> Sequencer[Any, Any]:
-    """Build an escalation whose steps run the pattern at each depth; the last executed step produces the output."""
+    """Build an escalation with one step for each depth; the last executed step produces the output."""
     blocks = [page.build(_plan_at(page, plan, depth)) for depth in STEPS]
 
     def make(state: EscalationState, _: Context, status: RunStatus, last: StepResult) -> PatternOutput | None:

@@ -129,7 +129,7 @@ class PatternPage(ABC):
         return roster(options, models, kind=Persona, default=self.default_speakers, minimum=self.min_speakers)
 
     def speakers_in(self, subject: str) -> list[dict[str, str]] | None:  # noqa: ARG002 - of most patterns, nobody
-        """Return the speakers named in the subject, formatted as an option, or None if a model has to propose them."""
+        """Return the speakers named in the subject, as an option's value; None if a model has to propose them."""
         return []
 
     def create_proposer(self, instructions: str | None = None) -> Block[Any, Sequence[Any]]:

@@ -56,7 +56,7 @@ def run_review(*models: Named, run_model: Any = None, **options: Any) -> Any:
     ],
 )
 def test_maker_of_a_model_is_its_vendor(model: str, maker: str) -> None:
-    """A model may be served by several hosts, but none of them is its vendor."""
+    """A model may be served by several hosts, none of which counts as its vendor."""
     assert maker_of(model) == maker
 
 

@@ -169,7 +169,7 @@ def _write_pattern(name: str) -> str:
 
 
 def _spell_name(name: str, shared: frozenset[str]) -> Iterator[tuple[str, Level]]:
-    """List the spellings of a debater's name: in full and, for a person's name, also its first and last words."""
+    """List the forms of a debater's name: the full name and, for a person, the first and last words alone."""
     written = re.findall(r"[^\W_]+", name)
     if not written:
         yield name, "any"

@@ -61,7 +61,7 @@ def watch(
 
 
 def _watch(stored: StoredRun, place: OpenStore, *, as_json: bool, quiet: bool, markdown: Path | None) -> int:
-    """Show a run until it ends or an interrupt is received; return the exit code."""
+    """Show a run's progress until it ends or an interrupt is received; return the exit code."""
     from flowdebate.cli.stored.run_view import document_of
     from flowdebate.service.runs import short_id
 

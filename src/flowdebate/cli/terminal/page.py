@@ -319,7 +319,7 @@ class LivePage(View):
             self._page.subject(plan.info.subject.capitalize(), plan.subject)
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show a run until it ends; raise WriteFailed if the output cannot be written."""
+        """Show a run's progress until it ends; raise WriteFailed if the output cannot be written."""
         if self._quiet:
             return await super().follow(updates)
         screen = self._page.screen

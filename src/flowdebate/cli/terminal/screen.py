@@ -243,7 +243,7 @@ class View:
     """Base class for views of a run; it shows nothing itself."""
 
     async def follow(self, updates: AsyncIterator[Update]) -> None:
-        """Show a run until it ends; raise WriteFailed if the output cannot be written."""
+        """Show a run's progress until it ends; raise WriteFailed if the output cannot be written."""
         async for _ in updates:
             pass
 

@@ -284,7 +284,7 @@ def _uncertain(status: int, text: str, words: str, wait: float | None, base_url:
 
 
 def _limited(status: int, text: str, words: str, wait: float | None) -> ModelError | None:
-    """Map a rejection caused by a limit or a quota; return None for any other rejection."""
+    """Return the error for a rejection caused by a limit or quota; return None for any other rejection."""
     money = status == 402 or (status in _SPENT and _MONEY.search(words) is not None)  # noqa: PLR2004
     quota = status in _SPENT and _QUOTA.search(words) is not None
     if not (money or quota or status in _OVERLOADED or (status < 500 and _THROTTLED.search(words))):  # noqa: PLR2004

@@ -204,7 +204,7 @@ _IGNORED = 2  # number of consecutive answers without JSON after which a mode is
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Form of a request: the structured mode (None for plain text), and the names of omitted parts."""
+    """Form in which a request is sent: its structured mode (None for plain text) and its omitted parts."""
 
     mode: StructuredMode | None
     dropped: frozenset[str]
