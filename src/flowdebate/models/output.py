@@ -303,9 +303,10 @@ def _resolver_in(part: Mapping[str, Any], resolver: Resolver[Any]) -> Resolver[A
 
 
 def _height(part: object, resolver: Resolver[Any], heights: dict[int, int | None], level: int = 1) -> int:
-    """Count the nested schemas that `part` applies to a single value; raise RecursionError if the nesting never ends.
+    """Count the levels of schemas that `part` applies to one and the same value.
 
-    `heights` maps object ids to the heights found so far, and to None for a schema in progress.
+    Raises RecursionError if there are more than `_DEEPEST` levels or the nesting never ends. `heights` maps object ids
+    to the heights found so far, and to None for a schema in progress.
     """
     if not isinstance(part, dict):
         return 0

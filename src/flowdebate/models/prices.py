@@ -27,8 +27,8 @@ def are_prices_known() -> bool:
 def prices_source() -> str | None:
     """Describe the source of known prices: currency, price list, version and date; return None if there is none.
 
-    The price list itself has no date. If it was downloaded while the program was running, the date of the download is
-    given, and otherwise the start date of its newest price.
+    The price list itself has no date. If it was downloaded while the program was running, the download date is used;
+    otherwise, the start date of its newest price is used.
     """
     if not are_prices_known():
         return None

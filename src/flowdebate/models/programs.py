@@ -36,9 +36,7 @@ class Reply:
     error: str = ""
     """Cause of a failure, as worded by the program; empty for an answer."""
     status: int | None = None
-    """HTTP status with which the vendor rejected the request; None if there is none or the program does not
-    report it.
-    """
+    """HTTP status of the vendor's rejection; None if there is none or the program does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +46,7 @@ class Cloud:
     variables: tuple[str, ...]
     """Environment variables for signing in, or patterns matching their names."""
     switch: str | None = None
-    """Environment variable that turns the cloud on."""
+    """Environment variable that enables the cloud."""
     models: str | None = None
     """Prefix of model names on this cloud."""
 
@@ -103,7 +101,7 @@ class Program:
     keeps: tuple[str, ...] = ()
     """Features that cannot be turned off; empty for a custom command."""
     managed: tuple[str, ...] = ()
-    """Folders containing settings made by the machine's administrator; the user cannot override them."""
+    """Folders for the machine administrator's settings; the user cannot override these settings."""
 
     def describe_limits(self, name: str) -> str:
         """Describe which features of the program `name` cannot be turned off on this machine.

@@ -32,7 +32,10 @@ class Provider:
     effort: str | None = "reasoning_effort"
 
     def address(self, name: str) -> str | None:
-        """Return the endpoint of the provider `name`, from its environment variable if set; None means OpenAI's own."""
+        """Return the endpoint of the provider called `name`; None stands for OpenAI's own endpoint.
+
+        The provider's environment variable, if set, overrides `base_url`.
+        """
         return os.environ.get(address_variable(name), "").strip() or self.base_url
 
 

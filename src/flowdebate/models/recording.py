@@ -390,9 +390,9 @@ def _new_call(
     exchanges: Sequence[Exchange] | None = None,
     host: str = "",
 ) -> Call:
-    """Build the line for a call from its first fields, `opening`; raise ValueError if the line could not be read back.
+    """Build the cassette line for a call, starting with the fields in `opening`.
 
-    If `exchanges` is set, the line never contains `host`.
+    Raises ValueError if the line could not be read back. If `exchanges` is set, the line never contains `host`.
     """
     line: dict[str, Any] = {**opening, "notices": []}
     # without times, so that recording the same answers produces the same file

@@ -158,7 +158,7 @@ def of_intent(choice: ModelChoice, intent: str) -> ModelSpec | None:
 
 
 def resolve_model(spec: ModelSpec | None, *, default: ModelChoice = None) -> Model:
-    """Resolve `spec`, using `default` for the intents.
+    """Resolve `spec` to a model; `default` provides the models for intents.
 
     >>> resolve_model("ollama/gemma3").name
     'ollama/gemma3'

@@ -215,7 +215,7 @@ def _read_tag(mark: re.Match[str]) -> tuple[str, bool]:
 
 @dataclass(slots=True)
 class _Blocks:
-    """Parser state for an answer's text, whose tags are processed from beginning to end."""
+    """Parser state for an answer's text; its tags are processed in order."""
 
     text: str
     pieces: list[str] = field(default_factory=list)
@@ -265,7 +265,7 @@ class _Blocks:
         return is_first or self.thought > 0 or _REST_OF_LINE.match(self.text, opening.end()) is not None
 
     def cut(self, end: int, *, thinks: bool = False, open: bool = False) -> SeparatedText:  # noqa: A002 - the field
-        """Return the result for the text up to `end`."""
+        """Return the answer's text up to `end`, separated from its thinking."""
         spoken = "".join((*self.pieces, self.text[self.start : end]))
         if self.thought and not (self.pieces and self.pieces[0].strip()):
             spoken = _unwrap(spoken.lstrip())
@@ -357,7 +357,11 @@ def without_thinking(response: ModelResponse) -> ModelResponse:
 
 
 def count_reasoning(usage: Usage, thought: int, length: int) -> Usage:
-    """Count `thought / length` of the completion tokens as reasoning tokens, unless the provider reports a count."""
+    """Count some of the completion tokens as reasoning tokens, unless the provider reports a count.
+
+    The fraction counted is `thought / length`. If the number of completion tokens is unknown, the reasoning tokens are
+    estimated from `thought`, the length of the thinking.
+    """
     if not thought or usage.reasoning_tokens:
         return usage
     completion = usage.completion_tokens
@@ -412,7 +416,7 @@ class AnswerStream:
         self.begin(None, "")
 
     def begin(self, server: str | None, model: str) -> None:
-        """Begin the answer to a new request."""
+        """Prepare for the answer to a new request."""
         self._asked = server, model
         if self._begin is not None:
             self._begin()

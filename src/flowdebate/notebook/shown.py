@@ -55,7 +55,7 @@ class DisplayedRun(Generic[OutT, RawT]):
 
 
 def show(handle: RunHandle[OutT, RawT], *, every: float = 0.25) -> DisplayedRun[OutT, RawT]:
-    """Show a run in this cell's output: live until it ends, and then as a report.
+    """Display a run in this cell's output, live until it ends and then as a report.
 
     Await the return value to get the run's result. The output is updated at most once every `every` seconds, and only
     if something has changed. If the run fails, awaiting it raises its error after the page has been updated. If the

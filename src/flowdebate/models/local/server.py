@@ -59,7 +59,7 @@ def engine_is_starting() -> bool:
 
 
 def stop_local_servers() -> None:
-    """Stop all of this process's engines; the next call starts one again. In-flight calls fail with ConnectionLost."""
+    """Stop all of this process's engines; the next call starts a new one. In-flight calls fail with ConnectionLost."""
     with _lock:
         keys = [key for key in _servers if key[0] == os.getpid()]
         stopped = [_servers.pop(key) for key in keys]
@@ -68,7 +68,7 @@ def stop_local_servers() -> None:
 
 
 class LocalServer:
-    """Engine process, started immediately by a separate thread so that the event loop is not blocked."""
+    """Engine process, started immediately in a separate thread to avoid blocking the event loop."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 Transport = Literal["aiohttp", "openai"]
-"""Client library: "aiohttp", used directly, or "openai", whose client also runs on aiohttp."""
+"""Client library: "aiohttp" for aiohttp itself, or "openai" for the SDK, which also runs on aiohttp."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,8 +81,8 @@ def _pool() -> _Pool:
 async def keep_connections() -> AsyncIterator[None]:
     """Keep connections to providers open between runs in this event loop, until the block ends.
 
-    A run closes its connections when it ends, unless another run in the loop is using them or it runs inside this
-    block. The HTTP server, the MCP server and batches wrap all their runs this way; `async with model:` does the same
+    A run closes its connections when it ends, unless the run is inside this block or another run in the loop is using
+    them. The HTTP server, the MCP server and batches wrap all their runs this way; `async with model:` does the same
     for one model.
 
     >>> async def debates(pattern, questions):
@@ -100,7 +100,7 @@ async def keep_connections() -> AsyncIterator[None]:
 
 @dataclass(slots=True, eq=False)
 class _LoopClients:
-    """A model's clients in one event loop, and the number of their users.
+    """A model's clients in one event loop, with a count of their current users.
 
     There are several clients if the model's endpoint has changed.
     """
@@ -112,9 +112,9 @@ class _LoopClients:
 class Clients:
     """A model's clients.
 
-    `keep_open` keeps connections open inside its block; there, `client` returns the running loop's client. Models with
-    the same endpoint share a client; event loops, and therefore threads, do not. `sdk` is the client library, and
-    `connect` creates its clients (openai's by default).
+    Inside a `keep_open` block, connections stay open, and `client` returns the running loop's client. Models with the
+    same endpoint share a client, but only within one event loop and therefore within one thread. `sdk` names the client
+    library, and `connect` creates its clients; by default, both are openai's.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Clients:
 
 
 _PROXIES = ("http", "https", "socks5", "socks5h")
-"""URL schemes of proxies."""
+"""Supported URL schemes for proxies."""
 
 
 def _check_proxies() -> None:

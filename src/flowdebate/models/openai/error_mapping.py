@@ -186,9 +186,9 @@ def find_unsendable(
 
 
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
-    """Map an `error` found in a stream or in a response with status 200.
+    """Convert `error`, found in a stream or in a response with status 200, to a ModelError.
 
-    The HTTP status is taken from the error's code, type or status field; if none of them is known, it is 500.
+    The HTTP status is taken from the error's code, type or status field; if none of these is recognized, it is 500.
     """
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500
@@ -214,7 +214,7 @@ def status_error(
 ) -> ModelError:
     """Map an HTTP `status` and its decoded `body` to an error; `x-should-retry` decides whether the error is transient.
 
-    `code_text` is a code that the endpoint sent in place of a status.
+    `explanation` replaces the status in the message; it is set if the error did not arrive as an HTTP error response.
     """
     reason = _Reason.of(body, secrets)
     wait = retry_after(headers)
@@ -245,7 +245,7 @@ def _error_of_status(
 
 
 def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: bool) -> ModelError | None:
-    """Map a rejection that blames the key, the prompt, the address or the model.
+    """Return the error for a rejection that blames the key, the prompt, the address or the model.
 
     Returns None for any other rejection.
     """
@@ -270,7 +270,10 @@ def _certain(status: int, text: str, reason: _Reason, *, base_url: str, inside: 
 
 
 def _uncertain(status: int, text: str, words: str, wait: float | None, base_url: str) -> ModelError:
-    """Map a rejection mainly by its status; the server may still accept the request in another form."""
+    """Choose the error for a rejection, mainly by its status.
+
+    The server may still accept another form of the request.
+    """
     if status in _TRANSIENT or (status >= 500 and status != 501 and not _TEMPLATE.search(words)):  # noqa: PLR2004
         return ProviderFailed(text, status=status, retry_after=wait)
     error = RequestRejected(text, status=status)
@@ -355,7 +358,10 @@ def _of_sdk(  # noqa: PLR0911 - a table
 def _transport(  # noqa: PLR0911 - a table
     links: Sequence[BaseException], base_url: str, secrets: Sequence[str]
 ) -> ModelError | None:
-    """Map connection errors; aiohttp's exceptions are more precise than the httpx2 exceptions that wrap them."""
+    """Return the error for a connection failure; return None if `links` contains no connection error.
+
+    aiohttp's exceptions are more precise than the httpx2 exceptions that wrap them.
+    """
     import ssl
 
     import aiohttp

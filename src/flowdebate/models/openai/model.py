@@ -279,7 +279,10 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """Client combined with a dialect. Raises only FlowDebateErrors and exceptions from `on_text`."""
+    """Client for chat completions, adapted to a model and server by its `dialect`.
+
+    Raises only FlowDebateErrors and exceptions from `on_text`.
+    """
 
     dialect: Dialect
     client: AsyncOpenAI | Any

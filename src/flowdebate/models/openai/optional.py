@@ -46,7 +46,7 @@ class Part:
     drop: Callable[[Parameters], Parameters]
     """Function that removes or rewrites the part; a request without the part is returned unchanged."""
     flag: Flag | None = None
-    """Flag for an answer obtained without one of the user's settings; None for parts added by the library."""
+    """Flag for an answer if this part was omitted; None for parts added by the library rather than the user."""
     vague: bool = False
     """True if the hint may also match rejections for other reasons."""
     only_hinted: bool = False

@@ -476,7 +476,7 @@ def _raise_error_inside(holder: Json, secrets: Sequence[str]) -> None:
 
 
 class _Content(NamedTuple):
-    """Content of an answer, or of a chunk of one."""
+    """Content of an answer or of a single chunk."""
 
     text: str
     thought: int

@@ -94,7 +94,7 @@ _DONE = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """Stream of byte chunks, up to a maximum total size."""
+    """Stream of byte chunks with a maximum total size."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, encoding: str | None, *, events: bool, names: bool) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Transport below the clients: connections that are safe to reuse, and bounded response bodies.
+"""Transport layer below the clients: connections that are safe to reuse, and bounded response bodies.
 
 A pooled connection is reused only if nothing has arrived on it since the last answer. Otherwise a server's stray bytes
 would be read as the answer to the next call, and one debater would receive another debater's answer.

@@ -342,7 +342,7 @@ def find_breakers(ctx: Context) -> Breakers:
 
 
 async def _admit(agent: str, inside: Context, ctx: Context) -> Step:
-    """Ask an agent's circuit breaker to admit a call to the block that `inside` belongs to.
+    """Ask an agent's circuit breaker to admit a call to the block whose context is `inside`.
 
     Raises CircuitOpen if admission is refused. In a stored run, the refusal is recorded. Replaying a recorded answer
     does not require admission.

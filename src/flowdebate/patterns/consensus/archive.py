@@ -119,7 +119,7 @@ async def _ask(
 
 
 async def read_ratings(archive: Archive, names: Sequence[str], ctx: Context) -> dict[str, Rating]:
-    """Read the known ratings of the agents `names` from `archive`, deriving missing calibrations from past outcomes."""
+    """Read the agents' known ratings from `archive`, deriving missing calibrations from past outcomes."""
 
     async def read() -> dict[str, Rating]:
         ratings = dict(await archive.ratings.of(names))

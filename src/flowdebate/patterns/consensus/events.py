@@ -143,7 +143,10 @@ class WireEvents:
         """Debates in progress, keyed by path, each with a counter that numbers its events."""
 
     def of(self, event: object) -> Iterator[dict[str, Any]]:
-        """Convert `event` to its wire format, yielding one event, two if a round starts with it, or none."""
+        """Convert `event` to the wire format.
+
+        Yields one event, two if a round starts with `event`, or none if `event` is omitted from the format.
+        """
         if isinstance(event, DebateStarted):
             self._debates[event.path] = event, count(1)
         elif not isinstance(event, _TOLD) or (isinstance(event, RoleFailed) and event.phase is None):

@@ -278,19 +278,19 @@ class ConsensusLive(Live):
 
 
 def critique_fact(critique: Critique) -> Fact:
-    """Show one critique of a proposal."""
+    """Format a critique of a proposal as a labeled fact."""
     issues = "; ".join(critique.issues).replace(".;", ";") or critique.reasoning or "nothing"
     label = f"{critique.critic} on {critique.target}"
     return Fact(label=label, text=f"severity {critique.severity:.1f}: {issues}", speaker=critique.critic, short=True)
 
 
 def poll_fact(ballot: Ballot) -> Fact:
-    """Show one vote in the poll after a round."""
+    """Format a vote in the poll after a round as a labeled fact."""
     return replace(ballot_fact(ballot), label=f"{ballot.voter} would vote for")
 
 
 def ballot_fact(ballot: Ballot) -> Fact:
-    """Show one vote."""
+    """Format a vote as a labeled fact."""
     choice = "nobody" if ballot.choice is None else ballot.choice
     text = f"{choice}, confidence {ballot.confidence:.1f}{f': {ballot.reasoning}' if ballot.reasoning else ''}"
     return Fact(label=f"{ballot.voter} votes for", text=text, speaker=ballot.voter)

@@ -24,7 +24,10 @@ from .schemas import ChairAnswer, ChairRequest, CouncilTranscript, ReviewRequest
 
 
 def _describe_member(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
-    """Describe a council, then one of its members; the application's `system_prompt` is included without escaping."""
+    """Build a member's system message from the template, the member's role and the `system_prompt`.
+
+    The role is omitted if it is None. The `system_prompt` is included without escaping.
+    """
     who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
     return "\n\n".join(filter(None, [template.system, who, system_prompt]))
 

@@ -142,7 +142,7 @@ class CouncilLive(Together):
 
 
 def review_group(review: CouncilReview) -> Group:
-    """Show a member's ranking of the answers."""
+    """Format a member's ranking of the answers as a group of facts."""
     facts = tuple(
         Fact(label=f"{ranked.rank}. {ranked.agent_name}", text=ranked.reason, tone="dim") for ranked in review.ranking
     )

@@ -220,7 +220,7 @@ class ReviewRequest:
         return f"The answers:\n{render_answers(self.answers)}\n\nRank all of them, from the best to the worst."
 
     def answer_schema(self) -> type[WireModel]:
-        """Build the model for a valid answer: a ranking of all letters in the request."""
+        """Build the pydantic model for a valid answer: a ranking of all letters in the request."""
         return ranking_of(tuple(letter for letter, _ in self.answers))
 
 
@@ -254,7 +254,7 @@ class ChairRequest:
 
 @lru_cache(maxsize=256)  # cached across all councils
 def ranking_of(letters: tuple[str, ...]) -> type[WireModel]:
-    """Build the model for a ranking of all `letters` from best to worst, with a reason for each rank.
+    """Build the pydantic model for a ranking of all `letters` from best to worst, with a reason for each rank.
 
     >>> model = ranking_of(("A", "B"))
     >>> [ranked.answer for ranked in model(ranking=[{"answer": "B", "reason": "-"}, {"answer": "A"}]).ranking]

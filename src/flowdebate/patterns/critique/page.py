@@ -161,7 +161,7 @@ class CritiqueDocument(Document):
 
 
 def claim_groups(claims: list[Claim]) -> Iterator[Section]:
-    """Show the claims with their rulings and evidence."""
+    """Yield a group for each claim, with its ruling and evidence."""
     for claim in claims:
         word = RULINGS[claim.ruling]
         text = f"{word}. {claim.why}" if claim.why else word

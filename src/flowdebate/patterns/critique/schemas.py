@@ -129,7 +129,7 @@ class CritiqueEntry(Contribution):
     """Transcript entry with the author's answer, a critic's claims or the revised answer, as text."""
 
     round: Annotated[int, Field(ge=1)] = 1
-    """Number of the round: 1 for the answer, 2 for claims, 3 for the revised answer."""
+    """Round number: 1 for the answer, 2 for the claims, 3 for the revised answer."""
     agent_name: str
     text: str
 

@@ -138,7 +138,10 @@ def read_claims(answer: object, *, block: str) -> list[ClaimDraft]:
 
 
 def gather_claims(loop: Loop[CritiqueOptions]) -> Handler[Any, None]:
-    """Create the block that runs after the critics, numbers their claims in declared order and checks the quorum."""
+    """Create the block that runs after the critics and checks the quorum.
+
+    The block numbers the claims in the critics' declared order.
+    """
 
     @handler(name=f"{loop.name}-gather-claims", resources={"transcript": loop.transcript})
     def gather(_: object, ctx: Context) -> None:

@@ -330,9 +330,10 @@ class Baselines(Block[Any, list[BaselineAnswer]]):
         )
 
     async def _samples(self, question: str, calls: int, total: float | None, ctx: Context, place: str) -> list[_Vote]:
-        """Collect answers from the default model until another answer would exceed the budget `total`.
+        """Collect answers from the default model for as long as the budget `total` allows, up to `max_samples`.
 
-        If usage is unknown, collect `calls` answers.
+        If the usage is unknown or the unit is calls, `calls` answers are collected. Collection ends early if all
+        concurrent calls fail.
         """
         votes: list[_Vote] = []
         while room := min(
