@@ -32,7 +32,7 @@ class MethodAnswer(WireModel):
     """Answer given to one question by a debate or a baseline, and what it cost."""
 
     answer: list[str]
-    """Positions named in the answer: several if they are tied, or none."""
+    """Positions named in the answer: more than one if they are tied, and none if the answer names no position."""
     calls: Annotated[int, Field(ge=0)] = 0
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Number of tokens, or None if the server does not report it."""

@@ -63,7 +63,7 @@ class DebaterTemplate(OpeningTemplate):
     phases: str = part(f"The debate has these phases: {{phases}}\n{HOW_TO_READ_CROSS}", uses("phases"))
     """Text appended to `system` in a debate with phases; `{phases}` lists their names."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """Beginning of the message for a turn, with the transcript."""
+    """First part of the message for a turn, containing the transcript."""
     briefing: str = part("The moderator's briefing: {briefing}", uses("briefing"))
     new_angle: str = part("The moderator has asked this round to focus on: {new_angle}", uses("new_angle"))
     turn: str = part(
@@ -113,7 +113,7 @@ class DebaterTemplate(OpeningTemplate):
     )
     """Task for the debater who answers in a cross-examination."""
     unsourced: str = part("")
-    """Last line of the message for a turn in a debate without sources."""
+    """Last line of the message for a turn, used if the debate has no sources."""
 
     @property
     def labeled(self) -> bool:
@@ -163,7 +163,7 @@ def render_debater_system(
     length: str = LENGTH,
     template: DebaterTemplate = DEBATER,
 ) -> str:
-    """Render the rules, question, positions and sources: the system message shared by all turns of a debate."""
+    """Render the system message shared by all turns of a debate: the rules, question, positions and sources."""
     quotable = tuple((sources or {}).items())
     system = _render_system(template, question, tuple(stances), max_rounds, length, quotable)
     if not phases:
@@ -214,7 +214,7 @@ class DebaterIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """Requests made to all debaters in a round; empty requests are omitted."""
+    """Guidance given to all debaters in a round; prompts omit empty fields."""
 
     briefing: str | None = None
     """The moderator's briefing."""

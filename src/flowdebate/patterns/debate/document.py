@@ -74,7 +74,7 @@ class DebateDocument(RoundsDocument):
     def last_calls(self) -> int:
         """Count the calls made by the synthesizer and the judge.
 
-        If there are two sides, the judge reads them in both orders by default.
+        By default, the judge makes one call, or two if there are two sides, to read the debate in both orders.
         """
         return 3 if len(self.debaters) == 2 else 2  # noqa: PLR2004 - sides
 
@@ -83,7 +83,10 @@ class DebateDocument(RoundsDocument):
         return [Side(name=name, stance=stance) for name, stance in spoke]
 
     def closing(self, number: int) -> Iterator[Section]:
-        """Show the mirrored debate's turns after the last round and, if that debate was cut short, explain why."""
+        """Yield the sections of the mirrored debate after the last round.
+
+        If the mirrored debate was cut short, its sections explain why.
+        """
         mirrored = self.raw.mirrored
         if mirrored is None or number != max(self.rounds()):
             return
@@ -155,7 +158,7 @@ class DebateDocument(RoundsDocument):
 
 
 def reader_asks(question: str) -> Group:
-    """Show the reader's question that a continued debate answers."""
+    """Build the group for the reader's question that a continued debate answers."""
     return Group(label="A reader asks", text=question, opens=True)
 
 
@@ -262,7 +265,7 @@ def _called(side: str, called: Mapping[str, str] | None) -> str:
 
 
 def decision_group(decision: DebateModeratorDecision) -> Group:
-    """Show one of the moderator's decisions."""
+    """Build the group for one of the moderator's decisions."""
     added = f"{', '.join(decision.added)}, as their side has to be heard" if decision.added else ""
     facts = (
         Fact(label="Left out because", text=decision.reason or "", tone="dim"),
@@ -280,7 +283,7 @@ def decision_group(decision: DebateModeratorDecision) -> Group:
 
 
 def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more: Fact) -> Card:
-    """Show the verdict with its winner, reasoning and ballots, followed by any additional `facts`."""
+    """Build the card for the verdict: its winner, reasoning and ballots, followed by any additional facts in `more`."""
     facts = [
         Fact(label="Winner", text=winner_of(verdict, sides), tone="good", short=True),
         Fact(label="Verdict", text=verdict.verdict),
@@ -315,7 +318,10 @@ def verdict_card(verdict: DebateVerdict, sides: Sequence[Side | Debater], *more:
 
 
 def _ballots(judging: Judging | None, sides: Sequence[Side | Debater]) -> Ballots | None:
-    """Show the shares given by each ballot; return None if there are no ballots or if several sides share a stance."""
+    """Build the table of the shares given by each usable ballot.
+
+    Returns None if there are no usable ballots or if several sides share a stance.
+    """
     names = {side.stance: side.name for side in sides}
     if judging is None or not judging.ballots or len(names) != len(sides):
         return None

@@ -1,4 +1,4 @@
-"""Events of a debate: moderator decisions, starts of mirrored debates, views shown to the judge, and verdicts."""
+"""Debate events: a moderator's decision, the start of a mirrored debate, a view for the judge, and the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Debate formats as data: phases, speakers and type of decision. A single declaration defines a format.
+"""Debate formats. A single declaration defines a format's phases, speakers and type of decision.
 
 >>> from flowdebate import Format, Phase
 >>> mock_trial = Format(
@@ -198,7 +198,7 @@ FORMATS: dict[str, Format] = {
 
 
 def add_format(format: Format) -> Format:  # noqa: A002 - what it is
-    """Register a format under its name; front ends offer it as well.
+    """Register a format under its name, so that front ends can offer it as well.
 
     Any existing format of the same name is replaced.
     """
@@ -239,7 +239,7 @@ def purposes(pattern: str) -> str:
 
 
 def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, field: str) -> tuple[MemberT, ...]:
-    """Add the format's roles and names to `members`; raise ConfigurationError if there are too many or too few."""
+    """Assign the format's roles and names to `members`; raise ConfigurationError if there are too many or too few."""
     if format_.sides is not None and len(members) != format_.sides:
         problem = f"must have {format_.sides} entries in the format {format_.name}"
         raise ConfigurationError(location, field, len(members), problem)
@@ -255,7 +255,7 @@ def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, fi
 def format_of(options: Any, pattern: str) -> Format | None:  # noqa: ANN401 - the options of a plan
     """Return the format named in a plan.
 
-    Raises ConfigurationError, stating where the option is, if the name is unknown.
+    If the name is unknown, raises a ConfigurationError stating the option's location in the plan.
     """
     location, field = options.place("format")
     return find_format(options.format, location=location, field=field, pattern=pattern)

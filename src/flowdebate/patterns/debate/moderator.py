@@ -55,7 +55,7 @@ class ModeratorTemplate(Template):
     )
     """Text appended to the system message if the moderator has tools."""
     transcript: str = part("The debate so far:\n{transcript}", uses("transcript"))
-    """Beginning of the message for a round, with the transcript."""
+    """First part of the message for a round, containing the transcript."""
     decisions: str = part("Your earlier decisions:\n{decisions}", uses("decisions"))
     phase: str = part("Current phase: {phase}", uses("phase"))
     """Line stating the current phase, placed before the task in a debate with phases."""
@@ -163,7 +163,7 @@ def _render_decision(number: int, reason: str | None, briefing: str | None, new_
 
 
 class CompletedDecision(DebateModeratorOutput):
-    """Decision by the default moderator's model, supplemented with any speakers it must not omit."""
+    """Decision by the default moderator's model, with speakers added for sides it wrongly left out."""
 
     added: list[str]
 

@@ -270,7 +270,7 @@ class DebateLive(OneByOne):
             yield verdict_card(event.verdict, self.speakers)
 
     def progress(self) -> str:
-        """Show the round rather than the turn if a moderator picks the speakers."""
+        """Describe progress in rounds rather than turns if a moderator picks the speakers."""
         moderated = self.plan is not None and self.plan.options.moderator
         return Live.progress(self) if moderated else super().progress()
 
@@ -429,7 +429,7 @@ class DebatePage(PatternPage):
         return cast("Sequencer[Any, Any]", pattern.with_continuation(cast("Continuation", more)))
 
     def _rounds(self, plan: Plan) -> int:
-        """Return the number of rounds: the plan's length or, for a plan with phases, `max_rounds` (or its default)."""
+        """Return the number of rounds: `plan.length` or, if the plan has phases, `max_rounds` (or its default)."""
         options: DebatePlanOptions = plan.options
         if not phases_in(options):
             return plan.length

@@ -78,7 +78,7 @@ def _is_none(value: object) -> bool:
 
 
 StopReason = Literal["max_rounds", "moderator_done", "predicate"] | NamedStop
-"""Reason why a debate ended: the maximum number of rounds, the moderator, or `terminate_when`.
+"""Reason why a debate ended: `max_rounds` was reached, the moderator ended it, or `terminate_when` was true.
 
 A condition is recorded by its name, or as "predicate" if it has no name.
 """
@@ -434,7 +434,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def winner(self) -> Winner | None:
-        """The winning stance and its debaters, or None if there is no verdict or it is a synthesis of stances."""
+        """The winning stance and its debaters; None if there is no verdict or the verdict combines stances."""
         if self.verdict is None or self.verdict.winner is None:
             return None
         stance = self.verdict.winner

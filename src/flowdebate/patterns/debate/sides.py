@@ -218,7 +218,7 @@ async def propose_sides(question: str, *, model: Model | str | None = None) -> l
 
 
 def _cut_name(name: str) -> str:
-    r"""Shorten `name` at a word boundary, and drop everything except words.
+    r"""Remove everything but words from `name`, and shorten the result at a word boundary.
 
     >>> _cut_name("[Postgres]\n and the rest of what it stands for")
     'Postgres and the rest of'

@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OpeningTemplate(Template):
-    """Templates for the first words of turns. In attributes named `begins…`, each line is an alternative."""
+    """Templates for the opening words of turns. In attributes named `begins…`, each line is an alternative."""
 
     begins: str = part("", uses("position"))
-    """First words for a debater's first turn, used with models that can continue text written for them.
+    """Opening words for a debater's first turn, used with models that can continue text written for them.
 
     A small model argues for whatever position it starts with. Each turn uses the next line, so that successive turns do
     not sound alike.
     """
     begins_reply: str = part("", uses("position"))
-    """First words for a debater's first turn if another debater has already spoken."""
+    """Opening words for a debater's first turn if another debater has already spoken."""
     begins_again: str = part("", uses("position"))
-    """First words for a debater's later turns."""
+    """Opening words for a debater's later turns."""
     sorts: str = part("", uses("question", "text", "letters", lines=("positions",)))
     """Question asking which position a fact from the sources supports. If this template is empty, facts are
     not sorted.
@@ -56,7 +56,7 @@ class OpeningTemplate(Template):
     fact: str = part("", uses("position", "fact"))
     """Task for a turn that begins with a fact."""
     begins_fact: str = part("", uses("position", "fact"))
-    """First words for a turn that begins with a fact."""
+    """Opening words for a turn that begins with a fact."""
 
 
 OPENINGS = OpeningTemplate(
@@ -84,7 +84,7 @@ OPENINGS = OpeningTemplate(
         "Something else matters here: “{fact}” {position}, because"
     ),
 )
-"""First words for the concise profile."""
+"""Opening words for the concise profile."""
 OPENING_PARTS = tuple(field.name for field in fields(OpeningTemplate))
 
 
@@ -256,7 +256,7 @@ class Objection:
     """Reason for retrying a turn."""
 
     problem: str
-    """One-word name of the problem, formatted like the name of an error class."""
+    """One-word name for the problem, in the style of an error class name."""
     message: str
     turn: str
     """Message requesting a second attempt."""

@@ -33,7 +33,7 @@ class SynthesizerTemplate(Template):
     )
     """First part of the message, containing the transcript."""
     framing: str = part("How the moderator framed the rounds:\n{framing}", uses("framing"))
-    """Part of the message with all rounds' briefings and angles, used if a moderator provided any."""
+    """Part of the message containing the briefings and angles from all rounds, used if a moderator provided any."""
     verdict: str = part(
         "The judge's reasoning: {reasoning}\n"
         "Winner: {winner}\n"

@@ -106,14 +106,14 @@ class PersonaTemplate(Template):
         "behind them, and name what would change your mind.",
         uses(*_TURN),
     )
-    """Task for the first speakers, before anybody else has spoken."""
+    """Task for the first turns, before anyone has spoken."""
     reply: str = part(
         "Respond to the strongest points that {others} made, not only the latest ones. Change your mind only if you "
         "have been shown to be wrong, and then say what convinced you; never do so just to keep the peace. Add "
         "something new instead of repeating yourself. Say what you want now, and on what terms you would agree.",
         uses(*_TURN, "others"),
     )
-    """Task for a persona in later turns; `{others}` stands for the names of those who have spoken."""
+    """Task for a persona once others have spoken; `{others}` stands for their names."""
     alone: str = part(
         "Nobody else has spoken yet. Give a further reason for what you want, or evidence that you have not mentioned.",
         uses(*_TURN),

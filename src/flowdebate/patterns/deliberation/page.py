@@ -101,7 +101,7 @@ class DeliberationLive(Together):
 
 
 def report_groups(report: ModeratorReport | None) -> Iterator[Section]:
-    """Show the moderator's report on a round, if there is one."""
+    """Yield the group for the moderator's report on a round, if there is one."""
     if report is not None:
         parts = (("Summary", report.summary), ("Decision", report.decision))
         facts = tuple(Fact(label=label, text=text, tone="dim") for label, text in parts if text is not None)

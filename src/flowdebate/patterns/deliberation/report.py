@@ -75,7 +75,7 @@ def render_report(report: ModeratorReport) -> str:
 
 
 def parse_report(text: str) -> ModeratorReport:
-    r"""Parse the report in any `text`, without ever raising an error.
+    r"""Parse a report from any `text`; this never raises an error.
 
     Sections begin with SUMMARY, STATUS or DECISION at the start of a line, in any order and in upper or lower case. The
     keyword may be surrounded by Markdown, bullets or numbers, and its section extends to the next one. Quoted lines

@@ -1,8 +1,8 @@
-"""Handoff answers: requested in one of three formats, parsed leniently from any of them, and validated.
+"""Handoff answers: how they are requested, parsed and validated.
 
 A model answers by calling `handoff`, in JSON with the same fields, or in text ending in "Transition to NAME". The
-schema allows only valid next speakers, but any answer is parsed: a wrong name merely costs another call, and no text is
-lost.
+schema allows only valid next speakers, but any answer is parsed, whatever its format: a wrong name merely costs another
+call, and no text is lost.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def salvage_json(answer: str, names: Sequence[str]) -> HandoffAnswer:
 
 
 def _find_object(text: str) -> HandoffFields | None:
-    """Parse the first object in `text` that has a `response` field, possibly the arguments of a function call."""
+    """Parse the first JSON object in `text` with a `response` field, looking inside `handoff` calls as well."""
     begin = text.find("{")
     for _ in range(_TRIES):
         if begin == -1:
@@ -276,7 +276,7 @@ def _first_value(value: object, keys: Sequence[str]) -> object:
 
 
 def spell_name(value: object) -> str | None:
-    """Convert a speaker's name to a string, using the value of an enum member; None stays None."""
+    """Convert a speaker's name to a string; an enum member becomes its value, and None stays None."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else None if value is None else short_repr(value)

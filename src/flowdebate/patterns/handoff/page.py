@@ -126,7 +126,7 @@ class HandoffDocument(Document):
 
 
 def next_speaker(turn: HandoffEntry | HandoffMade) -> Iterator[Section]:
-    """Show the next speaker, and how it was chosen, as soon as the choice is made."""
+    """Yield a line stating the next speaker and how it was chosen, once the choice has been made."""
     problem = f"{turn.next_agent_name} ({turn.problem})"
     choice = {
         "speaker": ("Hands over to", str(turn.next_agent_name)),

@@ -37,9 +37,7 @@ A condition is recorded by its name, or as "predicate" if it has no name.
 """
 
 ChosenBy = Literal["speaker", "retry", "random"]
-"""Method by which the next speaker was chosen: by the previous speaker, by the same speaker when asked again, or at
-random.
-"""
+"""Way in which the next speaker was chosen: by the current speaker, by that speaker when asked again, or at random."""
 
 
 class HandoffInput(PatternInput):

@@ -1,4 +1,4 @@
-"""Findings as data: pure functions that locate and merge findings, decide their states, and check a gate."""
+"""Pure functions that locate and merge findings, decide their states, and check a gate."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ the effect.
 def locate(
     sources: tuple[Source, ...], *, file: str | None, line: int | None, end_line: int | None, quote: str | None
 ) -> Place:
-    """Look up a location given by a reviewer; return the lines of its quote, or the reason why it was not found.
+    """Look up a location cited by a reviewer; return where it was found, or the reason why it was not.
 
     >>> from flowdebate.sources.source import Source
     >>> material = (Source.of("app.py", "x = 0"), Source.of("b.py", "y = x / 0"))
@@ -380,7 +380,7 @@ Judgement = TypeVar("Judgement", Verdict, Defence)
 
 
 def index_by_finding(judgements: Iterable[Judgement]) -> Mapping[str, list[Judgement]]:
-    """Index verdicts or defenses by the ids of their findings."""
+    """Group verdicts or defenses by finding, keyed by the finding's ID."""
     index: dict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
         index[judgement.finding].append(judgement)
@@ -398,7 +398,7 @@ class Tally(NamedTuple):
     confirmed: int
     refuted: int
     models: int
-    """Number of distinct models among the supporters."""
+    """Number of distinct models used by the supporters."""
     has_place: bool
     """True if the location exists in the material, or if the finding names no location."""
     earlier: bool = False
@@ -490,7 +490,7 @@ def decide(
     defences: Iterable[Defence],
     voices: Mapping[str, str],
 ) -> list[Finding]:
-    """Decide the state of each finding by `STATE_RULES`, and sort the findings by severity, then by support.
+    """Decide the state of each finding using `STATE_RULES`, and sort the findings by severity, then by support.
 
     `voices` maps each reviewer that answered to its model.
     """

@@ -147,7 +147,7 @@ class ReviewDocument(Document):
             yield answers_group(name, [remark for remark in remarks if remark.agent_name == name])
 
     def result(self) -> Iterator[Section]:
-        """Show the gate and the counts, then the findings by state."""
+        """Yield the sections for the gate and the counts, then for the findings in each state."""
         yield from self.mark()
         raw = self.raw
         tone: Tone
@@ -175,7 +175,7 @@ class ReviewDocument(Document):
 
 
 def finding_group(finding: Finding) -> Group:
-    """Show one finding with its verdicts and defenses."""
+    """Build the group for one finding, including its verdicts and defenses."""
     place = finding.place
     facts = [Fact(label="Place", text=place.text or "none named", tone="plain")]
     if place.quote:
@@ -195,7 +195,7 @@ def finding_group(finding: Finding) -> Group:
 
 
 def answers_group(name: str, answers: list[Any]) -> Group:
-    """Show a reviewer's verdicts or defenses."""
+    """Build the group for a reviewer's verdicts or defenses."""
     text = (
         "answers for own findings" if isinstance(answers[0], Defence) else "examines findings of others (names hidden)"
     )

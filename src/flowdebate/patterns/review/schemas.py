@@ -96,7 +96,7 @@ class Place(WireModel):
 
     @property
     def text(self) -> str:
-        """The location in readable notation, such as "app.py:3-5", or "" if there is none."""
+        """The location in readable form, such as "app.py:3-5", or "" if there is none."""
         last = f"-{self.end_line}" if self.end_line and self.end_line != self.line else ""
         return f"{self.file or ''}{f':{self.line}{last}' if self.line else ''}"
 

@@ -310,7 +310,7 @@ class Merging(Wrapped):
             self._loop.open_round(ctx, 2)
 
     def _raise_earlier(self, ctx: Context) -> list[Raised]:
-        """Report the findings of an earlier review again."""
+        """Report the findings from an earlier review again."""
         material = self._loop.material
         sources = () if material is None else material.of_run(ctx)
         return [carry_over(draft, sources) for draft in self._loop.options.earlier or ()]

@@ -105,7 +105,7 @@ class RoundRobinLive(OneByOne):
 
 
 def referee_group(audit: RefereeAudit) -> Group:
-    """Show a referee's review of a round."""
+    """Build the group for a referee's review of a round."""
     facts = []
     for assessment in audit.assessments:
         issues = "; ".join(assessment.issues)

@@ -16,7 +16,9 @@ from flowdebate.errors import ConfigurationError
 from flowdebate.measures.votes import leaders, margin, portions, split, total
 
 Answer = Literal["winner", "scores", "letter", "letter_after_reasons"]
-"""Form of a judge's answer: the winner, a score for each side, or a letter whose log-probabilities form the ballot."""
+"""Kind of answer a judge gives: the winner, a score for each side, or a letter whose log-probabilities form
+the ballot.
+"""
 MAX_LETTERS = 20  # servers report log-probabilities for at most this many tokens
 DecidedBy = Literal["mean", "vote", "log_odds"]
 """Decision rule.
@@ -27,7 +29,7 @@ DecidedBy = Literal["mean", "vote", "log_odds"]
 """
 MIN_LOG_ODDS = 0.1  # minimum lead for a clear winner, based on the cases in docs/judging.md
 OnFlip = Literal["average", "abstain", "tie", "human"]
-"""Policy for a flipped verdict, where one model picked different winners in different views."""
+"""Policy for a flipped verdict, in which one model picked different winners in different views."""
 LogOdds = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """One side's share of a ballot; the shares of all sides add up to 1."""
@@ -159,7 +161,7 @@ class JudgeQuote(WireModel):
     statement: Statement
     """The statement."""
     reply: Statement | None = None
-    """Later statement by another side with the most words in common with this one; None if no other side
+    """Later statement by another side that shares the most words with `statement`; None if no other side
     spoke later.
     """
 
@@ -168,12 +170,12 @@ class Judging(WireModel):
     """Record of how a verdict was reached: all ballots, and the combined result."""
 
     answer: Answer | None = Field(default=None, exclude_if=_is_none)
-    """Form of the judge's answers, if they were letters: "letter" or "letter_after_reasons".
+    """Kind of answer, if the judge answered with letters: "letter" or "letter_after_reasons".
 
     None (and omitted from JSON) for all other answers.
     """
     fallback: str | None = Field(default=None, exclude_if=_is_none)
-    """Reason for switching to another answer form, such as "letter -> scores: …".
+    """Reason for switching to another kind of answer, such as "letter -> scores: …".
 
     None (and omitted from JSON) if there was no switch.
     """
@@ -362,9 +364,9 @@ def _only(sides: Sequence[str]) -> str | None:
 
 
 def _flipped(ballots: Sequence[JudgeBallot], sides: Sequence[str]) -> bool:
-    """Check whether a model's ballots for different views have different winners.
+    """Check whether any model that judged several views picked different winners.
 
-    Differences within a view are noise.
+    If a model judged only one view, differences between its ballots are noise.
     """
     winners: dict[str | None, dict[int, set[str | None]]] = {}  # keyed by model and view
     for ballot in ballots:

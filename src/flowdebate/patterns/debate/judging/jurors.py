@@ -256,7 +256,7 @@ class JurorSetup:
 
     @staticmethod
     def voter(model: Model | str | None) -> str | None:
-        """Return the name of a model on the panel, or None for the judge's own model."""
+        """Return the name of `model`, a member of the panel; return None for the judge's own model."""
         return model if model is None or isinstance(model, str) else model.name
 
     def render(self, case: JudgeInput) -> str:
@@ -281,7 +281,7 @@ class JurorSetup:
 
 
 class Juror:
-    """Juror that has one model score the sides or only name a winner."""
+    """Juror that asks one model to score the sides or just name a winner."""
 
     def __init__(self, setup: JurorSetup, *, scored: bool, panel_model: Model | str | None = None) -> None:
         self._setup = setup.of_panel(panel_model)

@@ -51,9 +51,11 @@ class JudgeOptions:
     cases, the judge gives scores if there are several ballots, labels or criteria, and otherwise names a winner.
     """
     schedule: ScheduleLike | None = None
-    """Orders of the sides as shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a `Schedule`. The
-    default is "single"; for letters it is "cyclic", because with only one order the slot would have more influence than
-    the arguments.
+    """Orders in which the sides are shown to the judge: "single", "swap", "cyclic", "full", "sampled(n)", or a
+    `Schedule`.
+
+    The default is "single"; for letters it is "cyclic", because with only one order the slots would influence the judge
+    more than the arguments do.
     """
     panel: Sequence[Model | str] = ()
     """Models on a panel, each judging every view; empty for a single judge."""
@@ -69,8 +71,8 @@ class JudgeOptions:
     fit: LetterFit | None = None
     """Fit for the judging model, used with answer_form="letter"; `fit_letters()` can provide one.
 
-    By default, a judge with the default prompt and the weights of the model "local" uses the fit in docs/evidence.md;
-    other models have no fit.
+    By default, a judge that runs the weights of the model "local" with the default prompt uses the fit in
+    docs/evidence.md; other models have no fit.
     """
     quotes: bool = True
     """True to quote each side's most concrete statement, as picked by the judge.
@@ -114,8 +116,8 @@ class JudgeOptions:
     equivalent to two independent ones.
     """
     ask: Ask | None = None
-    """Function that asks a person if on_flip="human", as in `human(ask=…)`. If it is None, the run is suspended
-    instead.
+    """Function for asking a person to decide if on_flip="human", as in `human(ask=…)`. If it is None, the run is
+    suspended instead.
     """
     model: Model | str | None = None
     """Model for a single judge, or None for the debate's model. Panels have their own models."""
@@ -260,7 +262,7 @@ class JudgeOptions:
 
 
 def as_judge_options(value: object, *, location: str) -> JudgeOptions | None:
-    """Convert `JudgeOptions` or a schedule to options; return None for other values of `debate(judge=…)`."""
+    """Return `JudgeOptions` unchanged, and convert a schedule; return None for other values of `debate(judge=…)`."""
     if isinstance(value, JudgeOptions):
         return value
     if not isinstance(value, (str, Schedule)):

@@ -247,11 +247,11 @@ def statements_of(
 def reply_to(
     statement: Statement, entries: Sequence[DebateContributionEntry], *, turn_order: TurnOrder = "declared"
 ) -> Statement | None:
-    """Find the later sentence by another side with the most words in common with `statement`.
+    """Find the later sentence by another side that shares the most words with `statement`.
 
-    In a tie, the first sentence wins. Returns None if no other side spoke later. Shared words do not make the sentence
-    an answer, so the verdict does not call it one. If the sides of a round spoke simultaneously, only sentences from
-    later rounds count.
+    In a tie, the earliest sentence is returned; if no other side spoke later, the result is None. Shared words do not
+    make the sentence an answer, so the verdict does not call it one. If the sides of a round spoke simultaneously, only
+    sentences from later rounds count.
     """
 
     def fold_words(text: str) -> set[str]:
