@@ -234,7 +234,7 @@ class ModelError(FlowDebateError):
     retries only such calls.
     """
     retry_after: float | None = None
-    """Number of seconds to wait, as requested by the endpoint; None if it requested none."""
+    """Number of seconds to wait, as requested by the endpoint; None if it did not specify a time."""
     providers_fault: bool = True
     """True if a debate may continue without this answer; False for errors that must be fixed in the application or its
     tests.
@@ -285,8 +285,8 @@ class RequestRejected(ModelError):
     """
 
     certain: bool = True
-    """True if it is clear which part of the request was rejected; False if another form of the request may
-    be accepted.
+    """True if it is clear which part of the request was rejected; False if the request may be accepted in a different
+    form.
     """
     words: str = ""
     """Complete text of the rejection in lower case, including its codes and parameters."""
@@ -547,7 +547,9 @@ class ReadOnly(FlowDebateError):
 
 
 class LimitReached(FlowDebateError):
-    """One of the run's limits is used up: the next call would exceed it. `kind` is the limit's field name in `Limits`.
+    """The run has reached one of its limits, and the next call would exceed it.
+
+    `kind` is the limit's field name in `Limits`.
 
     >>> str(LimitReached("calls", limit=10, used=10))
     'the run has reached its limit: calls=10 (10 used)'

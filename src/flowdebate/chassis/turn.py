@@ -70,13 +70,13 @@ class FailurePolicy:
     debates, deliberations and handoffs fail. A debate that continues without a judge's answer ends without a verdict.
     """
     quorum: Quorum | None = None
-    """Minimum number of voices that must be heard in a round in which turns are skipped. None means the pattern's
-    default: 2, or 1 in a consensus debate.
+    """Minimum number of voices required in a round with skipped turns. None means the pattern's default: 2, or 1 in a
+    consensus debate.
     """
     turn_timeout: float | None = None
     """Time limit, in seconds, for each call to a role, including tools and retries; None for no limit."""
     round_timeout: float | None = None
-    """Time limit, in seconds, for all turns of a round together; None for no limit."""
+    """Total time limit, in seconds, for all turns in a round; None for no limit."""
 
     def over(self, defaults: FailurePolicy) -> FailurePolicy:
         """Return a copy of this policy, with None values replaced by the pattern's `defaults`."""
@@ -186,7 +186,7 @@ def start_clock(failures: FailurePolicy, ctx: Context) -> None:
 
 
 async def ask(block: Block[Any, Any], value: object, ctx: Context, failures: FailurePolicy) -> Any:  # noqa: ANN401
-    """Call `block` with `value` in a context below `ctx`, and apply a turn's time limit."""
+    """Call `block` with `value` in a context below `ctx`, enforcing the time limits for the turn and the round."""
     below = ctx.below(block)
     return await in_time(
         block(value, below),
@@ -211,9 +211,9 @@ async def in_time(
     """Await `call`; raise ModelTimeout after `timeout` seconds or at the round's deadline, whichever comes first.
 
     If `losses` accepts a failure, the caller continues without the answer, and a stored run records the failure. When
-    the run is resumed, the call is not repeated but fails again in the same way. A closing role (`closes`), however, is
-    called again, because its failure has not changed the debate. All model calls made by `call` are at or below the
-    path `place`.
+    the run is resumed, the recorded failure is raised again without repeating the call. A closing role (`closes`),
+    however, is called again, because its failure has not changed the debate. All model calls made by `call` are at or
+    below the path `place`.
     """
     journal = ctx.run.journal
     if journal is None:
@@ -238,7 +238,7 @@ async def in_time(
 def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
     """Return the failure of `block` recorded at this path in an earlier execution of the run, if there is one.
 
-    The calls that `block` made before it failed are counted.
+    The recorded calls made by `block` before the failure count toward the run's usage.
     """
     journal = ctx.run.journal
     lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
@@ -345,9 +345,9 @@ def guarded(
     *,
     closes: bool = False,
 ) -> Block[Any, Any]:
-    """Wrap `role` in the time limit; after a tolerated provider failure, `recover` provides the answer.
+    """Apply the turn's time limit to `role`; after a tolerated provider failure, `recover` supplies the answer.
 
-    A resumed run calls a closing role (`closes`) again.
+    When a run is resumed, a closing role (`closes`) that failed is called again.
     """
     if not failures.continues and failures.turn_timeout is None:
         return role
@@ -357,7 +357,7 @@ def guarded(
 T = TypeVar("T")
 
 AUDIT = "audit"
-"""Resource key of a pattern's audit trail; `ctx.resources.audit` is a `TaskCollection`."""
+"""Resource key for a pattern's audit trail; `ctx.resources.audit` is a `TaskCollection`."""
 
 
 class TurnTask:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _TICK = 0.5
-"""Seconds between progress updates; short enough for a smooth progress bar at negligible cost."""
+"""Seconds between progress updates: short enough for a smooth progress bar, long enough that the cost is negligible."""
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def _warn_once() -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class Totals:
-    """Call and token limits for all questions combined; once either is reached, no more questions are started."""
+    """Call and token limits for all questions combined; once either is reached, no more questions are asked."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -192,7 +192,7 @@ class ProgressLines:
         self._count = count
 
     def refresh(self) -> None:
-        """Show the current counts, once `watch` has been called."""
+        """Show the current counts; do nothing before `watch` has been called."""
         if self._count is not None:
             self.show(self._count())
 

@@ -236,7 +236,7 @@ def headers_of(columns: Mapping[str, Any]) -> list[str]:
 
 
 class Out:
-    """Base class for writers of results; this class itself discards them."""
+    """Base class for result writers; this class itself discards the results."""
 
     def __enter__(self) -> Self:
         return self

@@ -27,7 +27,7 @@ CHANGES = "evidence/review_faults.jsonl"
 def benchmark_reviews(
     info: PatternInfo, options: Mapping[str, Any], *, file: str | None, store: str | None, as_json: bool
 ) -> None:
-    """Review each change in a file as a batch, and print how many planted faults were found.
+    """Review all changes in a file as one batch, and print how many planted faults were found.
 
     The options' subject is the path of that file. Stored reviews are not repeated, so running the same command again
     continues where it stopped.

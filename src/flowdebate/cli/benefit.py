@@ -179,9 +179,9 @@ class _Outcome:
     items: Sequence[BenefitItem]
     """Answers to each question whose debate has finished."""
     without_verdict: Mapping[str, int]
-    """Number of questions without a verdict, keyed by run status."""
+    """Counts of questions without a verdict, keyed by run status."""
     left_out: Mapping[str, int]
-    """Number of questions omitted for reasons other than a missing verdict, keyed by run status."""
+    """Counts of questions omitted for reasons other than a missing verdict, keyed by run status."""
     failed: int
     """Number of failed baseline answers."""
 
@@ -260,7 +260,10 @@ class LabeledQuestion(Row):
 
 
 def read_choices(row: Row, columns: Sequence[str], *, path: str, number: int) -> list[str]:
-    """Return the positions in a row's columns, or [] if no column was specified and the default one does not exist."""
+    """Read a row's positions from `columns`, or from the default column if none were specified.
+
+    Return [] if the default column does not exist. Raise BadFile if the positions are invalid.
+    """
     if not columns and _CHOICES not in row.columns:
         return []
     cells = [read_cell_of(row, column, path=path, number=number) for column in columns or [_CHOICES]]
@@ -323,7 +326,7 @@ def match_stance(value: object, stances: Sequence[str], names: Sequence[str]) ->
 
 
 class EvaluationPlans(Plans):
-    """Plans for debates on the questions in a data set and for baselines; `rows` are the rows read from the data set.
+    """Plans for debates and baselines on the questions in a data set; `rows` are the rows read from the data set.
 
     The positions are the row's choices or, if it has none, those of the specified debaters; the default is yes and no.
     Choices are shuffled among the debaters because data sets often list the correct one first. If `baselines` is None,

@@ -48,7 +48,7 @@ def _default_model() -> str:
 def check_models(
     specs: Sequence[str], *, base_url: str | None, quick: bool, record: Path | None, as_json: bool
 ) -> None:
-    """Check models one after the other (by default only the default model), then exit with the command's exit code."""
+    """Check each model in turn, or the default model if `specs` is empty, then exit with the command's exit code."""
     from flowdebate.models.resolve import resolve_model
     from flowdebate.ui.models import Models
 

@@ -1,4 +1,4 @@
-"""`flowdebate eval critic`: check on labeled answers whether a critic finds errors that the judge misses."""
+"""`flowdebate eval critic`: use labeled answers to check whether a critic finds errors that the judge misses."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def critic(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
     **values: object,
 ) -> None:
-    """Check whether a critic finds more errors than the judge does alone, before you use critiques.
+    """Check whether a critic finds more errors than the judge does on its own.
 
-    The judge sees each answer both with and without a critique, so each answer takes up to 3 calls. Repeating the
-    command continues an interrupted check. --max-calls applies to each answer.
+    Run this check before you use critiques. The judge sees each answer both with and without a critique, so each answer
+    takes up to 3 calls. Repeating the command continues an interrupted check. --max-calls applies to each answer.
     """
     from flowdebate.evaluation import critique_check
     from flowdebate.evaluation.documents import lay_out_critique_check

@@ -1,4 +1,4 @@
-"""Execution of runs through the service: the page showing a run, its exit code, and advice on the next step."""
+"""Execution of runs through the service: the page that displays a run, the exit code, and advice on the next step."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ small query.
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """Options for showing a run."""
+    """Display options for a run."""
 
     as_json: bool
     """True to write JSON to stdout; the page is then written to stderr if stderr is a terminal."""
     quiet: bool
     """True to show only the result."""
     head: Sequence[str]
-    """First lines of the page, shown above the run."""
+    """Lines at the top of the page, shown above the run."""
     form: Callable[[Document], str] | None = None
-    """Format of a document to write to stdout; the page then goes to stderr. The page's first lines are
-    always shown.
+    """Function that formats the document for stdout; the page then goes to stderr. Unless `quiet` is set, the lines in
+    `head` are shown even if stderr is not a terminal.
     """
 
     def page(self, plan: Plan) -> View:
@@ -74,11 +74,11 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """A run that was shown until it ended or until the display was closed."""
+    """Outcome of following a run until it ended or the display was closed."""
 
     view: View
     unwritten: WriteFailed | None
-    """Error in writing the output, which ended the display early; None if there was none."""
+    """Error raised while writing the output, which ended the display early; None if there was none."""
     signal: signal.Signals | None
     """Signal that interrupted the run or, if the run belongs to another process, only closed the display."""
 
@@ -112,7 +112,7 @@ async def service_of(place: OpenStore) -> AsyncIterator[Service]:
 async def begin_named(
     service: Service, run_id: str, begin: Callable[[], Awaitable[RunState]], plan: Plan, *, resume: bool
 ) -> RunState:
-    """Begin run `run_id`; if `resume` is set, resume an existing run as soon as no other process is executing it."""
+    """Start run `run_id`; if `resume` is set, resume an existing run as soon as no other process is executing it."""
     from flowdebate.store.base import COMPLETE
     from flowdebate.ui.options import misuse
 
@@ -143,10 +143,11 @@ async def execute(
     markdown: Path | None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Start a run, show it until it ends, and return the exit code; an interrupt or a closed pipe ends it early.
+    """Start a run, show its progress until it ends, and return the exit code.
 
-    `start` starts, resumes or forks one of the service's runs in `place`; if it returns None, the run is not stored.
-    `post` sends the document and the error to another system, and returns False on failure.
+    An interrupt or a closed pipe ends the run early. `start` starts, resumes or forks one of the service's runs in
+    `place`; if it returns None, the run is not stored. `post` sends the document and the error to another system, and
+    returns False on failure.
     """
     loop, task, starting = asyncio.get_running_loop(), asyncio.current_task(), True
 
@@ -311,7 +312,7 @@ def finish(  # noqa: C901 - one thing to write after the other
     form: Callable[[Document], str] | None = None,
     post: Callable[[Document, str], bool] | None = None,
 ) -> int:
-    """Write the results of a finished run, including its document in `form`, and return the exit code."""
+    """Write the results of a finished run and return the exit code; `form` formats the document for stdout."""
     from flowdebate.service.runs import short_id
 
     document, unwritten, hint = end.document, seen.unwritten, ""

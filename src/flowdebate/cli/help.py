@@ -167,7 +167,7 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def unknown_command(self, name: str) -> str:
-        """Return the error message for a command missing from the group."""
+        """Return the error message for an unknown command."""
         return f"unknown command {name}. {did_you_mean(name, self.commands)}".rstrip()
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:

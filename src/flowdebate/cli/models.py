@@ -81,7 +81,7 @@ def models(
 
 
 def _seats() -> dict[str, dict[str, str]]:
-    """Return the model of each speaker and role in each pattern's example, as distributed by `--model each`."""
+    """Return the model assigned by `--model each` to each speaker and role in every pattern's example."""
     from flowdebate.models.resolve import EACH
     from flowdebate.patterns import PATTERNS
     from flowdebate.ui.models import seat_titles

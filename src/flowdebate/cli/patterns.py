@@ -106,7 +106,7 @@ def _local_parameters(*without: str) -> Iterator[Parameter]:
 
 
 def select_options(info: PatternInfo, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the options set on the command line; raise ConfigurationError if the pattern does not have one of them."""
+    """Return the options set on the command line; raise ConfigurationError for any the pattern does not support."""
     options = info.load_page().options
     values = {key: value for key, value in values.items() if value is not None and value != []}
     if "max_rounds" in values:
@@ -262,7 +262,10 @@ def _about_pull_request(
 async def _begin(
     service: Service | None, *, plan: Plan, run_id: str | None, labels: dict[str, str], resume: bool, is_named: bool
 ) -> RunState | None:
-    """Begin the run, or return None if it will not be stored. `is_named` is True if the user specified the store."""
+    """Start the run, or return None if the run will not be stored.
+
+    `is_named` is True if the user specified the store.
+    """
     try:
         if service is None:
             return None

@@ -1,4 +1,4 @@
-"""`flowdebate serve`, `mcp` and `queue`: runs for programs, browsers and workers, and the server token."""
+"""`flowdebate serve`, `mcp` and `queue`: access to runs for programs, browsers and workers, and the server token."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ _HIGHEST_PORT = 65_535
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - addresses that are compared with
 _ENTRANCE = 60
-"""Time in seconds after which the redirect file written by `--open` is deleted; it is long enough for a browser to
-start.
-"""
+"""Seconds until the redirect file written by `--open` is deleted; long enough for a browser to start."""
 
 _App: TypeAlias = Annotated[
     Text | None,

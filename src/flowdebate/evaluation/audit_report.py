@@ -211,7 +211,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
     models: dict[str, JudgeFigures] = Field(default_factory=dict)
     """Figures keyed by model, if there are several models; "" stands for unknown models."""
     rho: Figure | None = None
-    """Mean pairwise correlation between models over items; None for a single model or for too few items."""
+    """Mean pairwise correlation between models over items; None if there is only one model or too few items."""
     rho_of: Literal["errors", "scores"] | None = None
     """Basis of `rho`: errors if the truth is known, otherwise scores. If one side is simply better, even independent
     judges have correlated scores.

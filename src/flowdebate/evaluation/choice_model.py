@@ -119,7 +119,7 @@ def fit_choices(
 
 
 def _identified(columns: Floats) -> bool:
-    """Return whether the coefficients are identified: whether a change in any direction affects some choice."""
+    """Return whether the coefficients are identified: changing them in any direction must affect some choice."""
     import numpy as np
 
     centered = (columns - columns.mean(axis=1, keepdims=True)).reshape(-1, columns.shape[2])

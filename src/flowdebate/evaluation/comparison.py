@@ -108,8 +108,8 @@ def create_comparison(
     """Create the block for a comparison, which turns `ComparedTexts` or their JSON data into a verdict.
 
     Options are the same as for `compare`; without `judges`, the run's model is the judge. Small models (those with the
-    profile "concise") judge by letter, unless there are `criteria`. If `quotes` is set, they also pick a sentence from
-    each text. Raise ConfigurationError for invalid options.
+    profile "concise") answer with a letter instead of scores, unless there are `criteria`. If `quotes` is set, they
+    also pick a sentence from each text. Raise ConfigurationError for invalid options.
     """
     judge_options = _judge_options(judges, criteria, orders)
     transcript = create_debate_transcript()
@@ -218,7 +218,9 @@ class Comparison(InNotebooks, WireModel):
 
     question: str
     winner: str | None
-    """Text with the largest share, or with a clear lead if judged by letter; None if there is no winner."""
+    """Text with the largest share, or with a clear lead if judges answered with a letter; None if there is
+    no winner.
+    """
     sides: list[ComparedSide]
     judges: list[JudgeSummary]
     kappa: float | None
@@ -247,7 +249,10 @@ class Comparison(InNotebooks, WireModel):
 
 
 def read_comparison(raw: DebateRawOutput | None, *, run_id: str) -> Comparison:
-    """Read the comparison in a run; raise FlowDebateError if the run was cut short, for example by a limit."""
+    """Build a comparison from a run's raw output.
+
+    Raise FlowDebateError if there is no verdict, for example because the run reached a limit.
+    """
     verdict = None if raw is None else raw.verdict
     judging = None if verdict is None else verdict.judging
     if raw is None or verdict is None or judging is None:

@@ -170,8 +170,9 @@ async def compare_all(  # noqa: PLR0913 - those of a batch
     - `rows`: each has a "question", optionally a "reference", and texts keyed by system. If a text is None or
       missing, the row compares the others.
     - `sides`: the texts' keys; None for all keys except "question", "reference", "id" and `truth`.
-    - `truth`: the key for the name of the system with the correct text (None in rows where it is unknown). Judges do
-      not see it. The table reports how often the judges were right, both in a single order and when all orders agree.
+    - `truth`: a row key; its value names the system with the correct text, or is None if the correct text is unknown.
+      Judges do not see it. The table reports how often the judges were right, both in a single order and when all
+      orders agree.
     - `store`: if set (to a path, for instance), repeating the call after an interruption continues without paying for
       anything twice; a different `seed` starts over. `batch_id` is the batch's name in the store; None derives it from
       all arguments.

@@ -58,7 +58,7 @@ class ControlledSystem(WireModel):
 
 
 class ContentAudit(InNotebooks, WireModel):
-    """Effects that features other than the quality of the content have on ballots."""
+    """Effects on ballots of features other than the quality of the content."""
 
     ballots: int
     effects: dict[str, Figure]

@@ -1,4 +1,4 @@
-"""Check of whether a critic makes the judge more accurate, using labeled answers."""
+"""Critique checks: whether a critic makes the judge more accurate, measured on labeled answers."""
 
 from __future__ import annotations
 

@@ -59,9 +59,8 @@ def courses_of(raw: PatternOutput, *, truth: str | None = None, cluster: str | N
     """Extract the answer courses from a raw output (`result.raw`, or an item of a batch); return [] if it has none.
 
     In a consensus, every agent is a voice. In a deliberation, the only voice is the moderator, with one answer per
-    decision. In a debate, every judging model is a voice, with one answer per ballot, in the order of the judge's
-    views. A review has one course per finding, with the answers "confirm" and "refute". `truth` is the correct answer
-    for all courses.
+    decision. In a debate, every judging model is a voice, with one answer per ballot, sorted by view. A review has one
+    course per finding, with the answers "confirm" and "refute". `truth` is the correct answer for all courses.
     """
     return [
         AnswerCourse(voices=voices, outcome=outcome, truth=truth, cluster=cluster)
@@ -107,9 +106,10 @@ def dynamics(
 
 
 def _results(course: AnswerCourse, are_same: SameAnswer) -> Iterator[tuple[str, bool]]:
-    """Yield whether each voice's first and last answers, the outcome, and the best of all answers are right.
+    """Yield pairs of a figure's name and whether the corresponding answer is right.
 
-    The outcome counts as one of the answers. Nothing is yielded if the truth is unknown.
+    The answers are each voice's first and last, the outcome, and the best of all answers, including the outcome.
+    Nothing is yielded if the truth is unknown.
     """
     if course.truth is None:
         return

@@ -50,7 +50,7 @@ def demo(
     ] = None,
     page: Annotated[bool, Option(help="Play it in a browser.")] = False,
 ) -> None:
-    """Play a recorded debate by the local model; no model, key or network is needed."""
+    """Play back a debate recorded with the local model; no model, key or network is needed."""
     check_number(COMMAND, {"--speed": speed}, above=0, maximum=1_000, optional=True)
     watched = page or sys.stdout.isatty()
     play(recorded_plan(speed or (1.0 if watched else _AT_ONCE)), TOLD, page=page)

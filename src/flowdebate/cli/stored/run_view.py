@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _ORIGINS: dict[str | None, str] = {"reused": "taken from the parent run", "edited": "edited"}
-"""Labels for answers in a fork that did not come from a new model call."""
+"""Labels for a fork's answers if they did not come from a new model call."""
 
 
 def show_table(rows: Sequence[Sequence[StoredRun]], page: Page, *, now: float, following: str | None = None) -> None:

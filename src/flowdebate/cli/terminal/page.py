@@ -206,7 +206,7 @@ class Page:
         self.line("Summary", style="bold")
 
     def ending(self, document: Document, *, hint: str = "") -> None:
-        """Write how an incomplete run ended, then the notes, the totals, the run's ID and seed, and the `hint`."""
+        """State how an incomplete run ended, then write the notes, totals, run ID, seed and `hint`."""
         self.end_text()
         ending = STATUSES[document.status].ending
         if ending:

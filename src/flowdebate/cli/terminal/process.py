@@ -220,7 +220,7 @@ class _Terminated(SystemExit):
 
 
 class Interrupts:
-    """Context manager; the first SIGINT or SIGTERM inside it calls `stop` and restores the default handlers.
+    """Context manager that calls `stop` and restores the default handlers on the first SIGINT or SIGTERM.
 
     A second signal then ends the process even while Python is busy. Signals ignored by the parent process stay ignored
     (`nohup`, background jobs). Has no effect outside the main thread.

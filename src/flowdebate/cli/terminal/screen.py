@@ -86,7 +86,7 @@ class Screen:
     # Text
 
     def write(self, text: str, style: str = "") -> None:
-        """Append printable `text`."""
+        """Append `text`, which must not contain control characters other than newlines."""
         from rich.text import Text
 
         if self._live is None:
