@@ -1,4 +1,4 @@
-"""Endpoints that show a run's events, steps, tasks, requests to humans, and documents."""
+"""Endpoints that show a run's events, steps, tasks, requests for human input, and documents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_RUNS = 20
 _MAX_NAME_LENGTH = 60
 """Maximum length of a file name, in characters."""
 _MAX_MARKS_LENGTH = 4_000
-"""Maximum total length, in characters, of all run ids on one connection, or of all marks in a frame's id."""
+"""Maximum length, in characters, of a query's list of run ids, and of the frame id after which to continue."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]")
 _TEXT = {"schema": {"type": "string"}}
 _FRAMES: dict[int | str, dict[str, Any]] = {
@@ -139,7 +139,7 @@ async def tasks(run_id: str, service: ServiceOf) -> Response:
 
 @router.get("/runs/{run_id}/requests", response_model=list[PendingInput], responses=responses(404))
 async def requests(run_id: str, service: ServiceOf) -> Response:
-    """List a suspended run's pending requests to humans."""
+    """List a suspended run's pending requests for human input."""
     return data((await service.run(run_id)).pending)
 
 
@@ -219,7 +219,7 @@ def document_in(details: RunDetails) -> Document:
 
 
 def _saved_as(details: RunDetails, suffix: str) -> dict[str, str]:
-    """Return the header that gives a download a file name based on the run's question (RFC 6266)."""
+    """Return a Content-Disposition header that names the download after the run's question (RFC 6266)."""
     name = _file_name(details.question) or _UNSAFE.sub("_", details.run_id)
     plain = name if name.isascii() else _UNSAFE.sub("_", details.run_id)
     encoded = f"; filename*=UTF-8''{quote(name, safe='')}.{suffix}" if plain != name else ""

@@ -1,4 +1,4 @@
-"""Service underlying all front ends: plans, runs, documents and pages.
+"""Service layer behind all front ends: plans, runs, documents and pages.
 
 The service prints nothing and does not depend on a terminal.
 """

@@ -1,4 +1,4 @@
-"""Runs active in one process: those it executes, and those it follows in other processes."""
+"""Active runs in one process: those the process executes itself, and those it follows in other processes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Watched:
 
     channel: Channel
     read: asyncio.Event
-    """Event set after the journal has been read for the first time."""
+    """An `asyncio.Event`, set once the journal has been read for the first time."""
     task: asyncio.Task[None]
 
 
@@ -100,7 +100,7 @@ class ActiveRuns:
         return None if executed is None else executed.handle
 
     def in_progress(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run in progress in this process; return None if no such run is in progress."""
+        """Return the run's handle if the run is in progress in this process, and None otherwise."""
         handle = self.handle(run_id)
         return None if handle is None or handle.done() else handle
 
@@ -299,7 +299,7 @@ class ActiveRuns:
         return task
 
     async def close(self, quiet: Callable[[], Awaitable[None]], patience: float) -> None:
-        """Stop starting runs, await `quiet` for at most `patience` seconds, and end all runs and channels."""
+        """Stop starting runs, wait at most `patience` seconds for `quiet()`, and end all runs and channels."""
         self.closing = True
         running = self._running()
         if running:

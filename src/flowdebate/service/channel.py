@@ -46,7 +46,7 @@ class Update:
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def to_json(self) -> str:
-        """Convert the event to JSON text, once for all readers; a "text" update also includes its `start` as `from`."""
+        """Convert the event to JSON, cached for all readers; a "text" update also includes its `start` as `from`."""
         if self._json is None:
             from flowdebate.events import wire_of
 
@@ -165,7 +165,7 @@ class Channel:
         self._notify()
 
     def update(self, events: Sequence[object], calls: Iterable[CallStarted]) -> None:
-        """Update the channel of a run in another process from its `events` and its `calls` in progress.
+        """Update the channel of a run in another process, given the run's `events` and the `calls` in progress.
 
         Pass all of the run's events. Readers receive only the new ones; if the order of the earlier events has changed,
         readers start over.
@@ -275,7 +275,7 @@ class _Reader:
         return self._cursor >= len(self._channel.log) and self._generation == self._channel.generation
 
     def news(self) -> Iterable[Update]:
-        """Yield everything unread by this reader: recorded events first, then calls in progress, then text."""
+        """Yield everything this reader has not read yet: recorded events first, then calls in progress, then text."""
         channel = self._channel
         if self._generation != channel.generation:
             self._generation, self._cursor, self._joined = channel.generation, 0, 0

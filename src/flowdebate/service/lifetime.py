@@ -1,4 +1,4 @@
-"""Lifetime of a service: its socket, its warm-up, and recovery of an earlier process's runs."""
+"""Lifetime of a service: opening its socket, warming up, and recovering an earlier process's runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bind_socket(location: str, port: int, *, host: str = "127.0.0.1") -> socket.
 
 @asynccontextmanager
 async def keep_warm() -> AsyncIterator[None]:
-    """In a separate thread, import the modules that a first run needs; keep model connections open in this context."""
+    """Keep model connections open in this context, and import the modules for a first run in a separate thread."""
     async with keep_connections():
         importing = asyncio.get_running_loop().run_in_executor(None, import_ahead)
         try:
@@ -56,7 +56,7 @@ async def keep_warm() -> AsyncIterator[None]:
 
 
 def import_ahead() -> None:
-    """Import the modules needed for a debate and its first call in advance, because importing takes half a second."""
+    """Import the modules for a debate and its first model call ahead of time, because importing takes half a second."""
     import flowdebate.models.wrapper
     import flowdebate.patterns.debate.factory  # noqa: F401
 
@@ -68,7 +68,10 @@ _HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class Recovery:
-    """Background recovery of runs, within the limit on concurrent runs; it retries every `poll` seconds."""
+    """Background task that resumes unfinished runs, as far as the limit on concurrent runs allows.
+
+    Once the limit is reached, the task tries again when a run starts or ends, and at least every `poll` seconds.
+    """
 
     def __init__(self, store: Store, recipes: Recipes, active: ActiveRuns, *, poll: float) -> None:
         self._store = store

@@ -100,7 +100,7 @@ class OwnedService:
         labels: Mapping[str, str] | None = None,
         **options: Any,  # noqa: ANN401 - those of the service
     ) -> RunResult[Any]:
-        """Request one plain answer from a pattern's model; the call counts toward this owner's budget."""
+        """Request one answer from a pattern's model; the call counts toward this owner's budget."""
         return await self._service.ask_model(pattern, messages, labels=self._labels(labels), **options)
 
     async def fork(
@@ -165,7 +165,7 @@ class OwnedService:
         return await self._service.vote_of(run_id, self.owner)
 
     async def record(self, run_id: str) -> RunRecord:
-        """Read everything needed for the page of one of this owner's runs."""
+        """Read everything shown on a run's page, for one of this owner's runs."""
         return await self._service.record(run_id, stored=await self.stored(run_id))
 
     async def stored(self, run_id: str) -> StoredRun:

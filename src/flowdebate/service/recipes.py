@@ -90,7 +90,7 @@ async def make_recipe(make: Callable[[], Recipe], options: Mapping[str, Any]) ->
 
 
 class Recipes:
-    """A service's patterns, by name: registered patterns, and built-in patterns described by plans."""
+    """A service's patterns, keyed by name: registered patterns, and built-in patterns described by plans."""
 
     def __init__(
         self,
@@ -360,5 +360,5 @@ class Recipes:
 
 
 def _find_continuation(run: StoredRun) -> Continuation | None:
-    """Return the continuation described by the plan of a registered pattern's run, or None if there is none."""
+    """Return the continuation stored with a registered pattern's run, or None if there is none."""
     return Continuation.of_plan((run.header.plan or {}).get("continuation"))

@@ -97,7 +97,7 @@ def read_document(run: StoredRun, steps: Sequence[StepRow], *, so_far: Unfinishe
 
 
 def requests_in(run: StoredRun, steps: Sequence[StepRow], *, store: str) -> list[HumanRequest]:
-    """Return a run's pending requests to humans; if the run has a plan, the plan's sources are included."""
+    """Return a run's pending requests for human input; if the run has a plan, the plan's sources are included."""
     requests = open_requests_in(steps, run.header.run_id, store=store)
     if requests and pattern_of_run(run) is not None:
         with suppress(FlowDebateError):  # an unreadable plan is reported elsewhere
@@ -169,8 +169,8 @@ class OpenStore:
 def opened(location: str | None, *, new: bool = False) -> Iterator[OpenStore]:
     """Open the store at `location`, a file or a URL; None means FLOWDEBATE_STORE, or the user's data directory.
 
-    Raises ConfigurationError for an invalid location, and for a missing file unless the store may be `new`. Nothing is
-    read or created until the store is used.
+    Raises ConfigurationError for an invalid location, and for a missing file unless `new` is set. Nothing is read or
+    created until the store is used.
     """
     from flowdebate.store.address import parse_address
     from flowdebate.store.open import STORE_VARIABLE, close_store, default_store_path, open_store

@@ -86,19 +86,19 @@ _UNFINISHED: tuple[StoredStatus, ...] = ("running", "queued")
 class Service(Readership):
     """Starts, follows, answers, cancels, resumes, forks and deletes durable runs, for any front end.
 
-    `patterns` are the application's own, by name; unless `plans` is False, the built-in patterns can also be started,
-    from plans. Runs are kept in `store` (by default, FLOWDEBATE_STORE or the user's data directory). `model` is the
-    default model of runs, and `limits` are upper bounds for every run. `budget` (by default, the workers' budget)
-    limits the calls, tokens and cost of all runs together, as counted in the store; `owner_budget` limits each owner's
-    runs (by the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and at most
-    `owner_concurrency` per owner; `max_queued` more may wait for their turn. If `workers` are passed, worker processes
-    execute the runs of all patterns that the workers know. Runs in other processes are followed through their journals,
-    which are read every `poll` seconds if they have changed. If `recover` is True, runs left unfinished by one process
-    are resumed by `recover()` in the next one; if `keep_days` is set, `recover()` also deletes runs that have not
-    changed for that many days, immediately and then every hour. `observe` traces the runs executed by this process;
-    workers have their own observers. `allow_models` lists the models, or patterns such as "openai/*", allowed in
-    options and stored plans; an empty list allows only the configured models. None allows all models, except in an HTTP
-    or MCP server, where it allows only the configured ones. A `Plan` created by this program may name any model.
+    `patterns` are the application's own, keyed by name; unless `plans` is False, the built-in patterns can also be
+    started, from plans. Runs are kept in `store` (by default, FLOWDEBATE_STORE or the user's data directory). `model`
+    is the default model for runs, and `limits` are upper bounds for every run. `budget` (by default, the workers'
+    budget) limits the calls, tokens and cost of all runs together, as counted in the store; `owner_budget` limits each
+    owner's runs (by the label `owner`) per day (UTC). At most `max_concurrency` runs are executed here at once, and at
+    most `owner_concurrency` per owner; `max_queued` more may wait for their turn. If `workers` are passed, worker
+    processes execute all runs of patterns known to the workers. Runs in other processes are followed through their
+    journals, which are read every `poll` seconds if they have changed. If `recover` is True, runs left unfinished by
+    one process are resumed by `recover()` in the next one; if `keep_days` is set, `recover()` also deletes runs that
+    have not changed for that many days, immediately and then every hour. `observe` traces the runs executed by this
+    process; workers have their own observers. `allow_models` lists the models, or patterns such as "openai/*", allowed
+    in options and stored plans; an empty list allows only the configured models. None allows all models, except in an
+    HTTP or MCP server, where it allows only the configured ones. A `Plan` created by this program may name any model.
 
     All methods raise RunNotFound for an unknown run, and StoreError if the store fails. Use the service as an async
     context manager, or call `close`.
@@ -190,7 +190,7 @@ class Service(Readership):
 
     @property
     def patterns(self) -> Mapping[str, Block[Any, Any]]:
-        """The application's patterns, by name."""
+        """The application's patterns, keyed by name."""
         return self._recipes.patterns
 
     def register(self, name: str, pattern: Block[Any, Any]) -> None:
@@ -329,7 +329,7 @@ class Service(Readership):
         options: Mapping[str, Any] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> RunResult[Any]:
-        """Send `messages` to the model in a pattern's first seat, and return one plain answer; the call is not stored.
+        """Send `messages` to the model in a pattern's first seat, and return its answer; the call is not stored.
 
         The call counts toward budgets, and raises the same errors as `begin`.
         """
@@ -436,7 +436,7 @@ class Service(Readership):
     # Reading
 
     async def run(self, run_id: str) -> RunDetails:
-        """Return a run, including its document so far and its pending human requests."""
+        """Return a run, including its document so far and its pending requests for human input."""
         stored = await self.store.run(run_id)
         handle = self._active.in_progress(run_id)
         # A run in progress in this process reports its own state, because replaying its journal could take as long as
@@ -555,7 +555,7 @@ class Service(Readership):
         return await audited_runs(self.store, runs)
 
     async def budgets(self, owner: str | None = None) -> list[BudgetState]:
-        """Return how much of each budget limit has been used by all runs together, and today by `owner`.
+        """Return how much of each budget limit all runs together have used, and how much `owner` has used today.
 
         The result is empty if there are no limits.
         """
@@ -578,7 +578,7 @@ class Service(Readership):
         return RunState.of(stored, pattern=self._recipes.name_of(stored), is_here=is_here)
 
     def handle(self, run_id: str) -> RunHandle[Any] | None:
-        """Return the handle of a run that this service is executing or finished in the last minute, or else None."""
+        """Return the run's handle if this service is executing the run or finished it in the last minute, else None."""
         return self._active.handle(run_id)
 
     # Following

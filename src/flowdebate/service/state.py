@@ -23,7 +23,7 @@ from flowdebate.ui.steps import Fork
 
 
 class PendingInput(WireModel):
-    """Request from a suspended run to a human."""
+    """A suspended run's request for human input."""
 
     block: str
     """Name of the block that made the request."""
@@ -83,7 +83,7 @@ class RunSummary(WireModel):
     cost: float | None = None
     """Cost based on the prices in the run's limits or on the built-in prices; None if the prices are unknown."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the price list with its date; None if the unit is unknown."""
+    """Currency of `cost`, along with the price list and its date; None if unknown."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:
@@ -184,7 +184,7 @@ class RunPage(WireModel):
 
 
 class RunDetails(RunState):
-    """A run with its document so far and its requests to humans."""
+    """A run with its document so far and its pending requests for human input."""
 
     document: Document | None
     """Current document of the run, with all contributions so far; None if there is none. Its JSON form is identical to
@@ -195,7 +195,7 @@ class RunDetails(RunState):
     pending: tuple[PendingInput, ...]
     """Unanswered requests of a suspended run, sorted by path."""
     fork: Fork | None
-    """Relation of a fork to its parent run; None if the run is not a fork."""
+    """Details of how the run was forked; None if the run is not a fork."""
 
     @staticmethod
     def _read_question(header: RunHeader) -> str:
@@ -260,7 +260,7 @@ async def change_all(
     labels: Mapping[str, str] | None = None,
     limit: int = 200,
 ) -> Changed:
-    """Change at most `limit` runs for each of the `statuses`: those returned by `find` that match all filters."""
+    """Apply `change` to runs that match all filters, as listed by `find`: at most `limit` runs per status."""
     check_count("Service", limit=limit)
     changed, refused = list[RunState](), dict[str, str]()
     for status in statuses:

@@ -22,7 +22,7 @@ _TO_END = 15.0
 class EndingServer(uvicorn.Server):
     """Uvicorn server that exits on a signal even if its event loop is stuck; the runs can be resumed from the store.
 
-    `patience` is the maximum time in seconds that the server may spend on waits during its shutdown.
+    `patience` is the maximum time in seconds that the server may spend waiting during its shutdown.
     """
 
     def __init__(self, config: uvicorn.Config, *, patience: float) -> None:
@@ -31,7 +31,7 @@ class EndingServer(uvicorn.Server):
         self._deadline: threading.Timer | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Start the shutdown as uvicorn does, and force an exit if it has not started within five seconds."""
+        """Start the shutdown as uvicorn does; force an exit unless the shutdown starts within five seconds."""
         self._end_after(_TO_BEGIN, sig)
         super().handle_exit(sig, frame)
 

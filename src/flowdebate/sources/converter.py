@@ -106,7 +106,7 @@ class _Child:
         self._process.kill()
 
     def close(self) -> None:
-        """Stop the process and wait until it has ended."""
+        """Stop the process and wait until it has exited."""
         self.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -185,9 +185,9 @@ class Converter:
             places.release()
 
     def _answer(self, data: bytes, kind: str, *, gives_way: bool) -> _Answer | _Reason:
-        """Return a child's answer, or the reason why it was killed.
+        """Return a child's answer, or the reason why the child was killed.
 
-        It may be killed because other documents are waiting ("turn") only if `gives_way` is True.
+        A child is killed to make room for waiting documents ("turn") only if `gives_way` is True.
         """
         head = json.dumps({"kind": kind, "size": len(data)}).encode() + b"\n"
         child = self._take()

@@ -47,7 +47,7 @@ _MINIFIED = re.compile(r"^[+-][^\n]{5000}", re.MULTILINE)
 """Pattern for a line too long to have been written by hand."""
 _FOLDED_LINES = 40
 _FOLDED_CHARACTERS = 4_000
-"""Limits on how much of a generated file is included in prompts: the number of changed lines, and of characters."""
+"""Limits on how much of a generated file is included in prompts: changed lines and characters."""
 # Options that keep the user's configuration and environment from affecting a diff.
 _OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "--find-renames",
             "--no-relative", "-l1000", f"-O{os.devnull}", "--submodule=short", "--ignore-submodules=dirty")  # fmt: skip
@@ -300,7 +300,7 @@ class _Git:
         self._run("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", text=new, literal=True)
 
     def changes(self, compared: Sequence[str]) -> Iterator[_Change]:
-        """Yield all changed files, in git's order."""
+        """Yield all changed files, in the order reported by git."""
         fields = self._run("diff", *_OPTIONS, "--raw", "--no-abbrev", "-z", *compared, "--")
         values = iter(os.fsdecode(fields).split("\0")[:-1])
         for value in values:
@@ -313,7 +313,7 @@ class _Git:
             yield _Change(path, old_path, (old_mode, new_mode), (old_blob, new_blob), status)
 
     def patches(self, compared: Sequence[str]) -> Iterator[bytes]:
-        """Yield the diff of each changed file, in git's order."""
+        """Yield the diff of each changed file, in the order reported by git."""
         patch = self._run("diff", *_OPTIONS, _CONTEXT, *compared, "--")
         parts: dict[bytes, bytes] = {}
         for part in re.split(rb"^(?=diff --git )", patch, flags=re.MULTILINE)[1:]:

@@ -120,7 +120,7 @@ _FEW_LINES, _MAX_PIECES = 3, 300
 
 
 def _reads_across(textpage: PdfTextPage, width: float) -> bool:
-    """Return whether a page's extracted text runs across two columns, as in files from some programs."""
+    """Return whether a page's extracted text runs across two columns, as happens with files from some programs."""
     pieces = [textpage.get_rect(index) for index in range(min(textpage.count_rects(), _MAX_PIECES))]
     broken = 0
     for (left, bottom, right, top), (next_left, next_bottom, next_right, _) in pairwise(pieces):
@@ -743,7 +743,7 @@ def read_document(data: bytes, kind: str) -> Text:
 
 
 def serve(memory: int, seconds: float) -> None:
-    """Read documents from stdin, one after another, until the parent process ends.
+    """Read documents from stdin, one after another, until the parent process exits.
 
     Each request consists of a line of JSON followed by the bytes of the document; each answer is a line of JSON.
     `memory` is this process's memory limit in megabytes. The process exits if a document takes much longer than
@@ -779,8 +779,8 @@ def serve(memory: int, seconds: float) -> None:
 
 
 _IDLE, _GRACE = 60.0, 10.0
-"""Seconds after which an idle child process exits, and seconds after a document's time limit at which a busy one exits.
-By then, its parent has normally killed it.
+"""Time in seconds after which an idle child process exits, and time by which a busy child process may exceed a
+document's time limit before it exits. By then, its parent has normally killed it.
 """
 
 

@@ -1,4 +1,7 @@
-"""Source reading: text files, documents, folders, stdin and diffs. Key files and other secret files are never read."""
+"""Functions for reading text files, documents, folders, stdin and diffs as sources.
+
+Key files and other secret files are never read.
+"""
 
 from __future__ import annotations
 

@@ -195,9 +195,9 @@ class GitHub:
     ) -> Changes:
         """Read the changes in a pull request; with `since`, only the changes made after that commit.
 
-        `merge_base` is the `Changes.merge_base` returned when `since` was read, and `again` contains the names of files
-        to read in full. All changes are read if `since` is no longer part of the branch, or if the comparison is too
-        long.
+        `merge_base` is the `Changes.merge_base` from the earlier read that ended at `since`, and `again` contains the
+        names of files to read in full. All changes are read if `since` is no longer part of the branch, or if the
+        comparison is too long.
         """
         pull = self._get(self._pull(number), _Pull)
         files = [*self._pages(f"{self._pull(number)}/files", _File)]

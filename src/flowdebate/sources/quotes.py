@@ -466,7 +466,10 @@ def look_up(text: str, sources: tuple[Source, ...]) -> tuple[VerifiedQuote, ...]
 
 @lru_cache(maxsize=256)
 def look_up_quote(quote: str, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up a `quote` without quotation marks: first as written, then without decoration copied from a prompt."""
+    """Look up a `quote` passed without its quotation marks.
+
+    If it is not found as written, the decoration that prompts add is stripped, and the lookup is repeated.
+    """
     lookup = _look_up_parts(quote, _texts(sources), _MIN_QUOTE_WORDS, _MIN_QUOTE_LENGTH)
     verified = VerifiedQuote.model_construct(start=0, end=len(quote), text=quote, depth=0, **lookup)
     return _with_page(_as_copied(verified, sources), sources)
@@ -523,7 +526,7 @@ def _texts(sources: tuple[Source, ...]) -> dict[str, str]:
 
 
 def _as_copied(quote: VerifiedQuote, sources: tuple[Source, ...]) -> VerifiedQuote:
-    """Look up an unverified quote again without the decoration that prompts add.
+    """Look up an unverified quote again after stripping the decoration that prompts add.
 
     If this removes line numbers, at least one of them must match a line where the quote is found.
     """

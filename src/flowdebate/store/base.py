@@ -198,9 +198,9 @@ class Store(Protocol):
     async def documents_in(
         self, collections: Sequence[str], *, key: str | None = None
     ) -> Mapping[str, Mapping[str, str]]:
-        """Read the `documents` of several collections, grouped by collection; with `key`, only those with that key.
+        """Read the `documents` of several collections, grouped by collection.
 
-        Empty collections are omitted.
+        If `key` is passed, only the documents stored at that key are read. Empty collections are omitted.
         """
 
     async def documents(self, collection: str) -> Mapping[str, str]:
@@ -317,7 +317,7 @@ def list_order(position: tuple[float, str]) -> tuple[float, str]:
 
 @contextmanager
 def ending_run(run_id: str, ending: set[str]) -> Iterator[None]:
-    """Keep the run in `ending` while its end or release is being written, and longer if that write may have failed."""
+    """Keep the run in `ending` while its end or release is being written, and after a write that may have failed."""
     # If the end of a run cannot be written, for example because the disk is full, the run is no longer in progress but
     # is still owned: the same store object must be able to take or delete it.
     ending.add(run_id)

@@ -28,7 +28,7 @@ class _Record:
 
 
 class MemoryStore(Store):
-    """Store that keeps runs in memory; they are lost when the process ends.
+    """Store that keeps runs in memory; they are lost when the process exits.
 
     >>> MemoryStore().name
     'memory'

@@ -243,7 +243,7 @@ _AGENT: ContextVar[_Agent | None] = ContextVar("flowdebate_agent", default=None)
 
 
 class _Chat(_Current):
-    """A model call."""
+    """Span for a model call."""
 
     def __init__(
         self, span: Span, run: _RunTrace, started: CallStarted, request: ModelRequest, attributes: Attributes
@@ -311,7 +311,7 @@ class _Chat(_Current):
 
 
 class _ToolSpan(_Current):
-    """The execution of a tool."""
+    """Span for the execution of a tool."""
 
     def __init__(self, span: Span, *, with_content: bool) -> None:
         super().__init__(span)

@@ -1,4 +1,4 @@
-"""Debate cases: complete debates as values, and hostile blocks and values, all with a readable `repr`."""
+"""Debate cases: complete debates represented as values, plus hostile blocks and values, all with a readable `repr`."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Unreadable(Mapping[str, object]):
 
 
 Measure = Literal["round", "entries", "calls", "raises"]
-"""Quantity tested by a predicate: the round, or the number of arguments or model calls so far. "raises" raises Sabotage
-without testing anything.
+"""Quantity tested by a predicate: the round number, or the number of arguments or model calls so far. "raises" raises
+Sabotage without testing anything.
 """
 
 
@@ -130,7 +130,7 @@ async def _later(function: Callable[[Context], T], ctx: Context) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """A model's answers to each kind of block, returned in order; after the last one, they start over."""
+    """A model's answers to each kind of block, returned in order, starting over after the last one."""
 
     arguments: Sequence[Any] = ("An argument.",)
     """Answers to requests for text, from debaters and from a synthesizer without a schema."""

@@ -344,7 +344,10 @@ class _Check:
                 yield OF_A_CANCELLATION, cancelled
 
     async def _cancelled(self, pattern: Block[Any, Any], example: Example) -> AsyncIterator[Cancelled]:
-        """Yield runs cancelled while waiting: up to `_PLACES` for the first example, one for each later one."""
+        """Cancel runs while they wait, and yield those that continued despite the cancellation.
+
+        Up to `_PLACES` runs are cancelled for the first example, and one for each later example.
+        """
         if not self.waits:
             with watching(lambda place: self.waits.update({place: self.waits.get(place, 0) + 1})):
                 await self._play(pattern, example, frozenset())
@@ -361,7 +364,10 @@ class _Check:
     async def _cancel(
         self, pattern: Block[Any, Any], example: Example, place: Wait | None, number: int
     ) -> Cancelled | None:
-        """Cancel a run the `number`th time it waits at `place`; return None if the run ended earlier."""
+        """Cancel a run the `number`th time it waits at `place`, and return the run if it continued.
+
+        Returns None if the run was cancelled as expected, or ended before it waited there that often.
+        """
         remaining = number
         handles: list[RunHandle[Any]] = []
 
@@ -393,7 +399,7 @@ class _Check:
         stances: frozenset[str],
         handles: list[RunHandle[Any]] | None = None,
     ) -> Played:
-        """Run an example; append the run's handle to `handles`, and then another one each time humans have answered."""
+        """Run an example; append the run's handle to `handles`, and another handle each time humans have answered."""
         options, store = self.options, _store_of(pattern)
         model = ExampleModel(example, answers=options.get("answers"), max_calls=options.get("max_calls", 2000))
         handles = [] if handles is None else handles

@@ -61,7 +61,7 @@ class Example:
     number applies.
     """
     faults: Mapping[int, str] = field(default_factory=dict)
-    """Failures to simulate: keys of `FAULTS` by call number, starting at 1."""
+    """Failures to simulate: maps the number of a call, starting at 1, to a key of `FAULTS`."""
     delays: Sequence[int] = ()
     """Delays of consecutive answers, in event loop iterations; the sequence repeats once it is exhausted."""
 

@@ -107,7 +107,7 @@ class Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancelled:
-    """A run that did not end after it was cancelled."""
+    """A run that continued after it was cancelled."""
 
     place: Wait | None
     """Location in the application's code where the run was waiting; None if it was waiting in library code."""
@@ -301,7 +301,7 @@ def reports_failures(run: Played) -> Problems:
 
 
 def counts_every_call(run: Played) -> Problems:
-    """Check that a run's usage is the sum over its calls, and that each request to a model is counted as a call."""
+    """Check that a run's usage is the total over its calls, and that each model request is counted as a call."""
     called = [event for event in run.view.events if isinstance(event, ModelCalled)]
     total = reduce(add, (event.usage for event in called), Usage.zero())
     if total != run.view.usage:

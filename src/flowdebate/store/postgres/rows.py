@@ -65,8 +65,8 @@ UPDATE runs SET owner = %(owner)s, claim = %(claim)s, status = 'running', recove
                 updated_at = %(now)s
 WHERE run_id = %(run)s AND claim = %(before)s
 """
-"""Statement to take a run. Every change of owner changes the claim, so an unchanged claim means no other process was
-faster.
+"""Statement to take a run. Every change of owner changes the claim, so an unchanged claim means that no other process
+took the run first.
 """
 FINISH = """
 UPDATE runs SET status = %(status)s, outcome = %(outcome)s, brief = %(brief)s, owner = NULL, claim = %(claim)s,

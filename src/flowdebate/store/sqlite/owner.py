@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Owner:
-    """Owner of runs: alive until `end` is called or its process ends for any reason."""
+    """Owner of runs: alive until `end` is called or its process exits for any reason."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

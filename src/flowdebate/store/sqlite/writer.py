@@ -48,9 +48,9 @@ class Writer:
 
     Writing to the page cache is quick, but waiting for locks or the disk is not. For this reason, all writes from one
     iteration of an event loop form one transaction in the next iteration, and a thread syncs the disk once for all of
-    them. Another thread handles potentially slow jobs, jobs blocked by a lock on the file, and the writes of a task
-    running alone. `connect` opens the connection for that thread, and `connect_quick` opens a connection that never
-    waits.
+    them. Another thread handles potentially slow jobs, jobs blocked by a lock on the file, and writes made while no
+    other task is writing. `connect` opens the connection for that thread, and `connect_quick` opens a connection that
+    never waits.
     """
 
     def __init__(
