@@ -135,7 +135,7 @@ _SHARED: frozenset[type[BaseEvent]] = frozenset(get_args(RunEvent | _SharedEvent
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class of events, or their union
-    """Load an event from its pattern's folder, or build the union of all events."""
+    """Load an event class from its pattern's folder, or build a union of event classes."""
     places = _event_modules()
     if name in ("Event", "PatternEvent"):
         return _union_of(name, tuple(places.values()))
@@ -157,7 +157,7 @@ def _union_of(name: str, places: tuple[str, ...]) -> object:
 
 
 def _event_modules() -> dict[str, str]:
-    """Return where the built-in patterns' events are defined, keyed by class name."""
+    """Return the import paths of the built-in patterns' event classes, keyed by class name."""
     places = (place for info in PATTERNS.values() for place in info.events)
     return {place.partition(":")[2]: place for place in places if place.startswith("flowdebate.patterns.")}
 

@@ -1,4 +1,4 @@
-"""Leaderboard over stored runs: models ranked by wins in debates, and judges by consistency.
+"""Leaderboard computed from stored runs: models ranked by wins in debates, and judges by consistency.
 
 The leaderboard also counts each model's repaired answers.
 """
@@ -71,7 +71,7 @@ class AnsweringModel(WireModel):
 
 
 class Leaderboard(InNotebooks, WireModel):
-    """Standings of models and judges over stored runs."""
+    """Standings of models and judges, computed from stored runs."""
 
     runs: int
     models: list[RankedModel]
@@ -81,9 +81,9 @@ class Leaderboard(InNotebooks, WireModel):
     judges: list[RankedJudge]
     """Ranked judges, most consistent first."""
     answers: list[AnsweringModel] = Field(default_factory=list)
-    """Models with repaired or unusual answers, those with the highest share of repaired answers first."""
+    """Models with repaired or unusual answers, sorted by their share of repaired answers, highest first."""
     left_out: dict[str, int] = Field(default_factory=dict)
-    """Number of runs without a game between two models, keyed by reason."""
+    """Number of runs left out for lack of a game between two models, keyed by reason."""
     findings: list[str]
 
 
@@ -244,7 +244,7 @@ _COUNT = re.compile(r"\A\d+ of \d+ ")
 
 
 class _Answers:
-    """Counter of each model's repaired and unusual answers."""
+    """Counts of each model's repaired and unusual answers."""
 
     def __init__(self) -> None:
         self._answers = Counter[str]()
@@ -282,7 +282,7 @@ class _Answers:
 
 
 def _first(places: Sequence[Places]) -> Figure | None:
-    """Compute the win rate of the first of two places, with an interval that counts each debate as one observation."""
+    """Compute the first place's win rate in two-sided debates; the interval counts each debate as one observation."""
     pair = next((place for place in places if len(place.places) == 2 and place.n), None)  # noqa: PLR2004 - two sides
     if pair is None:
         return None

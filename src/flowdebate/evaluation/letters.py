@@ -1,4 +1,4 @@
-"""Calibration of a letter judge from its verdicts: its length bias, and the lead a side needs to win."""
+"""Calibration of a judge's letter verdicts: the judge's length bias, and the lead a side needs to win."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class _Watched(Wrapper):
 
 @dataclass(slots=True)
 class ModelCheck:
-    """Check of `model`; `async for step in check.run()` makes the calls, yielding each step's title before it begins.
+    """A check of `model`; `async for step in check.run()` makes the calls, yielding each title before its step begins.
 
     `rows()`, `advice()` and `as_dict()` report the results so far, even after an interruption.
     """
@@ -352,7 +352,7 @@ class ModelCheck:
 
     @property
     def _modes(self) -> Sequence[StructuredMode]:
-        """The model's modes for structured answers; empty if it lists none."""
+        """The model's modes for structured answers; empty if the model lists none."""
         modes: Sequence[StructuredMode] = getattr(self.model, "structured_modes", ())
         return modes
 
@@ -473,9 +473,9 @@ class ModelCheck:
             yield CheckRow(group="request", name="tools beside a schema", outcome="refused", detail="asked apart")
 
     def _limit_name(self, sent: Sequence[tuple[dict[str, Any], bool]]) -> str:
-        """State which of the two names for the token limit the server accepts, if it rejects the other one.
+        """Name the token limit parameter accepted by the server, if the server rejects the other one.
 
-        The names are `max_tokens` and `max_completion_tokens`. In all other cases, the result is empty.
+        The result is "as max_tokens" or "as max_completion_tokens"; in all other cases, it is empty.
         """
         accepted = {name for body, refuses in sent if not refuses for name in body}
         name = next((name for name in ("max_tokens", "max_completion_tokens") if name in accepted), None)
@@ -612,7 +612,7 @@ class ModelCheck:
             yield from call.exchanges
 
     def advice(self) -> list[str]:
-        """Recommend settings for this model, one per sentence; return nothing if the defaults suit it."""
+        """List recommendations for using this model, one sentence each; return [] if the defaults suit the model."""
         rows = {(row.group, row.name): row for row in self.rows()}
         outcomes = {place: row.outcome for place, row in rows.items()}
         advice = [part.advice for part in _PARTS if part.advice and outcomes.get(("request", part.title)) == "refused"]
@@ -685,7 +685,7 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _quote_message(exchange: Exchange) -> str:
-    """Quote the server's message about a rejected request."""
+    """Return the server's message about a rejected request as one line, truncated if it is long."""
     text = exchange.body
     match = re.search(r'"(?:message|msg|detail|error)"\s*:\s*("(?:[^"\\]|\\.)*")', text)
     words = one_line(json.loads(match[1], strict=False) if match else text, secrets=exchange.secrets)
@@ -696,7 +696,7 @@ _MAX_MESSAGE_LENGTH = 160
 
 
 def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
-    """Rate the model's answer to the question of who wrote the argument about noise."""
+    """Return the outcome of asking the model who made the argument about noise, with any details."""
     data = None if response is None else response.data
     if response is None or not isinstance(data, _Choice):
         return "fails", "no data"
@@ -706,7 +706,7 @@ def _judge_choice(response: ModelResponse | None) -> tuple[Outcome, str]:
 
 
 def _outcome_of(calls: Sequence[_Call]) -> tuple[Outcome, str]:
-    """Summarize the answers, repairs and retries of all calls of one kind."""
+    """Return the outcome of all calls of one kind, with details of any error, repairs or retries."""
     answers = [call for call in calls if call.response is not None]
     again = [
         attempt.error for call in calls for attempt in call.attempts if attempt.error not in (None, "RequestRejected")

@@ -52,7 +52,7 @@ class GameTable(NamedTuple):
 
     matchups: Sequence[Matchup]
     clusters: dict[tuple[int, ...], int]
-    """Number of clusters that consist of the same games, keyed by the games' matchup indexes."""
+    """Number of clusters with each combination of games; a combination is a tuple of the games' matchup indexes."""
 
     @property
     def names(self) -> list[str]:
@@ -231,7 +231,7 @@ def rank_games(
 def rank_table(
     table: GameTable, *, order: bool = True, confidence: float = 0.95, prior: float | None = None
 ) -> Ranking:
-    """Rank the systems in a table with at least one game; see `rank_games`."""
+    """Rank the systems in a non-empty game table; see `rank_games`."""
     if prior is not None:
         return _rank(table, _Groups(table.names, [], [], []), order=order, confidence=confidence, prior=prior)
     if all(matchup.won == _TIE for matchup in table.matchups):
@@ -253,7 +253,7 @@ class _Groups(NamedTuple):
 
 
 def _group(table: GameTable, *, minimum: float) -> _Groups:
-    """Find the largest group in which chains of results of at least `minimum` lead from each system to every other."""
+    """Find the largest group in which each system reaches every other by a chain of results of at least `minimum`."""
     import numpy as np
 
     names = table.names

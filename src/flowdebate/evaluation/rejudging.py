@@ -1,4 +1,4 @@
-"""Rejudging of stored transcripts without generating new arguments."""
+"""Rejudging stored transcripts without generating new arguments."""
 
 from __future__ import annotations
 

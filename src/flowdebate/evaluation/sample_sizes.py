@@ -1,6 +1,6 @@
 """Power and sample sizes for judge audits and paired comparisons.
 
-Sample sizes for slots assume the exact two-sided test at 5%, as in audits with two sides; each item counts once.
+Sample sizes for slot biases assume the exact two-sided test at 5%, as in audits with two sides; each item counts once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEEDED: Mapping[int, int] = {2: 54, 3: 55, 4: 65, 5: 77, 6: 90, 7: 104, 8: 119}
 
 
 def sought(sides: int) -> float:
-    """Return the win rate of a place favored 7 to 3 over every other place; an audit should be able to detect it.
+    """Return the win rate of a place favored 7 to 3 over each other place; audits should detect a bias of this size.
 
     >>> [round(sought(sides), 2) for sides in (2, 3, 4)]
     [0.7, 0.54, 0.44]
@@ -52,7 +52,7 @@ def power(n: int, rate: float, *, sides: int = 2, alpha: float = ALPHA) -> float
 
 
 def smallest_n(rate: float, *, sides: int = 2, power: float = POWER, alpha: float = ALPHA) -> int:
-    """Find the smallest sample size such that it and all larger ones detect `rate` with at least this `power`.
+    """Find the smallest `n` for which all samples of at least `n` items detect `rate` with at least this `power`.
 
     The power of the exact test follows a sawtooth: some smaller samples also reach the required power (49 items for
     .70), but slightly larger ones (53) fall below it again. The win rate `rate` must be at least .01 above an even

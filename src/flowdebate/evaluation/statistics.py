@@ -25,7 +25,9 @@ _ROUNDED = 1e-12
 _MANY = 5_000
 """Number of items above which the confidence interval of a ratio is based on the normal approximation."""
 _DIRECT = 500
-"""Maximum length of the shorter factor for a convolution to be computed directly, as a sum of products."""
+"""Maximum length of the shorter factor in a convolution computed directly, as a sum of products; above it, the FFT is
+used.
+"""
 _GRID = 60  # denominator for the sign-flip test, exact for halves, thirds, quarters, fifths and sixths of a win
 
 
@@ -186,7 +188,7 @@ def place_test(items: Sequence[tuple[Sequence[int], int]]) -> float:
 
 
 def _clip(chance: float) -> float:
-    """Clip a probability to the range 0 to 1; a value just below 1 is due to rounding and becomes 1."""
+    """Clip a probability to the range 0 to 1; values just below 1 result from rounding errors and become 1."""
     return 1.0 if chance > 1 - _ROUNDED else max(chance, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Judge audits of stored runs and data files, with ballots grouped by item, reader votes, and a list of all figures."""
+"""Audits of judges, based on stored runs and data files: ballots by item, reader votes, and a list of all figures."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def count_judges(items: Items) -> CountedJudges:
 
 
 def audit_judges(judges: CountedJudges, *, seed: int = 0) -> JudgeAudit:
-    """Audit judges from their counts; see `audit_of`."""
+    """Audit judges based on counted ballots; see `audit_of`."""
     return audit_counted(judges, seed=seed, resamples=2_000 if has_intervals() else None)
 
 
@@ -172,7 +172,7 @@ _FIGURES = {
     "saturation": ("saturation of scores", "ballot"),
     "slot_log_odds": ("first slot ahead, log-odds", "ballot"),
 }
-"""Name of each figure that is a single value, and the unit of its sample size, keyed by field name."""
+"""Name of each single-valued figure, and the unit of its sample size, keyed by field name."""
 
 
 def _figure_row(judge: str, name: str, figure: Figure, over: str) -> FigureRow:
@@ -292,7 +292,7 @@ def argued(run: StoredRun) -> ArguedDebate | None:
 
 
 def judging_of(run: StoredRun) -> Judging | None:
-    """Return how the transcript of `run` was judged, or None if the run does not record it."""
+    """Return how the transcript of `run` was judged, or None if this was not recorded."""
     raw: Any = (run.outcome or {}).get("raw")
     try:
         return Judging.model_validate((raw.get("firstVerdict") or raw["verdict"])["judging"])

@@ -1,4 +1,4 @@
-"""Studies, whose designs, questions and comparisons are registered before the first answer is obtained."""
+"""Studies: their designs, questions and comparisons are registered before the first answer is obtained."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ class Study:
         return registration
 
     def _baselines_of(self, design: str) -> list[str]:
-        """List the baselines included in the debates of a design."""
+        """List the baselines included in a design's debates."""
         row = self.rows[0]
         structure = self._build_debate(design, row, self._choices(0, row)).outline().structure
         match = _ASKED.search(structure)

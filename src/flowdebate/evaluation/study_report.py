@@ -150,8 +150,8 @@ class StudyReport(InNotebooks, WireModel):
     reliability: list[ReliabilityBin] = Field(default_factory=new_list)
     """Accuracy of the first design's judge, binned by the judge's confidence; empty if there are no ballots."""
     dynamics: dict[str, Dynamics] = Field(default_factory=new_dict)
-    """Changes from a single call's answer to that of each design's debate, and from the judge's first to its last
-    ballot.
+    """Changes between a single call's answer and the outcome of each design's debate, and between the judges' first and
+    last ballots.
     """
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
     """Share of verdicts for the side read first, in two-sided debates, keyed by design or control.
@@ -300,7 +300,7 @@ def control_of(study: Study, answers: Sequence[StudyAnswer]) -> StudyControl | N
 
 
 def _with_undecided_wrong(comparison: StudyComparison, if_wrong: StudyComparison) -> StudyComparison:
-    """If the finding changes when undecided answers count as wrong, add the changed finding to the summary."""
+    """Add a sentence to the summary if the finding changes when undecided answers count as wrong."""
     if comparison.finding == if_wrong.finding:
         return comparison
     summary = f"{comparison.summary} With undecided answers counted as wrong: {_first(if_wrong.summary)}"

@@ -65,7 +65,7 @@ def _missing_verdict(raw: DebateRawOutput) -> str:
 
 
 class StudyAnswer(WireModel):
-    """Answers to one question as numbers: positions are indexes, and no text from models is stored."""
+    """Answers to one question, stored as numbers: positions are indexes, and no text from models is included."""
 
     design: str
     """Name of the design, or "noise", "control" or "alone"."""
@@ -182,7 +182,7 @@ async def ask_study(  # noqa: PLR0913 - those of a batch
 ) -> Sequence[StudyAnswer]:
     """Ask all questions not yet answered in the file `answers`, and return all of the study's answers.
 
-    Each answer is written immediately, as numbers without any text; the file is the only record of the progress. If you
+    Each answer is written immediately, as numbers without any text; the file is the only record of progress. If you
     pass a `store`, an interrupted debate continues where it stopped. `maximum` limits the number of debates in this
     call; no further debate starts after `seconds`, or once `until(…)` returns true for the progress so far. The noise
     control for a question runs after the debate on the next question, or on a later one if that debate failed. The
@@ -363,9 +363,9 @@ class _Asking:
         )
 
     async def control(self, cases: Sequence[Case], *, seconds: float | None) -> bool:
-        """Ask the judge all questions with and without the deciding text; return whether the text helps enough.
+        """Ask the judge all questions with and without the deciding text; return whether the judge passes the control.
 
-        Also return False while answers are missing.
+        Return False if any answers are still missing.
         """
         from flowdebate.evaluation.study_report import control_of
 
@@ -386,7 +386,10 @@ class _Asking:
         return control_result is not None and control_result.passed is True
 
     async def _first_judge(self, cases: Sequence[Case], *, seconds: float | None) -> JudgeOptions | None:
-        """Return a judge like the one in the first design's debates; if there are none yet, debate one of `cases`."""
+        """Return the judge options from the first design's debates; if there are no debates yet, run one of `cases`.
+
+        Return None if no debate succeeds.
+        """
         for case in self._study.cases:
             if case.design == self._study.first and (raw := await self._raw(case)) is not None:
                 return _judge_of(raw)

@@ -39,7 +39,7 @@ class Tournament(InNotebooks, WireModel):
     """All games of a tournament and the resulting ranking."""
 
     games: list[Game]
-    """Games played, each with the system `one` in the first seat and the row index as its cluster."""
+    """Games played. In each, `one` is the system in the first seat, and the cluster is the row index."""
     ranking: Ranking
     """Ranking of the systems, without a first-seat advantage if the first seat won or lost every game."""
     failed: dict[int, str]
@@ -76,9 +76,9 @@ async def tournament(  # noqa: PLR0913 - those of a batch
 ) -> Tournament:
     """Have each pair of `systems` debate every row twice, swapping seats, and rank the systems. Needs scipy.
 
-    - `systems`: models keyed by name, which argue for two rounds before the model `judge`. If `play` is set, the values
-      may be of any kind: `play` is called with the row and two seats, and returns a debate. The first seat argues for
-      the first position, and speaks first.
+    - `systems`: models keyed by name. They argue for two rounds, and the model `judge` decides. If `play` is set, the
+      values may be of any kind: `play` is called with the row and two seats, and returns a debate. The first seat
+      argues for the first position, and speaks first.
     - `question` and `choices` (two positions) are keys of a row, or functions of it.
     - `prior` is passed to `rank_games`; with a prior, systems that won or lost every game are ranked too.
     - `options` are passed to `Block.batch`: if you pass `store`, repeating the call after an interruption continues

@@ -210,8 +210,8 @@ class _Server(MCPServer[Any]):
 # Serving
 
 _PATIENCE = 30.0
-"""Time limit in seconds for in-flight calls to finish, as in `create_app`; answers already paid for should
-be recorded.
+"""Time limit in seconds for in-flight calls to finish, as in `create_app`. Their answers should be recorded, because
+they have already been paid for.
 """
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -313,7 +313,7 @@ _RUN = "flowdebate://runs/"
 
 
 def add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
-    """Register the resources of each run."""
+    """Register the resources available for each run."""
 
     @server.resource(
         f"{_RUN}{{run_id}}",

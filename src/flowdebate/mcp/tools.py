@@ -458,7 +458,7 @@ def add_run_tools(
 
 
 def describe(tool: Callable[..., Any]) -> str:
-    """Return the docstring of a tool as its description."""
+    """Return a tool's docstring, for use as its description."""
     return cleandoc(tool.__doc__ or "")
 
 
@@ -571,7 +571,7 @@ def make_form(request: PendingInput) -> type[Form]:
 
 
 def _pending_of(run: RunDetails, place: str | None) -> PendingInput:
-    """Return the request at `place` or, if None, the first; raise NotAwaited if the run is not waiting for it."""
+    """Return the request at `place` (None for the first request); raise NotAwaited if the run is not waiting for it."""
     waiting = [request for request in run.pending if place in (None, request.place)]
     if not waiting:
         location = "" if place is None else f" at {place}"

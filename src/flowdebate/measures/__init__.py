@@ -1,4 +1,4 @@
-"""Measures of debates, as pure functions: topologies, similarity, convergence, votes, ratings and positions."""
+"""Pure functions for measuring debates: topologies, similarity, convergence, votes, ratings and positions."""
 
 import lazy_loader
 

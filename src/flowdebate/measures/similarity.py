@@ -148,7 +148,7 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Assign ids to longer runs, each joining a run of `length` words in `runs` to the next run in `following`."""
+    """Join each run of `length` words in `runs` to the run after it in `following`; return the longer runs' ids."""
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]
@@ -164,7 +164,7 @@ _NO_BLANKS = re.compile(
 
 
 def _split_by_script(word: str) -> Iterator[str]:
-    """Split `word`, turning stretches in scripts without spaces into pairs of characters."""
+    """Split `word`, breaking up text in scripts without spaces into pairs of characters."""
     end = 0
     for run in _NO_BLANKS.finditer(word):
         if run.start() > end:

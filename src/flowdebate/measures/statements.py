@@ -14,7 +14,7 @@ from flowdebate._util.wire import WireModel
 from flowdebate.measures.similarity import Jaccard, Similarity
 
 FlipKind = Literal["retraction", "contradiction", "refinement"]
-"""Kind of change of mind: the answer is withdrawn, is replaced or negated, or is extended."""
+"""Kind of change of mind: withdrawing an answer, replacing or negating it, or extending it."""
 
 # Answers
 

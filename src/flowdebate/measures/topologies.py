@@ -43,8 +43,9 @@ def edges(
     - `hub`: the hub of a star, one of `names`; None means the first by name.
     - `sparsity`: for sparse and random-graph, the share of the other agents that review a proposal, from 0 to 1;
       there is always at least one.
-    - `targets`, `critics`: the agents with a proposal, and the agents able to review; None means all. Other
-      edges are omitted. A proposal without a critic is assigned to the least busy other agent able to review it.
+    - `targets`, `critics`: the agents with a proposal, and the agents able to review; None means all. Edges to other
+      targets or from other critics are omitted. A proposal without a critic is assigned to the least busy other agent
+      able to review it.
 
     >>> from random import Random
     >>> edges("ring", ["ann", "bob", "cy", "di"], round=1, random=Random(7), targets={"ann"})

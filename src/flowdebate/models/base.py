@@ -431,7 +431,7 @@ class ModelRequest:
     def characters(self) -> int:
         """Total length of all messages in characters.
 
-        An image counts as the number of characters that corresponds to its tokens.
+        Each image counts as `IMAGE_TOKENS` tokens, at four characters per token.
         """
         messages, total = self.messages, 0
         if isinstance(messages, UnwrittenMessages) and messages.recorded_characters is not None:

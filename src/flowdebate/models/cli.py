@@ -43,7 +43,7 @@ from flowdebate.models.programs import PROGRAMS, SHARED_VARIABLES, Cloud, Progra
 def _is_retryable(error: ModelError) -> bool:
     """Return whether to run the program again.
 
-    The program itself retries if its vendor's server fails.
+    Failures of the vendor's server are not retried here, because the program itself retries them.
     """
     return error.transient and isinstance(error, (ModelUnavailable, BadAnswer))
 

@@ -1,4 +1,4 @@
-"""Codec for model calls: request digests, answers with their attempts, and errors, as JSON.
+"""JSON codec for model calls: request digests, answers with their attempts, and errors.
 
 Journals and cassettes share one record type for answers, `Answer`.
 """
@@ -70,8 +70,8 @@ def _is_same(one: object, other: object) -> bool:
 _LONG = 16_384
 """Minimum length, in characters, for a string to be hashed separately."""
 _BEGINNINGS = 8
-"""Number of prefixes to keep. The debaters, the moderator and the judges each see their own version of the growing
-transcript.
+"""Number of prefixes to keep. Several are needed, because the debaters, the moderator and the judges each see their own
+version of the growing transcript.
 """
 
 
@@ -216,7 +216,7 @@ class Answer(Recorded):
 
 
 class StoredCall(Recorded):
-    """A call in a journal: the block that made it, the requests sent, and what their usage is estimated from."""
+    """A call in a journal: the block that made it, the requests sent, and the data for estimating their usage."""
 
     block: str
     role: str | None = None
@@ -230,7 +230,7 @@ class StoredCall(Recorded):
     """Token limit for the answer, if there was one and the server reported no token counts."""
 
     def request(self) -> ModelRequest:
-        """Restore the parts of the request that the usage is estimated from."""
+        """Restore the parts of the request needed to estimate its usage."""
         messages = UnwrittenMessages((), str)  # never written, because only their length is known
         messages.recorded_characters = self.prompt or 0
         settings = ModelSettings(max_tokens=self.max_tokens)
@@ -330,7 +330,7 @@ def call_row(
 
 
 def request_row(request: ModelRequest, model: str, attempts: Iterable[Attempt]) -> dict[str, object]:
-    """Format what a `StoredCall` records about the request, in addition to its duration and its attempts."""
+    """Return what a `StoredCall` records about the request, except for its duration and its attempts."""
     recorded: dict[str, object] = {"block": request.block, "called": model}
     if request.role is not None:
         recorded["role"] = request.role

@@ -1,4 +1,4 @@
-"""GGUF file for the local model: either the one in FLOWDEBATE_LOCAL_MODEL, or one joined from installed packages."""
+"""GGUF file for the local model: the one named by FLOWDEBATE_LOCAL_MODEL, or one joined from installed packages."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ _RETRY = Retry(attempts=2, first_wait=0)  # the second request restarts a dead e
 class LocalModel(PooledModel):
     """A GGUF model run by llama.cpp. The engine starts on the first call and exits with the process.
 
-    - `path`: the model file; None for the file in FLOWDEBATE_LOCAL_MODEL or, if that is unset, the model from the
-      `local-model` extra.
+    - `path`: the model file; None for the file named by FLOWDEBATE_LOCAL_MODEL or, if that is unset, the model from
+      the `local-model` extra.
     - `settings`: defaults for settings the request leaves open; all other settings are preset for small models.
     - `retry`: the retry policy; None for no retries. A dead engine is restarted.
 
