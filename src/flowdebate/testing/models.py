@@ -25,7 +25,7 @@ Reply: TypeAlias = "str | Mapping[str, Any] | BaseModel | ModelResponse | ToolCa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A recorded request; later changes to the request do not affect it."""
+    """Record of a request, unaffected by later changes to the request itself."""
 
     block: str
     """Name of the block that made the call."""

@@ -97,7 +97,7 @@ class _Recording:
         return self._next(form, alike, again=0)
 
     def _next(self, key: object, exchanges: Sequence[HttpExchange], *, again: int) -> HttpExchange:
-        """Return the next exchange; after the last one, start over at index `again`."""
+        """Return the next of the `exchanges`; after the last one, start over at index `again`."""
         with self._lock:
             number = self._served[key]
             self._served[key] += 1
@@ -107,7 +107,7 @@ class _Recording:
 
 
 _FORMS = ("stream", "response_format", "tools", "tool_choice", "output_config format", "logprobs")
-"""Parts of a request, or prefixes of their names, that affect the form of the response."""
+"""Names, or prefixes of names, of the request parts that affect the form of the response."""
 
 
 def _refusal(problem: str) -> HttpExchange:

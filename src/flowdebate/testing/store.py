@@ -272,7 +272,7 @@ class StoreConformance:
 
     @_promise
     async def test_abandoned_run_can_be_resumed(self, one: Store, other: Store) -> None:
-        """Check that a closed store object owns nothing: another one sees all its writes and can take its run."""
+        """Check that a closed store object owns no runs: another object sees all its writes and can take its run."""
         await one.create(header("r"))
         await one.commit("r", "a", "call", "1", 1.0)
         await one.intend("r", "b", "effect", "hash")
@@ -368,7 +368,10 @@ class StoreConformance:
 
     @_promise
     async def test_any_text_is_stored_unchanged(self, store: Store) -> None:
-        """Check that no ID, key, hash, body, failure, label, question or document is changed or taken for another."""
+        """Check that no stored text is changed or mistaken for another.
+
+        This applies to IDs, keys, hashes, bodies, failures, labels, questions and documents.
+        """
         for text in TRICKY_TEXTS:
             await store.create(header(text, block=text, question=text, labels={text: text}, plan={text: text}))
             await store.intend(text, text, "call", text)
@@ -438,7 +441,7 @@ class StoreConformance:
 
     @_promise
     async def test_runs_can_be_filtered(self, store: Store) -> None:
-        """Check filters alone and in combination, and that newer runs come first regardless of later writes."""
+        """Check that filters work alone and combined, and that newer runs come first regardless of later writes."""
         sigma = "\N{GREEK CAPITAL LETTER SIGMA}\N{GREEK SMALL LETTER FINAL SIGMA}"
         labels = {"t": "1"}
         await store.create(header("b", created_at=2.0, question=f"ÉCOLE İ {sigma}", labels=labels, block="x"))
@@ -481,7 +484,10 @@ class StoreConformance:
 
     @_promise
     async def test_pages_add_up_to_the_list(self, store: Store) -> None:
-        """Check that pages of any size, with any filter, add up to the list, even if times are equal or IDs unusual."""
+        """Check that pages of any size, with any filter, add up to the full list.
+
+        Runs may have equal times or unusual IDs.
+        """
         for number, name in enumerate(("b", "a", "\x00", "\ud800", "ä", "", "c", "B", "\U0001f469")):
             status: StoredStatus = "complete" if number % 4 == 1 else "failed"
             block, labels = "xy"[number % 2], {"t": str(number % 3)}
@@ -499,7 +505,7 @@ class StoreConformance:
 
     @_promise
     async def test_listing_survives_concurrent_changes(self, store: Store) -> None:
-        """Check that adding or deleting runs between pages makes a list neither repeat a run nor skip any other run."""
+        """Check that no run is repeated, and no existing run skipped, if runs are added or deleted between pages."""
         for number in range(10, 20):
             await _add_old(store, f"r{number}", float(number))
         await _add_old(store, "r16, too", 16.0)

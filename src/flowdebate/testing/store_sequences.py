@@ -180,7 +180,7 @@ class _StoreMachine(RuleBasedStateMachine):
         return self.stores[which % len(self.stores)]
 
     def done(self, call: Coroutine[Any, Any, T]) -> T | str:
-        """Return the result of `call`, or only the name of its error, because messages may differ between stores."""
+        """Return the result of `call`, or just its error's class name, since messages may differ between stores."""
         try:
             return self.loop.run(call)
         except StoreError as error:

@@ -140,7 +140,7 @@ class Document(InNotebooks, WireModel):
     GOES_ON: ClassVar[bool] = False
     """True if a finished run of this pattern can be continued."""
     MEASURED: ClassVar[tuple[str, ...]] = ()
-    """Paths of durations in the raw output. These durations cannot be measured again when the run is replayed."""
+    """Dotted paths of raw output fields that contain durations; replaying a run cannot reproduce them."""
     pattern: str
     format: str | None = None
     """The debate's format; omitted if the pattern does not support formats."""
@@ -153,7 +153,7 @@ class Document(InNotebooks, WireModel):
     models: dict[str, list[str]] | None = None
     """Models used in the run, keyed by seat (a speaker's name or a role); omitted if they were not recorded."""
     remarks: list[str] | None = None
-    """Remarks on the calls, such as a setting rejected by a model; omitted if there are none."""
+    """Remarks on the calls, such as a note about a setting rejected by a model; omitted if there are none."""
     usage: Tokens | None = None
     cost: float | None = None
     """Cost of the run at configured or known prices; omitted if no prices are available."""
@@ -227,7 +227,7 @@ class Document(InNotebooks, WireModel):
         return [*([] if self.usage is None else self.usage.lines()), *seconds, *cost]
 
     def describe_reason(self, reason: str) -> str:
-        """Describe a stop reason; for a condition, give its name."""
+        """Describe a stop reason in words, naming the stop condition if one ended the run."""
         return self.STOP_REASONS.get(reason) or _STOP_REASONS.get(reason) or f"stopped by {reason}"
 
     @abstractmethod
@@ -375,7 +375,7 @@ _MAX_SOURCES = 20
 
 
 def material_notes(raw: PatternOutput) -> list[str]:
-    """Describe a run's sources and quotes in notes.
+    """Build the notes on a run's sources and quotes.
 
     >>> from flowdebate.patterns.debate.schemas import DebateRawOutput
     >>> material_notes(DebateRawOutput(rounds=1, question="Q?", transcript=[], verdict=None, quotes=[]))
@@ -431,7 +431,8 @@ def speakers_of(roster: Iterable[Any]) -> list[Any]:
 def read_document(path: str) -> Document:
     """Read a document from `path` ("-" for stdin).
 
-    Raw output alone, in either key style, is converted to a document. Raises BadFile, naming the invalid line or field.
+    Raw output alone, with snake_case or camelCase keys, is converted to a document. Raises BadFile, naming the invalid
+    line or field.
     """
     value = parse_json(read_text(path, megabytes=_MEGABYTES), path=path)
     if not isinstance(value, dict):

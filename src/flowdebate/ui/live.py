@@ -320,7 +320,7 @@ class Live:
         return True
 
     def trouble(self, event: CallRetried | CallFellBack, *, who: str | None = None) -> Iterator[Remark]:
-        """Describe a retry or a fallback, with its reason and, if several calls are in progress, the caller `who`."""
+        """Describe a retry or a fallback and its reason, naming the caller `who` if several calls are in progress."""
         before = "" if who is None else f"{who}: "
         if isinstance(event, CallFellBack):
             yield Remark(text=f"{before}{event.model} failed: {event.message}; asking {event.to}")
@@ -477,7 +477,7 @@ class Together(Live):
 
 
 def sections_of(event: object) -> Iterable[Section]:
-    """Build the sections for a pattern-specific event; there are none for events of the run or the application."""
+    """Build the sections for a pattern-specific event; return no sections for run events or application events."""
     for kind in _kinds():
         if isinstance(event, BaseEvent) and (render := kind.event_sections.get(type(event))) is not None:
             return render(event)

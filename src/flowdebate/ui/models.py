@@ -1,4 +1,4 @@
-"""Models in a plan: finding them by name, applying policies to them, and listing them with prices."""
+"""Functions and classes that find a plan's models by name, apply policies to them, and list them with prices."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _matches(model: str, names: Sequence[str]) -> bool:
 
 
 class Models:
-    """Models looked up by name; each name at a base URL has one object, so its connections are shared."""
+    """Model lookup by name; at a base URL, each name has a single model object, so its connections are shared."""
 
     def __init__(
         self, base_url: str | None, allowed: AllowedModels | None = None, *, without: Sequence[str] = ()
@@ -176,7 +176,7 @@ class Policies:
 
 
 def with_policies(plan: PlanT, *, recording: bool = True) -> PlanT:
-    """Return `plan` with its policies applied to every model, and without policies of its own.
+    """Return `plan` with its policies applied to every model, and with no policies left to apply.
 
     With `recording=False`, nothing is recorded; use this for runs that may be resumed, because an interrupted recording
     cannot be continued.

@@ -1,4 +1,4 @@
-"""Plan options as pydantic models: read from a plan file, and overridden by values from a front end."""
+"""Pydantic models for plan options, which are read from a plan file and can be overridden by a front end."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ Panel: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Metadata that presents a field as an option.
+    """Metadata for a field that front ends present as an option.
 
     Commands declare their own options as `Annotated[Count, Option(help="…")]`.
     """
@@ -340,7 +340,7 @@ MAX_SOURCES = 1_000
 
 
 def _check_sources(value: object) -> object:
-    """Reject values for a source's computed fields, because users cannot set them."""
+    """Reject too many sources, invalid names, and tables; in a table, users could set a source's computed fields."""
     problem = None
     if isinstance(value, (list, dict)) and len(value) > MAX_SOURCES:
         problem = f"must have at most {MAX_SOURCES:,} entries"
@@ -666,7 +666,7 @@ class PlanOptions(BaseModel):
         return Path(self._file).parent if self.from_file(name) else Path()
 
     def place(self, name: str) -> tuple[str, str]:
-        """Return the place where the user set a field or could have set it, and the field's name there."""
+        """Return where the user set a field, or could have set it, and what the field is called there."""
         if self.from_file(name):
             return self._file, name
         return COMMAND, self.flag_of(name)

@@ -41,7 +41,7 @@ class StartTool:
 
 
 class PatternPage(ABC):
-    """Page for a pattern: it plans, builds and presents the pattern's runs.
+    """Pattern page, through which front ends plan, build and present the pattern's runs.
 
     The pattern's registry entry refers to the page.
     """
@@ -166,7 +166,10 @@ class PatternPage(ABC):
             self.build_at_depth(plan)
 
     def check_models(self, plan: Plan) -> None:  # noqa: B027 - most patterns take any models
-        """Raise ConfigurationError if the options exclude one of the models; called before a new run's first call."""
+        """Raise ConfigurationError if the options do not permit the plan's models.
+
+        Called before a new run's first call.
+        """
 
     def length(self, options: PlanOptions) -> int:
         """Maximum number of rounds or turns."""

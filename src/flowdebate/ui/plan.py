@@ -245,7 +245,7 @@ def _with_vendor_models(
 
 
 def _limits_in(options: PlanOptions) -> Limits:
-    """Return a run's limits; raise ConfigurationError for a cost limit without prices."""
+    """Return a run's limits; raise ConfigurationError if a cost limit is set but no prices are known."""
     from flowdebate.runs.limits import Limits
 
     prices = prices_of(options.price or ())
@@ -498,9 +498,9 @@ def plan_of(  # noqa: PLR0913 - what may be changed, and by whom
     `values` (None if unchanged) and `changes` (in plan file format) replace options in the stored plan. Errors refer to
     `verb` as the command that needs the plan.
 
-    Raises ConfigurationError for a run without a plan. If `to_ask` is set (models will be called), the same error is
-    raised if a secret has to be entered again, or if `reached_by` finds something in the plan of an imported run that
-    is not `trusted`. If an imported run is only displayed, its plan omits all file options.
+    Raises ConfigurationError for a run without a plan. If `to_ask` is set because models will be called, it also raises
+    ConfigurationError if a secret has to be entered again, or if an imported run is not `trusted` and `reached_by`
+    finds something in its plan. If an imported run is only displayed, its plan omits all file options.
     """
     stored = run.header.plan
     if stored is None:

@@ -120,7 +120,9 @@ class Ballots:
 
     @property
     def tally(self) -> str:
-        """Number of ballots for the leading side, or each side's share if the judge assigned shares, as text.
+        """Text stating how many ballots the leading side received or, if the judge assigned shares, each side's share.
+
+        If the ballots are tied, the text states the number for each side.
 
         >>> one = Shares(order=("a", "b"), values=(1.0, 0.0))
         >>> Ballots(sides=("a", "b"), rows=(one,), total=(1.0, 0.0), remark="", are_votes=True).tally
@@ -244,7 +246,7 @@ FLAGS: Mapping[Flag, str] = {
     "cut_off": "the answer was cut off; it counts up to its last full sentence",
     "empty": "no text",
 }
-"""Possible problems with a contribution, described in words."""
+"""Descriptions of the problems that a contribution can have."""
 _RECOVERIES: Mapping[Recovery, str] = {
     "skipped": "the turn is skipped",
     "stand_in": "a fallback model argues",
@@ -264,7 +266,7 @@ _RECOVERIES: Mapping[Recovery, str] = {
 
 
 def step_fact(step: EscalationStep) -> Fact:
-    """Present a finished step of an escalation as a fact."""
+    """Build the fact that describes a finished step of an escalation."""
     return Fact(label=f"Step {step.name}", text=f"{step_cost(step)}: {step.reason or 'continues'}", tone="dim")
 
 

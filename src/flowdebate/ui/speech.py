@@ -82,7 +82,7 @@ class _Utterance:
 
 
 class Speech:
-    """Detector of utterances in a run. It must receive all of the run's events from the beginning.
+    """Tracker for the utterances in a run; it must receive all of the run's events from the beginning.
 
     Several speakers may speak at once. Text from models is passed on as it arrives; an answer that is not streamed is
     passed on as a single chunk. Each utterance is opened and closed exactly once. An utterance is void if its call is
@@ -194,7 +194,7 @@ class Speech:
                     turn.recorded = change.task.output
 
     def _end_turn(self, finished: TurnFinished) -> Iterator[Spoken]:
-        """End the turn; recorded text that was not streamed, such as a function's, is emitted first."""
+        """End the turn, first emitting any recorded text that was not streamed, such as text from a function."""
         yield from self._close_below(finished.path)
         turn = self._turns.get(finished.path)
         self.finished = "" if turn is None else turn.text if turn.recorded is None else turn.recorded

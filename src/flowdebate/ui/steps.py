@@ -40,7 +40,7 @@ class RefusedAnswer(WireModel):
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
-        """Describe a failed attempt."""
+        """Build the description of a failed attempt."""
         return cls(
             model=attempt.model,
             error=attempt.error or "",
@@ -64,7 +64,7 @@ class StepState(WireModel):
     failures: list[str]
     """Reasons why previous attempts at the step failed."""
     refused: list[RefusedAnswer]
-    """Failed requests of the call; if the call was answered, they all precede the answer."""
+    """Failed requests for this call; if the call was answered, they all precede the answer."""
     repaired: list[str]
     """Names of the repairs made to a structured answer, such as "code fence"."""
     model: str | None
@@ -161,7 +161,7 @@ class Fork(WireModel):
 
     @classmethod
     def of(cls, run: StoredRun, steps: Sequence[StepRow]) -> Self | None:
-        """Describe a stored run as a fork, or return None if it is not a fork."""
+        """Build the relation between a forked run and its parent; return None if the run is not a fork."""
         parent = run.header.parent
         if parent is None:
             return None

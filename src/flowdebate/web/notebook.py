@@ -49,7 +49,7 @@ _LIVE, _LIVE_TEXT = 40_000, 8_000
 
 
 def html_of(value: object) -> str | None:
-    """Render `value` as HTML for a notebook; return None if it has no page or cannot be rendered."""
+    """Render `value` as HTML for a notebook; return None if there is nothing to show or rendering fails."""
     try:
         value = _ended(value)
         if isinstance(value, RunView) and value.status in ("running", "awaiting"):
@@ -67,7 +67,7 @@ def html_of(value: object) -> str | None:
 
 
 def markdown_of(value: object) -> str | None:
-    """Render `value` as Markdown; return None if it has no page or cannot be rendered."""
+    """Render `value` as Markdown; return None if there is nothing to show or rendering fails."""
     try:
         return _markdown(_ended(value))
     except Exception:  # noqa: BLE001 - see html_of

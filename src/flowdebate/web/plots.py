@@ -1,4 +1,4 @@
-"""Script-free plots as template data: rows of shares with intervals, and scatter plots."""
+"""Template data for plots without scripts: rows of shares with intervals, and scatter plots."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Plot:
 
 
 def plot_of(figures: Sequence[FigureRow]) -> Plot | None:
-    """Create a plot of the figures, omitting any that are not between 0 and 1; return None if there are no figures."""
+    """Create a plot of the figures between 0 and 1, omitting all others; return None if no figures remain."""
     shares = [figure for figure in figures if 0 <= figure.value <= 1]
     rows = tuple(
         PlotRow(

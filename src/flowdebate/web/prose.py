@@ -167,7 +167,7 @@ def _parser() -> MarkdownIt:
 
 
 def _blocks(text: str, spans: Sequence[Span], *, parsed: bool, grows: bool = False) -> Iterator[tuple[int, Markup]]:
-    """Split text into blocks; yield each block's first line and its HTML.
+    """Split text into blocks; for each block, yield the index of its first line and its HTML.
 
     If the text `grows`, the last block may still be incomplete.
     """
@@ -453,7 +453,7 @@ class GrowingProse:
 
     @property
     def news(self) -> list[Markup]:
-        """Return all blocks after the unchanged ones."""
+        """Return the blocks that may be new or changed; all other blocks come before them."""
         return [*self._done[self.kept :], *self._open]
 
     @property

@@ -205,7 +205,7 @@ class _Piece:
 
     text: str
     place: str
-    """Last id on the page before the text."""
+    """Last element id on the page before this text; "" if there is none."""
 
 
 def _pieces(html: str) -> Sequence[_Piece]:

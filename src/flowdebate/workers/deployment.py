@@ -294,7 +294,10 @@ class Workers:
         return self._within(limits_of(self.store, replace(header, limits=(header.plan or {}).get("limits"))))
 
     def check_accepted(self, header: RunHeader) -> None:
-        """Raise ConfigurationError for a run from another queue or version, or an imported run if none are allowed."""
+        """Raise ConfigurationError for a run from another queue or version.
+
+        The error is also raised for an imported run, unless imported runs are allowed.
+        """
         hint = ""
         problem = f"must be a run submitted to {self.name}, version {self.version}"
         if header.foreign and not self.allow_imported:
@@ -319,7 +322,7 @@ class Workers:
         return limits.within(self.limits) if limits is not None and self.limits is not None else limits or self.limits
 
     def _bounded(self, location: str, limits: Limits | None) -> Limits | None:
-        """Cap a run's limits at the workers' own; raise ConfigurationError unless both cost limits are then equal."""
+        """Cap a run's limits at the workers' own; raise ConfigurationError if the cost limits still differ."""
         bounded = self._within(limits)
         maximum_cost = None if self.limits is None else self.limits.cost
         if bounded is not None and bounded.cost != maximum_cost:
@@ -339,7 +342,7 @@ class Workers:
         return existing
 
     async def _deliver(self, header: RunHeader, *, first: bool = False) -> None:
-        """Put the run on the queue, retrying while an earlier delivery is still ending."""
+        """Put the run on the queue, retrying for a limited time if an earlier delivery has not finished yet."""
         ends = time.monotonic() + _PATIENCE
         while not await asyncio.to_thread(self.send, header, first=first) and time.monotonic() < ends:
             stored = await self.store.run(header.run_id)

@@ -128,9 +128,11 @@ class _Provider:
 
 
 _SESSIONS = 16
-"""Number of sessions that must be available for a worker to execute its runs."""
+"""Number of database sessions that must be available to a worker before it executes any runs."""
 _HELD = 2
-"""Number of sessions kept open by a worker even before it executes any runs: one for its lock and one for its queue."""
+"""Number of database sessions held by a worker even before it executes any runs: one for its lock and one for its
+queue.
+"""
 
 
 class Worker:

@@ -14,7 +14,7 @@ from flowdebate.prompts import unescaped
 from flowdebate.testing.simulated.draws import key_of, uniform
 
 Follows = Literal["majority", "last"]
-"""Position that a conformist follows, among those that differ from its own: the majority's, or the last one stated."""
+"""Position that a conformist adopts from those that differ from its own: the majority's, or the last one stated."""
 
 # Statements by simulated debaters, each preceded by its speaker tag; positions contain no period.
 _SAID = re.compile(r"^\[([^\[\]]*)\] [^\n]*?I hold: ([^.\n]+)\.", re.MULTILINE)
@@ -31,9 +31,9 @@ class SimDebater:
     """Model that says "I hold: {position}." and may adopt positions stated by others.
 
     - `position`: the debater's own position, on one line and without a period.
-    - `conformity`: probability of stating the others' position instead of its own, applied anew to each request.
+    - `conformity`: probability of stating the others' position instead of its own, independently for each request.
     - `name_bias`: conformity toward positions whose supporters have one of `names` in their tags; None for no bias.
-    - `follows`: position to adopt: the majority's (the latest of several with equal support), or the last one.
+    - `follows`: whether to adopt the majority's position (the latest of several with equal support) or the last one.
 
     The model answers in text (for `debate()` and `deliberation()`) or in one of the four answer schemas of
     `consensus()`. It votes for the alphabetically first proposal that states its position. Its answers depend only on

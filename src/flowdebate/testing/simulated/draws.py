@@ -1,8 +1,8 @@
 """Keyed random draws: each draw depends only on its key, regardless of order or concurrency.
 
 Splitmix64 (Steele, Lea and Flood 2014) derives a number from a seed, an item, a view and a slot; the first 16 bits of
-this number choose one of 65,536 quantiles of the standard normal distribution. Single draws and draws of numpy arrays
-give the same numbers.
+this number choose one of 65,536 quantiles of the standard normal distribution. Numbers drawn singly and those
+drawn as a numpy array are the same.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class SimSide:
     """The side's stance, if the list of positions states it; otherwise, the side's name."""
     texts: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
-    """Speaker names in the tags of the side's entries; empty in an anonymous view."""
+    """Speaker names in the tags on the side's entries; empty in an anonymous view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_entries(turn: str, names: Sequence[str]) -> list[DebateContributionEntry]:
-    """Parse a transcript's entries; tags contain no speaker names if every tag is one of the sides' `names`."""
+    """Parse a transcript's entries; if every tag is one of the sides' `names`, the tags contain no speaker names."""
     match = _TRANSCRIPT.search(turn)
     if match is None:
         return []
@@ -185,12 +185,12 @@ class SimJudge:
     - `style`, `length`, `identity`: biases that no schedule can average out, since they depend on the text. `identity`
       is keyed by name.
     - `noise`: the standard deviation for one side; for the difference between two sides it is √2 times as large.
-    - `quality`: None draws it from the standard normal distribution, keyed by the side's text.
+    - `quality`: if None, it is drawn from the standard normal distribution, keyed by the side's text.
 
-    The judge answers every kind of request made by `create_judge()`: winner, scores (with a rubric, the same for each
-    criterion), and letters with exactly these log-odds as floats. The prompt for a letter contains no stances, so in
-    this case `quality` must be a function of a side's text, or None. `settings.extra["seed"]` draws new noise, as it
-    does with a real model. `log_odds()` computes the sums for one view, and `log_odds_of()` for arrays of views.
+    The judge answers every kind of request made by `create_judge()`: for a winner, for scores (with a rubric, the same
+    score for each criterion), and for a letter, with unrounded logprobs. The prompt for a letter contains no stances,
+    so in this case `quality` must be a function of a side's text, or None. `settings.extra["seed"]` draws new noise, as
+    it does with a real model. `log_odds()` computes the sums for one view, and `log_odds_of()` for arrays of views.
 
     >>> judge = SimJudge(slot=1.0)
     >>> judge.log_odds([0.5, 0.0], order=[1, 0])
@@ -283,10 +283,10 @@ class SimJudge:
         view: int = 0,
         names: Sequence[str] | None = None,
     ) -> list[float]:
-        """Compute each side's sum, in the order of side numbers.
+        """Compute each side's sum, ordered by side number.
 
-        `order` lists the side in each slot, and `called` lists the number of each side's label (None if there are no
-        labels). `content` lists the sum of each side's terms for style, length and identity. `names` lists the labels
+        `order` lists the side in each slot. For each side, `called` gives the number of its label (None if there are no
+        labels), and `content` gives the sum of its terms for style, length and identity. `names` lists the labels
         themselves, and is required if `label` is keyed by them.
         """
         sides = len(quality)

@@ -42,10 +42,10 @@ class LivePage:
     """Page of a run in progress, divided into fragments; it must receive all events from the beginning.
 
     A fragment is an element with an id. It is either appended to the element `at`, or replaces the element with the
-    same id. `news` returns the fragments since the last call as a message, and `whole` returns all of them for viewers
-    who connect later. `link` is the URL of the run's steps, and `manual` is the base URL of the documentation. A
-    `public` page shows the contributions, but not the record or any failures, because error messages may contain server
-    addresses. If `public` is set, the result appears only on the finished page.
+    same id. `news` returns a message with the fragments changed since the last call, and `whole` returns a message with
+    all of them for viewers who connect later. `link` is the URL of the run's steps, and `manual` is the base URL of the
+    documentation. A `public` page shows the contributions, but not the record or any failures, because error messages
+    may contain server addresses. If `public` is set, the result appears only on the finished page.
     """
 
     def __init__(self, document: Document | None, *, link: str = "", manual: str = "", public: bool = False) -> None:

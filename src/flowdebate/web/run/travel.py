@@ -171,7 +171,7 @@ class Same:
 
     first: int
     last: int
-    """Number of the last of the steps, as counted in the first run."""
+    """Number of the last step, as counted in the first run."""
     names: tuple[str, ...]
     """Names of the speakers in the steps, without duplicates."""
     reused: bool
@@ -218,7 +218,7 @@ class Course:
 
     @property
     def positions(self) -> dict[tuple[str, ...], Call]:
-        """Index the steps by keys shared by all runs.
+        """Index the steps by keys that match across runs.
 
         A turn's key is its round and number; any other step's key is its round, role and number.
         """
