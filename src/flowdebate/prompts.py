@@ -279,7 +279,7 @@ def _join_words(name: str) -> str:
 
 
 Profile: TypeAlias = Literal["concise", "full"]
-"""Kind of default prompts: "concise", with short steps for small models, or "full", with the full task."""
+"""Style of the default prompts: "concise", with short steps for small models, or "full", with the full task."""
 Length: TypeAlias = Literal["short", "medium", "long"] | int
 """Length of a turn: a named length, such as "short", or a number of words."""
 
@@ -320,7 +320,7 @@ def listed(*items: str) -> str:
 
 
 def uses(*names: str, lines: Iterable[str] = ()) -> Mapping[str, frozenset[str]]:
-    """Return metadata for a template part: the fields it may contain, and those that need their own `lines`."""
+    """Return metadata for a template part: the fields it may contain, and the fields that need `lines` of their own."""
     return {"uses": frozenset({*names, *lines}), "lines": _LINES.union(lines)}
 
 

@@ -22,7 +22,7 @@ ValueT = TypeVar("ValueT")
 
 
 class PastDebate(WireModel):
-    """Earlier debate as presented to later ones."""
+    """An earlier debate, as shown to later debates."""
 
     id: str
     task: str
@@ -34,7 +34,7 @@ class PastDebate(WireModel):
     at: float = 0.0
     """Time of the debate, in seconds since the epoch."""
     dissent: list[Ballot] = Field(default_factory=list, exclude_if=lambda dissent: not dissent)
-    """Votes against the winner for which a reason was given."""
+    """Votes against the winner, excluding votes cast without a reason."""
     turned_out: Literal["right", "wrong"] | None = Field(default=None, exclude_if=lambda outcome: outcome is None)
     """Recorded outcome of the winning proposal: right or wrong."""
 
@@ -70,7 +70,7 @@ class PersonaRecord(WireModel):
 
 
 class VerdictOutcome(WireModel):
-    """Outcome that became known after a debate: who made the right proposal or, if that is unknown, a wrong one."""
+    """Outcome that became known after a debate: the author of the right proposal or, if unknown, of a wrong one."""
 
     right: str | None = None
     wrong: str | None = None
@@ -162,7 +162,7 @@ class Outcomes(Protocol):
         """Store the outcome of `debate`; a second call for the same debate has no effect."""
 
     async def of(self, names: Sequence[str], /) -> Mapping[str, Sequence[Forecast]]:
-        """Return the votes cast by `names`, keyed by voter; votes not known to be right or wrong are omitted."""
+        """Return the named agents' votes, keyed by voter, omitting votes not known to be right or wrong."""
 
 
 class Log(Generic[ValueT]):

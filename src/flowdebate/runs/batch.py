@@ -604,7 +604,7 @@ class WorkerPool(Generic[JobT, DoneT]):
         self._ended = False
 
     async def results(self) -> AsyncGenerator[DoneT]:
-        """Yield the jobs' results as they complete; leaving early cancels all jobs in progress."""
+        """Yield the jobs' results as they complete; stopping the iteration early cancels all jobs in progress."""
         self._task = asyncio.create_task(self._run_jobs(), name="flowdebate batch")
         self._task.add_done_callback(self._check_cancelled)
         self._task.add_done_callback(lambda _: self._ready.put_nowait(None))

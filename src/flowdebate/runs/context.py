@@ -120,7 +120,7 @@ class SequencerView:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Scope:
-    """Scope shared by the blocks at one path of a pipeline: open resources, state and default models."""
+    """Scope shared by the blocks at one path in a pipeline: open resources, state and default models."""
 
     handles: Mapping[str, Any]
     opened: Mapping[Resource, Any]
@@ -132,7 +132,7 @@ class Scope:
 
     @property
     def handle(self) -> SequencerHandle:
-        """The sequencer's handle for its own steps, with write access even to protected state."""
+        """Handle used by the sequencer's own steps; it can change even protected state."""
         if self.sequencer is None:
             message = "there is no enclosing sequencer with a state"
             raise AttributeError(message)

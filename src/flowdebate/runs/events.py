@@ -73,7 +73,7 @@ class HumanAsked(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TextDelta(BlockEvent):
-    """A piece of text that the model has just written (an item, live only).
+    """Live-only item: text that the model has just written.
 
     It is emitted only if the block's visibility allows it, and is not part of `result.events`. `path` is the path of
     the call.
@@ -90,7 +90,7 @@ class TextDelta(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class ToolCalled(BlockEvent):
-    """A model called a tool (an item)."""
+    """Item emitted when a model has called a tool."""
 
     kind: ClassVar[str] = "tool_called"
     block: str
@@ -105,7 +105,7 @@ class ToolCalled(BlockEvent):
 
 @dataclass(slots=True, kw_only=True)
 class BlockAnswered(BlockEvent):
-    """A generator answered, with text or a validated value (an item)."""
+    """Item emitted when a generator answers with text or a validated value."""
 
     kind: ClassVar[str] = "block_answered"
     block: str

@@ -255,7 +255,11 @@ _STARTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Starts] = WeakKeyDictiona
 
 
 async def _start_in_turn() -> None:
-    """Wait for an event loop iteration in which no other run starts: preparing a first prompt takes milliseconds."""
+    """Wait for an event loop iteration in which no other run starts.
+
+    Preparing a run's first prompt takes milliseconds, so starting several runs in one iteration would hold up other
+    work.
+    """
     loop = asyncio.get_running_loop()
     starts = _STARTS.get(loop)
     if starts is None:

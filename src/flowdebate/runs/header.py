@@ -126,7 +126,7 @@ def result_of(raw: object, output: object) -> dict[str, Any]:
 
 
 def check_unchanged(store: Store, run_id: str, pairs: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RunChanged, listing the differing lines, if the stored and current text differ in any pair."""
+    """Raise RunChanged, listing the changed lines, if the stored text in any pair differs from the current text."""
     changes: dict[str, tuple[str, ...]] = {}
     for name, (then, now) in pairs.items():
         if then != now:
@@ -170,7 +170,7 @@ def list_model_names(model: ModelChoice) -> str:
 
 
 def name_models(model: ModelChoice) -> dict[str, str] | None:
-    """Return the names of the run's models to store in its header; return None if any of them is a model object."""
+    """Return the model names to store in the run's header; return None if any of the models is a model object."""
     if isinstance(model, Mapping):
         names = {intent: spec for intent, spec in model.items() if isinstance(spec, str)}
         return names if len(names) == len(model) else None

@@ -38,9 +38,9 @@ OnUncertain: TypeAlias = Literal["retry", "raise"]
 """Policy for a call that was started but has no recorded result when the run is resumed."""
 
 LOST = "#lost:"
-"""Key segment that marks the failure of a role without which the run continues; it is followed by the block's name."""
+"""Key segment that marks a role's non-fatal failure; it is followed by the block's name."""
 UNANSWERED = "#unanswered:"
-"""Key segment that marks the fatal failure of a role; it is followed by the block's name."""
+"""Key segment that marks a role's fatal failure; it is followed by the block's name."""
 TOOL = "#tool"
 """Key suffix for the result of a tool that is a block; the block's calls have their own steps."""
 DECISION = "#decision"
@@ -125,7 +125,7 @@ class Journal:
             creating.result()
 
     def accepts_any_request(self, key: str) -> bool:
-        """Return whether an answer recorded at `key` is valid for any request."""
+        """Return whether the answer recorded at `key` is valid even if the request has changed."""
         return self._accepts_changes and key in self._done
 
     def find(self, key: str, request: str | None = None, *, model: str | None = None) -> StepRow | None:  # noqa: ARG002 - for forks
@@ -164,22 +164,22 @@ class Journal:
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
     def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """Return (key, failure) pairs recorded by earlier processes at or below `place`; return each only once."""
+        """Return the (key, failure) pairs recorded by earlier processes at or below `place`, each pair only once."""
         keys = [key for key in self._failures if is_within(key, place)]
         return [(key, failure) for key in keys for failure in self._failures.pop(key)]
 
     def take_answers(self, place: str) -> list[StepRow]:
-        """Return the recorded answers to calls at or below `place` that have not been read; return each only once."""
+        """Return the unread recorded answers to calls at or below `place`, and mark them as read."""
         rows = [row for row in self.unread_answers() if is_within(row.key, place)]
         self._seen.update(row.key for row in rows)
         return rows
 
     def unread_answers(self) -> list[StepRow]:
-        """Return the recorded answers to calls that have not been read."""
+        """Return the unread recorded answers to calls."""
         return [row for key, row in self._done.items() if row.kind == "call" and key not in self._seen]
 
     def unread_failures(self) -> list[tuple[str, str]]:
-        """Return (key, failure) pairs recorded by earlier processes that have not been read."""
+        """Return the unread (key, failure) pairs recorded by earlier processes."""
         return [(key, failure) for key, failures in self._failures.items() for failure in failures]
 
     async def _take_ownership(self) -> None:
@@ -218,7 +218,7 @@ class Journal:
         await self.store.intend(self.run_id, key, kind, request)
 
     async def ask(self, key: str, request: str) -> None:
-        """Record the request to a human at `key`, unless the same request is already recorded."""
+        """Record the request for a human's answer at `key`, unless the same request is already recorded."""
         open_attempt = self._open.get(key)
         if open_attempt is None or open_attempt.request != request:
             if not self.owned:
@@ -243,8 +243,8 @@ class Journal:
     async def step(self, key: str, call: Callable[[], Awaitable[T]], returns: object, *, failures: bool) -> T:
         """Return the recorded result of the step; if there is none, execute `call` and record its result.
 
-        Raises NotRecordable unless the result is JSON or of the type `returns`. With `failures`, an exception is
-        recorded as well, and raised again on replay.
+        Raises NotRecordable unless the result is JSON data or of the type `returns`. If `failures` is set, an exception
+        is recorded as well, and is raised again on replay.
         """
         row = self.find(key)
         if row is not None:

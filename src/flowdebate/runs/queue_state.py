@@ -1,4 +1,4 @@
-"""Queues of runs: the priorities of runs, and the state of a queue as shown to operators and observers."""
+"""Run queues: the priorities of runs, and the state of a queue as shown to operators and observers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def priority_of(header: RunHeader) -> int:
 
 
 class WorkerState(WireModel):
-    """A live worker."""
+    """State of a live worker."""
 
     worker: str
     """The worker's id: "machine:process:number"."""
@@ -49,7 +49,7 @@ class DeliveredRun(WireModel):
 
 
 class QueueVersion(WireModel):
-    """Runs queued for one version; only workers of the same version execute them."""
+    """Counts for one version of the workers. Runs queued for a version are executed only by workers of that version."""
 
     version: str
     waiting: int

@@ -85,7 +85,7 @@ class Records:
 
     @contextmanager
     def hold(self, path: str) -> Iterator[None]:
-        """Hold back the events below `path` until they are released or the context ends.
+        """Hold back the events below `path` until they are released or the context exits.
 
         As a result, readers receive the events of concurrent blocks one block at a time, in the same order in every
         run.

@@ -188,12 +188,12 @@ class Run:
     """Latest raw output at each watched path."""
     shared: dict[Resource, Any] = field(default_factory=dict, init=False)
     opened: list[tuple[int, Any]] = field(default_factory=list, init=False)
-    """Handles of opened resources, each with its depth in the run, in order of opening."""
+    """Handles of opened resources, each with its depth in the run, in the order in which they were opened."""
     _warned: set[str] = field(default_factory=set, init=False)
     _cancelled: dict[str, str] = field(default_factory=dict, init=False)
     """Records of calls that were cancelled in this process, by path."""
     _all_charged: bool = field(default=False, init=False)
-    """True if all recorded calls count toward the limits; before that, a call counts once it has been read."""
+    """True if all recorded calls count toward the limits; until then, a call counts only once it has been read."""
     _open_connections: AsyncExitStack | None = field(default=None, init=False)
     _opened_models: dict[int, Model] = field(default_factory=dict, init=False)
 
@@ -286,7 +286,7 @@ class Run:
     def partial_output(self, status: RunStatus, *, below: str | None = None) -> object:
         """Return the current raw output of the outermost unfinished pattern, or else the run's existing raw output.
 
-        With `below`, only patterns below this path are considered; the result is None if there are none.
+        If `below` is set, only patterns below this path are considered; the result is None if there are none.
         """
         unfinished = [path for path in self._unfinished if below is None or path.startswith(f"{below}/")]
         if not unfinished:
@@ -359,7 +359,7 @@ class Run:
         return await (step(call) if place is None else self._record_or_count(step, call, place))
 
     async def decide(self, path: str, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Make the decision `call` at `path`; see `Context.decide`."""
+        """Make a decision at `path` by calling `call`; see `Context.decide`."""
         if self.journal is None:
             return await call()
         decide = partial(self.journal.decide, f"{path}{DECISION}", returns=returns)
@@ -471,14 +471,17 @@ class Run:
             await journal.fail(path, recorded)
 
     def _forward_call_event(self, event: object, path: str, role: str | None) -> None:
-        """Forward an event about the model call at `path`; events about streamed text, like the text, are live-only."""
+        """Forward an event about the model call at `path`.
+
+        Events about streamed text are live-only, like the text itself.
+        """
         if isinstance(event, TextWithdrawn):
             self.notify(replace(event, role=role, path=path, at=self.now()))
         else:
             self.emit(event, path, role)
 
     async def record_loss(self, key: str, error: Exception, path: str) -> None:
-        """Record that the run continues without the calls at or below `path`, which `error` has ended."""
+        """Record that `error` has ended the calls at or below `path`, and that the run continues without them."""
         assert self.journal is not None  # noqa: S101 - the loss would not be recorded
         await self.record_cancelled(path)
         await self.journal.record_failure(key, error)
@@ -601,7 +604,10 @@ class Run:
         request: ModelRequest | None = None,
         response: ModelResponse | None = None,
     ) -> None:
-        """Emit a call's event, and count its usage and tokens, estimating unreported tokens from prompt and answer."""
+        """Emit a call's event, and count its usage and tokens.
+
+        Unreported tokens are estimated from the prompt and the answer.
+        """
         for attempt in attempts:
             tokens = attempt.usage.total_tokens
             if tokens is None:

@@ -1,4 +1,4 @@
-"""Suspended runs: requests to humans, and the exception that suspends a run until they are answered."""
+"""Suspended runs: requests for human input, and the exception that suspends a run until they are answered."""
 
 from __future__ import annotations
 

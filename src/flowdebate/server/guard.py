@@ -74,7 +74,7 @@ class GuardOptions:
     reveal nothing.
     """
     refusals: Mapping[str, Callable[[Exception], Response]] = field(default_factory=dict)
-    """Functions to build error responses in other protocols' formats, keyed by path prefix."""
+    """Functions for building error responses in other protocols' formats, keyed by path prefix."""
     signed_out: Callable[[], Awaitable[float]] | None = None
     """Function that returns the time when all browsers were last signed out, in seconds since the epoch."""
     root: str = ""

@@ -58,7 +58,10 @@ async def make_link(
     request: Request,
     body: Annotated[LinkBody | None, Body()] = None,
 ) -> Response:
-    """Create a link that needs no token, for answering one or all of a role's requests or for reading the run."""
+    """Create a link that needs no token.
+
+    The link allows answering one request or all requests to a role, or reading the run.
+    """
     front.check_writable()
     body = body or LinkBody()
     created_at = (await stored_run(service, run_id)).header.created_at
@@ -86,7 +89,7 @@ async def make_link(
 
 
 def created_link(share: Share, run_id: str, front: Front, request: Request) -> CreatedLink:
-    """Convert a public link to the form returned in responses."""
+    """Build the `CreatedLink` for a public link."""
     root = shared_root_of(request)
     link = Link(run_id=run_id, started_at=share.begun_at, expires_at=share.expires_at, share=share.id)
     code = front.links.sign(link)
@@ -148,7 +151,7 @@ async def vote_by_link(code: str, body: VoteBody, front: FrontOf) -> Response:
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}, **responses(404, 410, 429)},
 )
 async def events_of_link(code: str, front: FrontOf) -> Response:
-    """Stream fragments of the page of the run behind a public link. Needs no token."""
+    """Stream page fragments for the run behind a public link. Needs no token."""
     share, stored = await share_of(front, code)
     if share.shows != "run":
         raise HTTPException(HTTPStatus.NOT_FOUND, "This link does not point to a run.")

@@ -135,7 +135,7 @@ class LimitsBody(_Body):
 
 
 class BeginBody(_Body):
-    """A run to start."""
+    """A request to start a run."""
 
     pattern: _Name = Field(description="A pattern name listed by `GET /patterns`.")
     question: Annotated[Data, AfterValidator(_check_question)] = Field(

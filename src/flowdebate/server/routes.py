@@ -101,7 +101,10 @@ async def begin(body: BeginBody, front: FrontOf, service: ServiceOf, request: Re
 
 @changes.post("/sides", responses=responses(422, 429))
 async def propose_sides(body: BeginBody, front: FrontOf, service: ServiceOf) -> ProposedSides:
-    """Propose sides for a debate, from its options or question if possible, or else with one model call."""
+    """Propose sides for a debate.
+
+    The sides are taken from the debate's options or question if possible; otherwise, a model is called once.
+    """
     sides = await service.propose_sides(
         body.pattern,
         body.question,
@@ -125,7 +128,7 @@ async def run(
     service: ServiceOf,
     wait: Annotated[float, Query(ge=0, le=_MAX_WAIT, description="Number of seconds to wait for the run to end.")] = 0,
 ) -> Response:
-    """Return a run with its state, its document so far, and its requests to humans."""
+    """Return a run with its state, its document so far, and its pending requests for human input."""
     return data(await service.wait(run_id, wait) if wait else await service.run(run_id))
 
 
@@ -278,7 +281,7 @@ catalog: APIRouter = APIRouter(tags=["server"])
 
 
 class PatternDescription(_CamelCaseModel):
-    """A pattern available for runs."""
+    """Description of an available pattern."""
 
     name: str
     registered: bool = Field(description="Whether the application registered the pattern; if so, it has no options.")

@@ -121,7 +121,7 @@ class RoundRobinDebaterTemplate(Template):
         "It is your turn in round {round} of {max_rounds}. You are {speaker}.",
         uses(*_TURN, "question"),
     )
-    """Line that gives a debater the floor; `{who}` stands for its role, or for its name if it has none."""
+    """Line that gives a debater the floor; `{who}` stands for the debater's role or, if it has none, its name."""
     issues: str = part(
         "The referee raised these issues about your last turn: {issues}. Avoid them now.", uses("issues")
     )
@@ -166,7 +166,7 @@ CONCISE_DEBATER = RoundRobinDebaterTemplate(
     ),
     alone="Nobody else has spoken yet. In one or two sentences, add one new point to your answer.",
 )
-"""Prompt text for small models; every debater gets a different opening, so that none copies another."""
+"""Prompt text for small models; each debater gets a different opening, to keep debaters from copying each other."""
 DEBATERS = Profiles(full=DEBATER, concise=CONCISE_DEBATER, tasks=("opening", "reply", "alone"))
 
 
@@ -204,7 +204,7 @@ def render_debater_turn(
     round: int,  # noqa: A002 - the field's word for it
     template: RoundRobinDebaterTemplate = DEBATER,
 ) -> str:
-    """Render the transcript with the audits of earlier rounds, then the turn and its task.
+    """Render the transcript with the audits of earlier rounds, then the debater's turn line and task.
 
     The messages for any two turns share a prefix up to the end of the shorter transcript.
     """
@@ -241,7 +241,7 @@ def create_round_robin_debater(  # noqa: PLR0913 - what a debater is made of, ea
 ) -> Generator[str]:
     """Create the block `{name}-debater-{agent_name}`.
 
-    The block speaks in its `role` and follows its `system_prompt`.
+    The block speaks in the given `role` and follows the given `system_prompt`.
 
     `members` maps all debaters' names to their roles, in declared order (default: only this debater). The debater sees
     the question, all contributions so far, including those of the same round, and the referee's notes on earlier

@@ -75,7 +75,7 @@ REFEREES = Profiles(full=REFEREE, concise=CONCISE_REFEREE)
 
 
 def render_referee_system(*, question: str, roster: Sequence[str], template: RefereeTemplate = REFEREE) -> str:
-    """Render the task, the question and the debaters' names, identical in all rounds."""
+    """Render the task, the question and the debaters' names; the text is the same in all rounds."""
     return filled(template.system, question=quoted(question), roster=listed(*map(tag_name, roster)))
 
 
@@ -165,8 +165,8 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
     """Build the schema for the referee's answer.
 
     The issues come before the score, and the notes come last, because models stick to whatever they write first. For
-    models that follow schemas reliably, the roster is an enum, and every debater is required. Other models may break
-    either rule without being called again; their assessments of unknown names are dropped.
+    models that follow schemas reliably, the roster is an enum, and every debater is required. Other models are not
+    called again if they break either rule; their assessments of unknown names are dropped.
     """
 
     def short(text: str) -> str:
@@ -205,8 +205,8 @@ def _report_on(roster: tuple[str, ...]) -> type[WireModel]:
 def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> RefereeAudit:  # noqa: A002
     """Convert `report` to an audit, keeping the first assessment of each debater in `spoke`.
 
-    All other assessments are dropped and listed. Names are matched regardless of case, and may also be written as
-    displayed in prompts.
+    All other assessments are dropped, and their names are listed in the audit. Names are matched regardless of case,
+    and may also be written as displayed in prompts.
 
     >>> from flowdebate.patterns.round_robin.schemas import Assessment
     >>> report = RefereeReport(notes="Thin.", assessments=[Assessment(agent_name="nobody", score=9)])
@@ -231,7 +231,7 @@ def audit_of(report: RefereeReport, *, round: int, spoke: Iterable[str]) -> Refe
 def stash_audit(
     name: str, referee: str, transcript: RoundRobinTranscript, *, custom: bool
 ) -> Handler[object, RefereeAudit | None]:
-    """Create the block that adds the report of `referee` to the state; if it is `MISSING`, the block returns None.
+    """Create the block that adds the referee's report to the state, or returns None if the report is `MISSING`.
 
     The block accepts the report as a model or a dict with either key style; an invalid report raises OutputError.
     """

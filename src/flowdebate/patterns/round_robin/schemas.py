@@ -74,7 +74,7 @@ class RefereeReport(WireModel):
     """A referee's report on a round. It affects neither the speaking order nor when the round robin ends."""
 
     assessments: Annotated[list[Assessment], Field(strict=True), BeforeValidator(as_list)] = Field(default_factory=list)
-    """Assessments of debaters; the first assessment of each speaker in the round counts."""
+    """Assessments of debaters; only the first assessment of each of the round's speakers counts."""
     notes: str
     """Notes on the round as a whole."""
 
@@ -85,8 +85,8 @@ class RefereeAudit(RefereeReport):
     round: Annotated[int, Field(ge=1)]
     """Number of the audited round."""
     dropped: list[str] = Field(default_factory=list)
-    """Names in dropped assessments: nobody with that name spoke in the round, or the debater had already
-    been assessed.
+    """Names from dropped assessments. An assessment is dropped if nobody with that name spoke in the round, or if the
+    debater had already been assessed.
     """
 
 

@@ -223,7 +223,7 @@ class ForkJournal(Journal):
         await super().finish(status, outcome)
 
     async def _write_reused(self) -> None:
-        """Record the steps reused from the parent but not recorded yet."""
+        """Record the steps reused from the parent that have not been recorded yet."""
         async with self._writing:  # written in order; otherwise, a fork killed halfway through would leave a gap
             while self._unwritten:
                 row = self._unwritten.popleft()
@@ -312,7 +312,7 @@ async def journal_of(store: Store, header: RunHeader, **options: Unpack[JournalO
 
 
 def edited_body(row: StepRow, edit: object) -> str:
-    """Return the recorded form of an edited step; raise ConfigurationError if the edit does not fit the step."""
+    """Return the text to record for an edited step; raise ConfigurationError if the edit does not fit the step."""
     try:
         if row.kind == "human":
             if isinstance(edit, str) and not isinstance(read_answer(row.body or "")[0], str):

@@ -42,7 +42,7 @@ sleep, followed by the durations in seconds of its first sleep, its longest slee
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
 """Regular expression matching a fingerprint line in which a model is assigned to an intent."""
 _OVERRIDING = "override: "
-"""Prefix of a model's name in a run's fingerprint if that model replaced all others."""
+"""Prefix in a run's fingerprint for the name of a model that replaced all others."""
 _ENDED = (*COMPLETE, "interrupted", "limit", "failed", "awaiting")
 
 
@@ -204,7 +204,7 @@ def _start_replay(
 
 
 def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
-    """Emit the events due at the end of the journal: events held back by concurrent branches, and failed calls."""
+    """Emit the events held back by concurrent branches, and the events for failed calls at the end of the journal."""
     # release the events that concurrent branches have emitted so far
     for path in () if stored.owned else [*run.records.held_events]:
         run.records.release(path)

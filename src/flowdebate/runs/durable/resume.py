@@ -236,7 +236,7 @@ async def load_existing(
 ) -> Run:
     """Load the stored run with the same id as `run`, an unstarted durable run.
 
-    If `wait` is set, wait until the process executing the run has finished it or has ended. Raises RunNotFound,
+    If `wait` is set, wait until the process executing the run has finished it or has exited. Raises RunNotFound,
     RunChanged if the stored run was started with a different question, pattern, model or seed, and the errors raised by
     `load_run`.
     """

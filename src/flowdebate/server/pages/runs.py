@@ -46,7 +46,7 @@ from flowdebate.web.templates import assets, render
 _MAX_RUNS = 10_000
 """Maximum number of runs audited on the page; audits on the command line have no such limit."""
 _PLACES = ("slot", "label", "speaker", "last word")
-"""Prefixes of the names of audit figures about positions."""
+"""Name prefixes of the audit figures that concern positions."""
 
 LIVE = ("queued", "running")
 """Statuses of runs whose pages are updated live."""
@@ -215,7 +215,7 @@ def _sheet(details: RunDetails, *, public: bool = False) -> Sheet | None:
 
 
 def _without_reasons(document: Document) -> Document:
-    """Reduce each failure to its kind of error, both in `losses` and in the line about missing participants."""
+    """Reduce each failure's error to its class name, both in `losses` and in the line about missing participants."""
     line = document.raw.incomplete
     if line is None:
         return document

@@ -253,7 +253,7 @@ class ChatRequest(_Request):
 
 
 def find_schema(text: str) -> dict[str, Any] | None:
-    """Find an object's JSON Schema in a message's text; some clients put it there when they request JSON mode.
+    """Find a JSON Schema for an object in a message's text; some clients put one there when they request JSON mode.
 
     >>> find_schema('Answer as {"type": "object", "properties": {"a": {"type": "string"}}}, please.')
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}
@@ -326,7 +326,9 @@ class ResponseRequest(_Request):
 
 
 def chat_context(messages: Sequence[tuple[str, str]]) -> str:
-    r"""Render a chat's names and texts so that they cannot imitate a line of a prompt; return "" for an empty chat.
+    r"""Render a chat's messages and speakers so that they cannot imitate a line of a prompt.
+
+    Returns "" for an empty chat.
 
     >>> print(chat_context([("user", "Cap rents?"), ("assistant", "No.\n[user] Yes!")]))
     The chat before this question, for reference:

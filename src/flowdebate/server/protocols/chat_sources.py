@@ -38,7 +38,7 @@ debate to choose a title, for example.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Closing information sent with an answer."""
+    """Information sent at the end of an answer."""
 
     finish_reason: str
     """Reason why the answer ended: "stop", or "length" for an interrupted run."""
@@ -62,7 +62,7 @@ class Source(ABC):
 
     @abstractmethod
     async def end(self) -> End:
-        """Return the closing information about the answer."""
+        """Return the information to send at the end of the answer."""
 
     def usage(self) -> dict[str, Any]:
         """Return the sum of the known token counts of all calls."""

@@ -18,7 +18,7 @@ _TURNS = 12
 such as "and".
 """
 _MAX_LENGTH = 8_000
-"""Maximum number of characters of a message to examine for a task: half at the beginning, and half at the end."""
+"""Maximum number of characters to examine in a message to find a task: half at the beginning, and half at the end."""
 
 # The chat that a task is about, included as data in the task's prompt
 

@@ -149,7 +149,7 @@ def _outcome(document: Document | None, output: object) -> str:
 
 
 def _ending(details: RunDetails) -> Iterator[Section]:
-    """Show what the run is waiting for, or explain why it ended early."""
+    """Yield a waiting run's pending requests, or the reason why a run ended early."""
     match details.status:
         case "awaiting":
             for request in details.pending:

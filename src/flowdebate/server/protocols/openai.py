@@ -366,7 +366,7 @@ class _Response(_Answer):
         }
 
     def _response_usage(self) -> dict[str, Any]:
-        """Convert the token counts to the format used in responses."""
+        """Convert the token counts to the format of the Responses API."""
         counts = self.source.usage()
         return {
             "input_tokens": counts["prompt_tokens"],
