@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 __all__ = ("add_note", "cut", "error_text", "is_deeper", "listed", "pickles", "problems_of", "short_repr")
 
 _MAX_VALUE_LENGTH, _MAX_LIST_LENGTH, _MAX_KEY_LENGTH = 200, 1_500, 60
-"""Length limits in error messages, in characters: for an external value, a list of problems, and a key in a field's
-path.
+"""Maximum lengths, in characters, of three parts of error messages: an external value, a list of problems, and a key in
+a field's path.
 """
 _DEEPEST_VALUE = 100
-"""Maximum nesting depth for rendering a value with its full `repr`; deeper values are rendered without their inner
-levels.
-"""
+"""Maximum nesting depth for showing a value in full; the inner levels of a deeper value are omitted."""
 
 
 def short_repr(value: object) -> str:
@@ -303,7 +301,7 @@ def nearest(word: str, choices: Iterable[str], *, cutoff: float = 0.6) -> str | 
 
 
 def did_you_mean(word: str, choices: Iterable[str], *, form: str = "{}", cutoff: float = 0.6) -> str:
-    """Suggest the choice most similar to `word` as a question; return "" if no choice is similar.
+    """Return a question suggesting the choice most similar to `word`, or "" if no choice is similar.
 
     >>> did_you_mean("debte", ["council", "debate"])
     'Did you mean debate?'
@@ -376,7 +374,7 @@ class CutOff(str):
 
 
 class Trimmed(str):
-    """Text from a model that was shortened on purpose, and is therefore not treated as truncated."""
+    """Text from a model, shortened on purpose and therefore not treated as truncated."""
 
     __slots__ = ()
 
@@ -435,7 +433,7 @@ def without_keys(text: str) -> str:
 
 
 def one_line(text: str, *, secrets: Iterable[str] = ()) -> str:
-    r"""Format text from a server for an error message: one printable line of at most 500 characters, without keys.
+    r"""Format server text for an error message: one printable line of at most 500 characters, with secrets redacted.
 
     >>> one_line("bad key sk-abcdef123456\x1b[2J")
     'bad key [redacted]\\x1b[2J'
@@ -514,7 +512,7 @@ def fold(text: str) -> str:
 
 
 def origins(text: str) -> list[int] | None:
-    """Return the index in `text` of each character of `fold(text)`, or None for ASCII text, since the indices match."""
+    """Return the index in `text` of each character of `fold(text)`, or None for ASCII, where the indices match."""
     return None if text.isascii() else [place for place, char in enumerate(text) for _ in _FOLDS[ord(char)]]
 
 

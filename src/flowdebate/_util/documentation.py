@@ -1,4 +1,4 @@
-"""References to the documentation, as web addresses, as pages on the server, or as page and section titles."""
+"""References to the documentation: web addresses, pages on the server, or page and section titles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Titles(NamedTuple):
 
 
 def cite(place: str, *, address: str = ADDRESS) -> str:
-    """Refer to a location in the documentation, such as "models#effort", by address or, if there is none, by titles.
+    """Format a reference to a location such as "models#effort": its web address or, if there is none, its titles.
 
     >>> cite("models#one-model-everywhere")
     '“One model everywhere” on the page “Models” of the documentation'

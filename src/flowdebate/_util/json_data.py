@@ -31,9 +31,10 @@ _MAX_INT_BITS = 1024
 def json_data(value: object, *, largest: int = _MAX_LENGTH, strict: bool = False) -> Any:  # noqa: ANN401 - JSON data
     r"""Convert `value` to JSON data; dataclasses and models get camelCase keys, and NaN and infinities become null.
 
-    All other values are replaced with a textual description, as are values that are nested too deeply (over 50 levels)
-    or too large (over `largest` characters, with each value counting as ten more). If `strict` is set, such a value
-    instead raises ValueError, or whatever exception the conversion itself causes. Otherwise, no exception is raised.
+    Values that JSON cannot represent are replaced with a textual description, and so are values nested more than 50
+    levels deep. If the data exceeds `largest` characters (each value in it counts as ten more), a description replaces
+    all of it. If `strict` is set, ValueError or whatever exception the conversion causes is raised instead. Otherwise,
+    no exception is raised.
 
     >>> json_data({"share": float("nan"), 1: {"b", "a"}, "lock": object, "text": "a\ud800"})
     {'share': None, '1': ['a', 'b'], 'lock': "<class 'object'>", 'text': 'a�'}

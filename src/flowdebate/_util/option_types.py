@@ -45,7 +45,7 @@ def explained(problem: str | Callable[[object], str]) -> WrapValidator:
 
 
 def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_problem`
-    """Describe a type's limits when a number is invalid, in place of pydantic's messages."""
+    """Use a description of the type's limits as the error message for invalid numbers, in place of pydantic's."""
     return explained(partial(number_problem, **limits))
 
 

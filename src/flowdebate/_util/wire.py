@@ -1,4 +1,4 @@
-"""Base classes for models and events, which are serialized with camelCase keys, and frozen lists and dicts."""
+"""Frozen lists and dicts, and base classes for models and events serialized with camelCase keys."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _fields_set(names: frozenset[str]) -> set[str]:
 
 
 def new_list() -> list[Any]:
-    """Return a new list; as a `default_factory`, it saves pydantic the milliseconds it takes to inspect `list`."""
+    """Return a new list; for use as a `default_factory`, because pydantic takes milliseconds to inspect `list`."""
     return []
 
 
@@ -98,8 +98,8 @@ class BaseEvent:
     repeats_speech: ClassVar[bool] = False
     """True if the event merely repeats text already known to consumers of the run, so chats can omit it."""
     output_item: ClassVar[tuple[str, str] | None] = None
-    """Names of two fields with the same value: the event's, and the raw output's, which may be a list of
-    such values.
+    """Names of an event field and of the raw output field that holds the same value or a list of such values; None if
+    the output has no such field.
     """
     path: str = field(default="", compare=False, repr=False)
     """Path of the emitting block; for events of the run itself, the path of the outermost block."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def comparison_metric(*, threshold: float = 0.5, **options: Unpack[CompareOptions]) -> BaseMetric:
-    """Create a metric in which judges `compare()` the actual and expected outputs, blind and in all orders.
+    """Create a metric that has judges compare the actual and expected outputs, blind and in all orders.
 
     The score is the actual output's share of the judges' scores (.5 if it is as good as the expected output); the test
     case passes if the score is at least `threshold`. The reason is the verdict, followed by the number of judges whose

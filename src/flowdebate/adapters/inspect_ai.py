@@ -46,7 +46,7 @@ _KEY = "flowdebate"
 
 
 class InspectModel(AdaptedModel):
-    """An Inspect model for any role, whose calls are counted, limited, retried, recorded and streamed as usual.
+    """An Inspect model usable in any role; its calls are counted, limited, retried, recorded and streamed as usual.
 
     - `model`: the model's name, such as "anthropic/claude-sonnet-4-5", or a `Model`; None to use the evaluated model.
     - `role`: a role in the evaluation (`model_roles`); `model` is used if the role is not bound to a model.

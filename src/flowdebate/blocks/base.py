@@ -61,7 +61,7 @@ class Outline:
     target: str | None = None
     """Name of the step that a loop jumps back to."""
     target_index: int | None = None
-    """Index, among this line's siblings, of the step that a loop jumps back to."""
+    """Index of the `target` step among this line's siblings."""
 
     note: str = ""
     """Note for readers, such as the condition that ends a loop; excluded from `structure`."""
@@ -87,7 +87,7 @@ class Outline:
 
 
 def outline(block: Block[Any, Any]) -> Outline:
-    """Draw `block` as an outline: `str()` renders it as text, `.mermaid()` as a flowchart.
+    """Return the outline of `block`; `str()` renders it as text, and `.mermaid()` as a flowchart.
 
     >>> from flowdebate import handler, sequencer
     >>> print(outline(sequencer(name="sum").map(abs).then(handler(lambda value, ctx: value + 1, name="add"))))
@@ -310,7 +310,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
             return await resume()  # another process created the run in the meantime
 
     def start(self, value: InT_contra, **options: Unpack[RunOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Start a run in the background; return a handle for following, awaiting, cancelling and reading it.
+        """Start a run in the background; return a handle for following, awaiting, cancelling and inspecting it.
 
         Must be called in a running event loop.
         """
@@ -338,7 +338,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return await run_block(self, value, run)
 
     async def start_resume(self, run_id: str, **options: Unpack[ResumeOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Resume a run in the background; return a handle for following, awaiting, cancelling and reading it."""
+        """Resume a run in the background; return a handle for following, awaiting, cancelling and inspecting it."""
         run, value = await self._load(run_id, **options)
         return start_block(self, value, run)
 
@@ -366,7 +366,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
         return await run_block(self, value, run)
 
     async def start_fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle[OutT_co, RawT_co]:
-        """Fork a run in the background; return a handle for following, awaiting, cancelling and reading the new run."""
+        """Fork a run in the background; return a handle for following, awaiting, cancelling and inspecting the fork."""
         run, value = await self._load_fork(run_id, **options)
         return start_block(self, value, run)
 

@@ -1,4 +1,4 @@
-"""Conversion of application functions to blocks (`handler`) or to tools, and capabilities that bundle tools."""
+"""Blocks and tools created from application functions, and capabilities that bundle tools."""
 
 from __future__ import annotations
 

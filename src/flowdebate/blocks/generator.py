@@ -148,7 +148,7 @@ class Generator(Block[Any, OutT]):
         return changed
 
     def with_form(self, form: Callable[[Any, Context], AnswerForm]) -> Self:
-        """Return a copy of this block whose text answers must have the form returned by `form(input, ctx)`."""
+        """Return a copy of this block that requests text answers subject to the constraints in `form(input, ctx)`."""
         changed = copy.copy(self)
         changed._form = form  # noqa: SLF001 - its own class
         return changed
@@ -292,7 +292,7 @@ class Reading(Protocol):
 
 
 class AnswerForm(TypedDict, total=False):
-    """Required form of a text answer; see `ModelRequest`."""
+    """Constraints on a text answer; see `ModelRequest`."""
 
     words: int | None
     begins: str

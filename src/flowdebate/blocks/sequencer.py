@@ -397,7 +397,7 @@ class Sequencer(Block[InT, OutT, RawT]):
 
 
 def beside(pipeline: Sequencer[Any, Any], block: Block[Any, Any], since: str) -> Sequencer[Any, Any]:
-    """Append a tap to `pipeline` that runs `block` concurrently with several other steps.
+    """Append to `pipeline` a tap that runs `block` concurrently with several other steps.
 
     These are the steps from `since` up to and including the one after the tap. Use `beside` only in patterns without a
     rescue. The outline, all paths and the order of events are the same as with a `tap`.

@@ -94,7 +94,7 @@ class Parallel(Step):
     branches: Mapping[str, Block[Any, Any]]
     max_concurrency: int | None = None
     finish: bool = False
-    """True if the other blocks should be allowed to finish when one of them fails."""
+    """True to let the other blocks finish if one block fails."""
 
     def blocks(self) -> Sequence[Block[Any, Any]]:
         return tuple(self.branches.values())

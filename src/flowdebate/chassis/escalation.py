@@ -431,7 +431,7 @@ class _Check(Block[_Judged, "str | None"]):
         return function_name(self._function) if holds else None
 
     async def _find_agreement(self, check: AgreementCheck, value: _Judged, ctx: Context) -> str | None:
-        """Compare the answer with the earlier answers, latest first."""
+        """Compare the answer with the earlier answers, latest first; return the reason to stop, if one agrees."""
         question = state_of(ctx, EscalationState).question
         for other in reversed(value.earlier):
             if value.step.answer is None or other.answer is None:

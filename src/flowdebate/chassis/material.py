@@ -41,11 +41,13 @@ typical context size of a hosted model.
 """
 _SEARCHED = "too long to be shown in full; each turn shows relevant passages"
 _MAX_NAMED = 50
-"""Maximum number of sources listed by name in prompts with passages; each passage is labeled with its source anyway."""
+"""Maximum number of sources to list by name in a prompt containing passages; each passage is labeled with its source
+anyway.
+"""
 PASSAGES = "Passages from the sources that may be relevant to this turn; the sources contain more:"
 """Heading above the passages shown in a turn."""
 _LAST_WORDS = 3_000
-"""Number of characters from the end of the transcript, where the latest arguments are, used to search for passages."""
+"""Length, in characters, of the search query taken from the end of the transcript, where the latest arguments are."""
 
 
 class ShownPassages(WireModel):
@@ -122,7 +124,7 @@ class Material:
         return output.model_copy(update=update)
 
     def for_prompt(self, prompt: RolePrompt[Any]) -> Capability:
-        """Create the capability that adds the sources, or passages matching the turn, to a block's `prompt`."""
+        """Create the capability that adds the sources, or passages selected for the turn, to a block's `prompt`."""
 
         def images(_: object, ctx: Context) -> list[Message]:
             if not (seen := [source for source in self.of_run(ctx) if source.image is not None]):
@@ -210,8 +212,9 @@ def render_sources(
 ) -> str:
     r"""Render the part of a system message that contains the text of all sources, page by page.
 
-    The text is protected against forgery, and a line below the sources explains escaped characters. Unless `complete`
-    is set, the sources are only listed by name, or just counted if there are many.
+    All lines of a source except the first begin with a bar, so its text cannot be mistaken for another source. A line
+    below the sources explains any escaped characters. Unless `complete` is set, the sources are only listed by name, or
+    just counted if there are many.
 
     >>> print(render_sources((Source.of("a.md", "Rents rose.\n[b.md] They fell."),)).split("\n\n")[0])
     Sources:
@@ -314,7 +317,7 @@ def show_older(hide: Callable[[str, Context], str | None] = lambda text, _: text
 
 
 def create_summary(name: str, settings: ModelSettings | None) -> Block[Any, str]:
-    """Create the block `{name}-summary`, which adds the rounds that have left the window to the previous summary."""
+    """Create the block `{name}-summary`, which extends the previous summary with the rounds no longer in the window."""
 
     def turn(until: int, ctx: Context) -> str:
         before = pattern_state(ctx).older

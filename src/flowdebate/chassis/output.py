@@ -68,7 +68,7 @@ class PatternOutput(WireModel):
     subject_field: ClassVar[str] = "question"
     """Name of the field containing the question, topic, proposition or task."""
     early_reasons: ClassVar[frozenset[str]] = frozenset()
-    """Stop reasons that may also apply after the last round; they are then stated instead of the limit on rounds."""
+    """Stop reasons that take precedence over the round limit if they apply after the last round."""
     transcript_field: ClassVar[str] = "transcript"
     """Name of the field containing the transcript."""
 
@@ -177,7 +177,7 @@ class PatternOutput(WireModel):
         return []
 
     def in_short(self) -> dict[str, Any]:
-        """Summarize the output for a list of runs, as the names of the speakers and a one-line decision."""
+        """Summarize the output for a list of runs: the speakers' names and a one-line decision."""
         speakers = list(dict.fromkeys(entry.speaker for entry in self.entries))
         return {"speakers": speakers, "decision": self.decision_line}
 
@@ -251,7 +251,7 @@ def publish(output: OutputT, ctx: Context, *, path: str | None = None) -> Output
 
 
 def ending_of(ctx: Context, status: RunStatus) -> dict[str, Any]:
-    """Collect the fields, shared by all raw outputs, that describe the run's failures and how the run ended."""
+    """Collect the fields common to all raw outputs: the stop reason, status, provider failures and seed."""
     state = pattern_state(ctx)
     return {"stop_reason": state.stop_reason, "status": status, "losses": list(state.losses), "seed": ctx.seed}
 

@@ -101,7 +101,7 @@ class LabelParser:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Return whether an answer could begin with a label if its text so far is `begins`."""
+        """Return whether the beginning of an answer, `begins`, may be a label or part of one."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False

@@ -242,7 +242,7 @@ EntryT = TypeVar("EntryT", bound="Contribution")
 
 
 class Wording(NamedTuple, Generic[TemplateT]):
-    """Template and turn length of a role's prompts, chosen for a particular model."""
+    """Prompt template and turn length for a role, chosen for a particular model."""
 
     template: TemplateT
     length: str
@@ -254,7 +254,7 @@ class Wording(NamedTuple, Generic[TemplateT]):
 
 
 class RolePrompt(Generic[TemplateT]):
-    """Template and length of a role's prompts, chosen according to the model when a prompt is rendered.
+    """Prompt template and turn length for a role, chosen according to the model when a prompt is rendered.
 
     The `template` argument replaces the profile's template, and a `profile` in the options replaces the model's
     profile.
@@ -288,11 +288,11 @@ class RolePrompt(Generic[TemplateT]):
         return self.wording(ctx).template
 
     def length(self, ctx: Context) -> str:
-        """Return the length to state in the prompt; custom instructions replace the default length."""
+        """Return the turn length to state in the prompt; a default length is worded to yield to custom instructions."""
         return self.wording(ctx).length
 
     def room(self, _: object, ctx: Context) -> AnswerForm:
-        """Return the required form of an answer, including its maximum length, if any."""
+        """Return the constraints on an answer: its maximum length in words, if any."""
         return {"words": self.wording(ctx).words}
 
     def bounds(self, _: object, ctx: Context) -> AnswerForm:
@@ -308,7 +308,7 @@ class RolePrompt(Generic[TemplateT]):
         return first_sentences(text, sentences, begins=begins, unfinished=response.finish == "length")
 
     def wording(self, ctx: Context) -> Wording[TemplateT]:
-        """Return the template and the length for the current model, looked up once per run of the pattern."""
+        """Return the template and turn length for the current model; they are looked up once per run of the pattern."""
         wordings = ctx.scope.looked_up
         cached: Wording[TemplateT] | None = wordings.get(self)
         if cached is not None:
@@ -497,7 +497,7 @@ def fill_for_all(
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Description of a persona for use in prompts; it is the same for all turns of the persona."""
+    """Description of a persona for use in prompts; it is the same in all of the persona's turns."""
 
     name: str
     role: str | None = None
@@ -509,7 +509,7 @@ class Identity:
 
     @property
     def about(self) -> dict[str, object]:
-        """Return the placeholder values for the message of a turn."""
+        """Return the placeholder values for a turn's message."""
         return {
             "name": tag_name(self.name),
             "speaker": speaker_tag(self.name, self.role),

@@ -129,7 +129,7 @@ def check_roster(
 ) -> tuple[MemberT, ...]:
     """Return `members` in declared order as instances of `kind`; raise ConfigurationError for an invalid entry.
 
-    The warning about a large roster refers to the code that called the pattern's function, `stacklevel` frames up.
+    The warning about a large roster points to the code that called the pattern's function, `stacklevel` frames up.
     """
     if isinstance(members, (str, bytes, Mapping)) or not isinstance(members, Sequence):
         raise ConfigurationError(location, field, members, f"must be a list of {kind.__name__} objects or dicts")

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 InputT = TypeVar("InputT", bound=PatternInput)
 Wave: TypeAlias = Mapping[str, Any]
-"""Simultaneous speakers, as a mapping from each name to the turn's task, if the pattern assigns one."""
+"""Names of simultaneous speakers, each mapped to the speaker's task, or to None if the pattern assigns no tasks."""
 
 
 def input_validator(location: str, model: type[InputT]) -> Callable[[object], InputT]:
-    """Return a function that converts a str, a dict of fields or a `model` to a pattern's input.
+    """Return a function that converts a str, a dict of fields, or a `PatternInput` to an instance of `model`.
 
     The function raises ConfigurationError if the value is blank or of any other type. All fields except the first are
-    optional strings. Another pattern's input is also accepted, so one pattern can play a role in another.
+    optional strings. The input may belong to another pattern, so that one pattern can play a role in another.
     """
     field, *optional = model.model_fields
 

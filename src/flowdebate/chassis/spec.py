@@ -142,7 +142,7 @@ class PatternSpec(Generic[OptionsT]):
     many_rounds: int | None = None
     """Number of rounds above which a warning is issued."""
     shares_sources: bool = False
-    """True to show each speaker some passages not shown to the others, in addition to the best ones.
+    """True to show each speaker some passages not shown to the others, in addition to the best matches.
 
     Together, the speakers then see more of a long source. This suits patterns whose members do not compete over the
     same evidence.
@@ -337,7 +337,7 @@ class Loop(Generic[OptionsT]):
         return pipeline
 
     def open_round(self, ctx: Context, number: int) -> None:
-        """Begin round `number`, and start the time limit shared by its turns."""
+        """Begin round `number`, and start the clock for the time limit shared by its turns."""
         ctx.scope.handle.update(round=number)
         start_clock(self.failures, ctx)
         phase = pattern_state(ctx).phase_name
@@ -390,7 +390,7 @@ class Loop(Generic[OptionsT]):
         )
 
     def end_of_turns(self) -> Handler[Any, None]:
-        """Create a tap that ends the time limit shared by a round's turns and checks the quorum."""
+        """Create a tap that clears the time limit shared by a round's turns and checks the quorum."""
 
         @handler(name=f"{self.name}-end-of-turns")
         def check(_: object, ctx: Context) -> None:

@@ -123,7 +123,7 @@ class CutAnswer(WireModel):
     name: str
     """The name of the speaker who gave the answer."""
     other: str
-    """The name of the other speaker, whose turn was written in the answer."""
+    """The name of the other speaker, whose turn is part of the answer."""
     answer: str
     """The complete answer."""
 
@@ -358,7 +358,7 @@ class RoundStarted(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class TurnsOrdered(BaseEvent):
-    """The order of a round's turns, unless `turn_order` is "declared" and every speaker keeps their place."""
+    """The order of a round's turns, emitted unless `turn_order` is "declared" and every speaker keeps their place."""
 
     kind: ClassVar[str] = "turns_ordered"
     round: int
@@ -484,7 +484,7 @@ class RoundsEnded(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class EscalationStepFinished(BaseEvent):
-    """A step of an escalation has finished without failing, and the escalation either ends or continues."""
+    """A step of an escalation has finished without failing, and `step.reason` is set if the escalation ends there."""
 
     kind: ClassVar[str] = "escalation_step_finished"
     step: EscalationStep

@@ -29,7 +29,7 @@ from flowdebate.store.open import StoreChoice, open_store
 
 
 def parse_text(answer: object, *, block: str) -> str:
-    """Convert an answer to valid Unicode; raise OutputError if it is blank, not text, or too long for an argument."""
+    """Convert an answer to valid Unicode; raise OutputError if it is blank, not text, or over `MAX_ARGUMENT_LENGTH`."""
     if not isinstance(answer, str):
         raise _misfit(block, f"must be text (got {typed(answer)})")
     text = clean_text(str(answer))
@@ -124,7 +124,7 @@ def _is_text(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
 
 
 def _rename_keys(data: object, names: set[str]) -> object:
-    """Rename the keys in `data` to the schema's style."""
+    """Rename the keys in `data` to camelCase where the schema has camelCase names."""
     if isinstance(data, dict):
         renames = {key: to_camel(key) for key in data if isinstance(key, str) and key not in names}
         return {

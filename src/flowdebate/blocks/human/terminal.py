@@ -27,9 +27,9 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 async def ask_in_terminal(request: HumanRequest) -> object:
     """Show `request` on the terminal (stderr) and return the typed answer: `human(name=…, ask=ask_in_terminal)`.
 
-    A plain-text answer ends at an empty line or at the end of the input; if the answer has fields, each field takes one
-    line. If an answer is invalid, the reason is shown and the human is asked again. Ctrl-C cancels the run. Raises
-    OutputError if the input ends before any text or before the last field.
+    A plain-text answer ends at an empty line or at the end of the input; if the answer has fields, one line is read for
+    each field. If an answer is invalid, the reason is shown and the human is asked again. Ctrl-C cancels the run.
+    Raises OutputError if the input ends before any text or before the last field.
     """
     try:
         typed = sys.stdin.fileno()
@@ -48,7 +48,7 @@ class Terminal:
         self._shown = output
 
     async def ask(self, request: HumanRequest) -> object:
-        """Ask until the answer is valid."""
+        """Show `request`, ask again until the answer is valid, and return the answer."""
         self._print(f"\n{request.to_read}\n\n[{request.block}] {request.expects}\n")
         problem = request.problem
         while True:

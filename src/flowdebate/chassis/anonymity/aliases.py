@@ -141,7 +141,7 @@ def _compile(
 
 
 def _split_words(text: str) -> set[str]:
-    """Split `text` into words as readers see them; superscript digits count as part of a word and as separate words."""
+    """Split `text` into words as readers see them; superscript digits count as part of a word and also as a word."""
     from .names import plain_words
 
     return {*plain_words(text), *plain_words(normalize("NFKC", text))}

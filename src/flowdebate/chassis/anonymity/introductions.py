@@ -112,7 +112,7 @@ def _any_of(words: Iterator[str] | frozenset[str] | dict[str, str]) -> str:
 
 @lru_cache(maxsize=1)
 def _patterns() -> _Patterns:
-    """Compile patterns for phrases in which authors claim a family ("I am Claude") or a maker ("made by Anthropic")."""
+    """Compile patterns for phrases revealing a model family ("I am Claude") or its maker ("made by Anthropic")."""
     maker = rf"(?:{_any_of(MAKERS)})\b"
     family = rf"(?:{_any_of(FAMILIES)}){_VERSION}\b"
     mark = r"[*_\"'(]{0,3}"

@@ -46,7 +46,7 @@ def kin_among(judges: Iterable[str], debaters: Iterable[str]) -> tuple[tuple[str
 
 
 def is_about_models(topic: Sequence[str]) -> bool:
-    """Return whether the debate is about language models, making model names part of its subject."""
+    """Return whether the debate is about language models, in which case model names are part of its subject."""
     # hiding model names even in debates about models would change 6 more turns of the corpus
     words = {word for text in topic for word in re.findall(r"[^\W_]+", text.replace("'", ""))}
     ai_words = {"ai", "llm", "llms", "chatbot", "chatbots", *FAMILIES, *MAKERS} - _PLAIN_WORDS
@@ -122,9 +122,11 @@ _UNSPACED = (
     range(0xF900, 0xFB00),
     range(0x20000, 0x40000),
 )
-"""Scripts in which no space need follow or precede a name, so names in them (4 in the corpus) have no boundaries.
+"""Scripts in which a name need not be surrounded by spaces; patterns for such names (4 in the corpus) check no
+boundaries.
 
-They are given as ranges rather than as a pattern, because `re` takes several milliseconds to compile such a large set.
+The scripts are given as ranges rather than as a pattern, because `re` takes several milliseconds to compile such a
+large set.
 """
 
 
@@ -142,7 +144,7 @@ def _has_emoji(text: str) -> bool:
 
 
 def _write_pattern(name: str) -> str:
-    """Build a pattern for `name` in folded text, at word boundaries.
+    """Build a pattern matching `name` at word boundaries in folded text.
 
     The pattern is empty if the name contains no letter, digit or emoji.
     """
