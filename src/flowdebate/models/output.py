@@ -83,7 +83,7 @@ class OutputSchema:
         return blake2b(to_json(self.json_schema, serialize_unknown=True), digest_size=16).hexdigest()
 
     def with_synonyms(self, synonyms: Mapping[str, str]) -> OutputSchema:
-        """Copy this schema so that each key of `synonyms` is accepted as another word for the choice it maps to."""
+        """Copy this schema so that each key of `synonyms` is accepted in place of the choice it maps to."""
         assert self.json_schema  # noqa: S101 - computed once for all copies
         copied = copy(self)
         copied.synonyms = {**self.synonyms, **synonyms}

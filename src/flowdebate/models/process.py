@@ -1,4 +1,4 @@
-"""Support for running a program with the prompt on stdin and limited output, leaving no processes behind."""
+"""Support for running programs: the prompt is passed on stdin, output is limited, and no processes are left behind."""
 
 from __future__ import annotations
 

@@ -200,7 +200,10 @@ _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 
 
 def _parts(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of `text` that may be the answer, with their repairs: the whole text, a code fence, or a span."""
+    """Yield the parts of `text` that may be the answer, each with the repairs made to obtain it.
+
+    A part is the whole text, the content of a code fence, or the JSON surrounded by other text.
+    """
     yield (), text
     if text.startswith('{\\"'):
         yield ("double encoding",), re.sub(r"\\(.)", r"\1", text)
@@ -289,7 +292,7 @@ _SYNTAX = re.compile(r"[\s{}\[\],:\"'“”\u2018\u2019\\]+")
 
 
 def _content(text: str) -> str:
-    """Return `text` without whitespace, brackets and quotes; a repair that changes this has lost or added content."""
+    """Return `text` without whitespace, brackets or quotes; a repair that changes this has lost or added content."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
     text = re.sub(r"\\[nrtbf]", " ", text)
     return _SYNTAX.sub("", re.sub(r"\bNone\b", "null", text)).casefold()

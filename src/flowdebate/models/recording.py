@@ -233,7 +233,7 @@ class Call(Recorded):
 
 
 def _response_of(answer: Answer, output: OutputSchema | None) -> ModelResponse:
-    """Build the response; if the answer contains no data, its text is parsed later, as it is for any model."""
+    """Build the recorded response. If the answer contains no data, its text is parsed later, as for any other model."""
     return answer.response(None if answer.data is None else output)
 
 

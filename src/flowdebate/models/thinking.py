@@ -339,7 +339,7 @@ def _end_of_speech(text: str) -> int:
 
 
 def without_thinking(response: ModelResponse) -> ModelResponse:
-    """Return `response` without thinking and template tokens; the thinking is counted as reasoning tokens."""
+    """Return `response` without thinking or template tokens; the thinking is counted as reasoning tokens."""
     text = response.text
     if not may_have_tags(text):
         return response

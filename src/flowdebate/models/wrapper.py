@@ -42,7 +42,7 @@ class Wrapper:
     """
 
     tells_attempts = True
-    """True, because inner models record the attempts."""
+    """Always true, because inner models record the attempts."""
 
     def __init__(self, inner: Model | str) -> None:
         self.inner: Model = inner_model(inner, location=type(self).__name__)

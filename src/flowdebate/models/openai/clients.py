@@ -298,7 +298,7 @@ class PooledModel:
 
     @property
     def base_url(self) -> str:
-        """Address currently used for calls, without the user name, the password and the query."""
+        """Address currently used for calls, without the user name, password or query."""
         return address_of(self._address)
 
     @property

@@ -245,7 +245,7 @@ TOP_LOGPROBS = 20  # number of log-probabilities to request, the maximum allowed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Details specific to a model or server."""
+    """Settings and quirks specific to a model or server."""
 
     model: str
     label: str

@@ -240,7 +240,7 @@ class Learned:
     """
 
     def order(self, modes: Sequence[StructuredMode], request: ModelRequest) -> list[StructuredMode]:
-        """Sort `modes` for `request`: first those that have not failed, then those that have, and skipped ones last."""
+        """Sort `modes` for `request`: modes that have not failed, then modes that have, and finally skipped modes."""
         if request.skipped_modes == 0:  # later retries rely on the order set at the start of the call
             for mode in modes:
                 if self.prose[mode] >= _IGNORED:

@@ -127,7 +127,7 @@ _TOLD = (
 
 
 class WireEvents:
-    """Converter of a run's events to plain data, using the names from the pipeline this pattern is modeled on.
+    """Converter from a run's events to plain data, using names from the pipeline this pattern is modeled on.
 
     The events are `debate_start`, `round_start`, `agent_message`, `critique`, `vote`, `consensus` and `debate_end`,
     plus `stage`, `poll_vote` and `agent_failure`. Each event has the `path` of its debate and a consecutive `sequence`

@@ -52,7 +52,7 @@ _CountOrZero = Annotated[int, Field(ge=0), number(whole=True, minimum=0)]
 
 @dataclass(frozen=True, slots=True)
 class TopologyOptions:
-    """Options for pairing critics and targets: `consensus(topology=TopologyOptions("star", hub="ann"))`."""
+    """Options for pairing critics with targets: `consensus(topology=TopologyOptions("star", hub="ann"))`."""
 
     topology: Topology | TopologyFunction = "all-to-all"
     hub: str | None = field(default=None, kw_only=True)

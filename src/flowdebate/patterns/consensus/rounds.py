@@ -236,9 +236,9 @@ class Revising(Phase[RevisionRequest, tuple[Proposal, bool]]):
 
 
 def _sort_critiques(ctx: Context) -> list[Critique]:
-    """Return this round's critiques in the order of the round's (critic, target) pairs.
+    """Return this round's critiques, sorted to match the round's (critic, target) pairs.
 
-    If they were kept in order of arrival, prompts would differ between runs.
+    If critiques stayed in order of arrival, prompts would differ between runs.
     """
     latest = current_round(ctx)
     order = {edge: index for index, edge in enumerate(latest.edges)}

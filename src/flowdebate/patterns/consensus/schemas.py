@@ -173,7 +173,7 @@ class ConsensusRound(WireModel):
     edges: list[tuple[str, str]] = Field(default_factory=list)
     """Critiques requested, as (critic, target) pairs."""
     critiques: list[Critique] = Field(default_factory=list)
-    """Critiques made in this round, in the order of the edges."""
+    """Critiques made in this round, in the same order as `edges`."""
     revisions: list[Proposal] = Field(default_factory=list)
     """Revisions made in this round, in declared order."""
     enough: list[str] = Field(default_factory=list)

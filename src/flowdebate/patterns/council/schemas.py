@@ -191,7 +191,7 @@ class CouncilOutput(PatternOutput):
 
     @property
     def entries(self) -> list[Entry]:
-        """Opinions as entries of round 1, and reviews as entries of round 2."""
+        """Transcript entries: the opinions in round 1 and the reviews in round 2."""
         opinions = [Entry(round=1, speaker=opinion.agent_name, text=opinion.text) for opinion in self.opinions]
         for review in self.reviews:
             lines = [f"{ranked.rank}. {ranked.agent_name}: {ranked.reason}" for ranked in review.ranking]

@@ -205,8 +205,8 @@ def create_baselines(
       that the debate has used so far, from 1 to `max_samples`. `equal` selects a unit other than tokens:
       "completion_tokens", "cost" (based on the `prices` in the run's limits) or "calls". If a server does not report
       token usage, the number of calls is used instead.
-    - "revision": the same drafts, each revised by its own model without seeing the others, as often as the same budget
-      allows, followed by a vote among the last revisions. If a debate does better than this baseline, the gain is due
+    - "revision": a vote among the same drafts after revision: each model revises its own draft as often as the same
+      budget allows, without seeing the other drafts. If a debate does better than this baseline, the gain is due
       to the other debaters' arguments (Bertalanič and Fortuna, arXiv 2605.00914).
 
     Each call sees the question and the positions, in an order drawn from the run's seed; a revision also sees its
