@@ -219,7 +219,7 @@ class Guidance:
     briefing: str | None = None
     """The moderator's briefing."""
     new_angle: str | None = None
-    """The moderator's question to the debaters."""
+    """The moderator's question for the debaters."""
     reader: str | None = None
     """Question from a reader who continued the debate, if any."""
 

@@ -135,7 +135,7 @@ class DebateDocument(RoundsDocument):
     def result(self) -> Iterator[Section]:
         """List the missing participants if there is no verdict.
 
-        If there is a verdict, a live view lists the missing participants above it.
+        Otherwise, a live view lists them above the verdict.
         """
         if self.raw.verdict is None:
             yield from self.mark()

@@ -221,7 +221,7 @@ class DebateVerdict(WireModel):
 
 
 class JudgedVerdict(DebateVerdict):
-    """Verdict from a built-in judge, so its `judging` can be trusted."""
+    """Verdict from a built-in judge; its `judging` can be trusted."""
 
 
 class SourceFact(WireModel):

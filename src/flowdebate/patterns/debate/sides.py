@@ -212,7 +212,8 @@ def create_side_proposer(
 async def propose_sides(question: str, *, model: Model | str | None = None) -> list[Debater]:
     """Propose sides for any question, using `default_sides` if the wording allows it, and a model otherwise.
 
-    At most one model call is made, and it is not stored. If it fails, the function raises the same errors as a run.
+    At most one model call is made, and its result is not stored. If the call fails, the function raises the same errors
+    as a run.
     """
     return default_sides(question) or (await create_side_proposer(model=model).run(question)).output
 

@@ -263,7 +263,7 @@ class ModeratorTemplate(Template):
         "wants, compare their views, and say whether they want the same.",
         uses("round", "rounds", "wishes"),
     )
-    """Task for the moderator; `{rounds}` is " of at most 3" if the maximum is known, and `{wishes}` has an example
+    """Task for the moderator; `{rounds}` is " of at most 3" if the maximum is known, and `{wishes}` contains an example
     ("Ann wants ...") for each debater.
     """
     last: str = part(

@@ -152,7 +152,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _body(lines: Sequence[str], marks: str) -> str:
     """Return a section's text, stripped of surrounding horizontal rules, blank lines and emphasis.
 
-    `marks` are emphasis marks opened before the section's keyword; they are closed somewhere in the text.
+    `marks` are emphasis marks opened before the section's keyword; the marks that close them are removed from the text.
     """
     first, *rest = lines
     inner = [first.strip(), *dedent("\n".join(rest)).split("\n")]

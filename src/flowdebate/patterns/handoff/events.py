@@ -25,6 +25,6 @@ class HandoffMade(BaseEvent):
     next_agent_name: str
     """Name of the next speaker."""
     chosen_by: ChosenBy
-    """Method by which the next speaker was chosen."""
+    """Way in which the next speaker was chosen."""
     problem: str | None = None
     """Problem with the speaker's first answer, such as an invalid choice; None if there was none."""

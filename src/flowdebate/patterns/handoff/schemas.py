@@ -20,7 +20,7 @@ from flowdebate.chassis.state import (
 from flowdebate.resources.resource import StateResource
 
 TransitionForm = Literal["text", "tool", "structured"]
-"""Method by which a speaker names the next one: in the last line of its text, by calling `handoff`, or in JSON."""
+"""Way in which a speaker names the next one: in the last line of its text, by calling `handoff`, or in JSON."""
 
 OnInvalid = Literal["retry", "random", "error"]
 """Policy for an answer that names no valid next speaker.
@@ -44,7 +44,7 @@ class HandoffInput(PatternInput):
     """Input to a handoff."""
 
     proposition: str
-    """Proposition to discuss; speakers may argue for or against it, or not take sides."""
+    """Proposition to discuss; speakers may argue for or against it, or remain neutral."""
 
 
 class HandoffAnswer(WireModel):
@@ -67,7 +67,7 @@ class HandoffEntry(Contribution):
     next_agent_name: str | None = None
     """Next speaker, or None if the run ended before one was chosen."""
     chosen_by: ChosenBy | None = None
-    """Method by which the next speaker was chosen."""
+    """Way in which the next speaker was chosen."""
     problem: str | None = None
     """Problem with the speaker's first answer, such as an invalid choice; None if there was none."""
 

@@ -44,7 +44,7 @@ def record_contribution(
 
 
 def needs_second_call(value: object) -> bool:
-    """Check whether a turn's speaker needs to be called again, and whether this is possible."""
+    """Check whether a turn's speaker needs to be called again and can be."""
     return isinstance(value, HandoffDecision) and value.problem is not None and value.speaker is not None
 
 

@@ -102,7 +102,7 @@ REVIEWERS = Profiles(full=REVIEWER, concise=CONCISE_REVIEWER)
 
 
 def render_finding(finding: Finding, *, title: str = "", claim: str = "", refuted: Sequence[str] = ()) -> str:
-    """Render a finding under its id, without its author; `title` and `claim` must not contain names."""
+    """Render a finding under its ID, without its author; `title` and `claim` must not contain names."""
     place, marker = finding.place, "" if finding.place.found is not False else " (not found in the material)"
     heading = f"[{finding.id}] Severity: {finding.severity}"
     heading += f"; place: {tag_text(place.text)}{marker}" if place.text or marker else ""

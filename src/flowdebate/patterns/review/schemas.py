@@ -295,7 +295,7 @@ class ReviewRawOutput(PatternOutput):
     findings: list[Finding] = Field(default_factory=new_list)
     """Findings sorted by severity, then by support."""
     reviewers: dict[str, str] = Field(default_factory=new_dict)
-    """Models of the reviewers that answered; for a human or a custom block, the reviewer's name."""
+    """Model of each reviewer that answered; for a human or a custom block, the reviewer's name."""
     gate: GateResult | None = None
     """Result of the gate, or None if there is no gate."""
     coverage: list[FileCoverage] = Field(default_factory=new_list)

@@ -261,7 +261,7 @@ class ReviewerTurn(Block[Any, None]):
 
 
 def _context_of_part(ctx: Context, turned: int, part: int = 0) -> Context:
-    """Return the context for a call in a turn; its path includes the part and the order."""
+    """Return the context for one call in a turn; the context's path includes the part and the order."""
     path = f"{ctx.path}/part-{part + 1}" if part else ctx.path
     return ctx.child(ctx.block, f"{path}/turned" if turned else path)
 

@@ -86,7 +86,7 @@ class RoundRobinDocument(RoundsDocument):
     def result(self) -> Iterator[Section]:
         """List the missing participants if there is no output.
 
-        If there is an output, a live view lists the missing participants above it.
+        Otherwise, a live view lists them above the output.
         """
         if self.output is None:
             yield from self.mark()

@@ -75,7 +75,7 @@ class JudgeBallot(WireModel):
     mass: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(default=None, exclude_if=_is_none)
     """Combined probability of all letters in a letter ballot; None (and omitted from JSON) for other ballots."""
     lengths: dict[str, Annotated[int, Field(ge=0)]] | None = Field(default=None, exclude_if=_is_none)
-    """Number of characters in each side's text, in a letter ballot without reasons.
+    """Number of characters in each side's text, recorded for letter ballots without reasons.
 
     None (and omitted from JSON) for other ballots.
     """
@@ -129,7 +129,7 @@ class JudgeBallot(WireModel):
 
     @property
     def counted(self) -> dict[str, float]:
-        """Log-odds of the sides' letters after the length correction."""
+        """Each side's log-odds after the length correction."""
         explained = self.for_length
         return {side: value - explained.get(side, 0.0) for side, value in (self.log_odds or {}).items()}
 
@@ -315,7 +315,10 @@ def effective_n(n: int, correlation: float = PUBLISHED_CORRELATION) -> float:
 
 
 def firsts_of(ballot: JudgeBallot, *, sides: Sequence[str]) -> list[str]:
-    """Return the sides that a ballot ranks first: several in case of a tie, and all if it names no winner."""
+    """Return the sides that a ballot ranks first.
+
+    There are several in case of a tie; if the ballot has neither scores nor a winner, all sides are tied.
+    """
     return leaders(portions(ballot.shares, sides))
 
 

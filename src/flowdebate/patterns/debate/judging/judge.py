@@ -307,7 +307,7 @@ class Judge(Block[Any, JudgedVerdict]):
         return (self._profile or profile_of(ctx.model(self._model))) == "concise"
 
     def _winner_cases(self, count: int, question: str, ctx: Context) -> list[JudgeInput]:
-        """Return the inputs for naming a winner: the first order and, if needed, its mirror image.
+        """Return the inputs for naming a winner: one for the first order and, if needed, one for its mirror image.
 
         Each round is shuffled separately, so that no side opens every round.
         """
