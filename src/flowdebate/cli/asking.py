@@ -211,7 +211,7 @@ class ProgressLines:
             self.show_message(f"Question {item.index + 1} failed ({question}): {error_text(item.error)}")
 
     def show(self, counts: Counts) -> None:
-        """Show `counts`."""
+        """Show `counts`, at most once every `_EVERY` seconds."""
         if self._clock() - self._last >= _EVERY:
             self._last = self._clock()
             total = "" if counts.total is None else f" of {counts.total:,}"

@@ -230,7 +230,7 @@ def _answer_of(raw: object, output: object) -> str | None:
 
 
 def headers_of(columns: Mapping[str, Any]) -> list[str]:
-    """Return the CSV header; a result column with the same name as a column of the row is renamed to `result_…`."""
+    """Return the CSV header; result columns that clash with a column of the row are renamed to `result_…`."""
     headers = ["question", *columns]
     return [*headers, *(f"result_{name}" if name in headers else name for name in COLUMNS)]
 

@@ -374,7 +374,7 @@ def _advice(status: str, run_id: str | None, *, place: OpenStore | None, limit: 
 
 
 def resume_advice(run: StoredRun, place: OpenStore) -> str:
-    """Explain why a stored run's process ended and how to resume the run; return "" if there is nothing to resume."""
+    """Explain why a stored run stopped and how to resume it; return "" if there is nothing to resume."""
     from flowdebate.service.runs import state_of
     from flowdebate.ui.plan import pattern_of_run
 

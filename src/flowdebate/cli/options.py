@@ -1,4 +1,4 @@
-"""Command options, each declared once with a type that validates it, for typer and for shell completion."""
+"""Command options, each declared once for both typer and shell completion, with a type that validates it."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def terminal_asker() -> Ask | None:
 
 @contextmanager
 def _store_needed() -> Iterator[None]:
-    """Add advice on running without a store to the message of a StoreError raised in the `with` block."""
+    """Add advice on running without a store to any StoreError raised in the `with` block."""
     try:
         yield
     except StoreError as error:

@@ -149,7 +149,7 @@ def compare(  # noqa: PLR0913 - the options of the command
 def _options_named(path: str | None, blanks: Sequence[Sequence[str]]) -> Iterator[None]:
     """Make errors from `compare_all` refer to a flag, or to a row of the file at `path`, instead of an option.
 
-    `blanks` contains the names of each row's empty cells.
+    `blanks` lists the empty columns of each row.
     """
     try:
         yield

@@ -255,7 +255,7 @@ class JudgeAudit(InNotebooks, JudgeFigures):
 
 
 class ReaderAgreement(InNotebooks, WireModel):
-    """Agreement between judges and readers who voted before they saw the verdict."""
+    """Agreement between the judges' verdicts and reader votes cast before the verdicts were shown."""
 
     agreement: Figure | None = None
     """Share of debates won by the side with the most reader votes, with its Wilson interval. Debates in which the
@@ -272,7 +272,7 @@ class ReaderAgreement(InNotebooks, WireModel):
 
     @classmethod
     def of(cls, debates: Iterable[tuple[str | None, Sequence[str | None]]]) -> ReaderAgreement | None:
-        """Compute the agreement over debates, each given as a winner and reader votes.
+        """Compute the agreement over debates, each given as its winner and its reader votes.
 
         Return None if there are no votes.
 

@@ -51,7 +51,7 @@ class ComparedSystem(WireModel):
     rows: int
     wins: int
     undecided: int
-    """Number of rows without a winner; in `rate`, each of them counts as a win shared equally by its texts."""
+    """Number of rows without a winner; in `rate`, each such row counts as a win shared equally by its texts."""
     rate: Figure
     """Share of rows won, with a Wilson interval."""
     share: float

@@ -151,7 +151,7 @@ class CountedItems:
         return [(self._distinct_counts[key], times) for key, times in self._times.items()]
 
     def terms(self, figure: str) -> tuple[Sequence[float], Sequence[int]]:
-        """Return two sequences for one figure: the sum and the number of its terms for each item that has any."""
+        """Return one figure's sum and number of terms for each item, as two sequences; omit items without terms."""
         if figure == _LOG_ODDS:
             return self.log_odds, self.numbers
         terms = [(item.figures[figure], times) for item, times in self.counts if figure in item.figures]
@@ -202,7 +202,7 @@ class CountedJudges:
 
     @classmethod
     def of(cls, items: Iterable[tuple[Sequence[JudgeBallot], Sequence[str] | None, str | None]]) -> CountedJudges:
-        """Count items, each consisting of its ballots, its sides in speaking order, and its correct side."""
+        """Build the counts from items, each given as its ballots, its sides in speaking order, and its correct side."""
         by_item: dict[Hashable, ItemCounts] = {}
         judges = cls(all=CountedItems(by_item), distinct_counts=by_item)
         for ballots, spoke, right in items:
@@ -233,7 +233,7 @@ class CountedJudges:
 
 
 def count(ballots: Iterable[JudgeBallot], spoke: Sequence[str] | None = None) -> ItemCounts:
-    """Count the `ballots` on one item, in any order; `spoke` lists the item's sides in speaking order."""
+    """Compute the counts for one item's `ballots`, in any order; `spoke` lists the item's sides in speaking order."""
     counts = ItemCounts()
     alike: dict[tuple[str | None, frozenset[str], tuple[str, ...]], dict[_JudgeView, list[str | None]]] = {}
     by_letter: dict[tuple[str | None, frozenset[str], tuple[str, ...]], list[JudgeBallot]] = {}

@@ -274,7 +274,7 @@ def open_page(speakers: Sequence[Speaker] = ()) -> Page:
 
 
 def write_json(value: object) -> None:
-    """Write data, or text in JSON format, to stdout as JSON."""
+    """Write `value` to stdout as JSON; a string must already be in JSON format."""
     from flowdebate.ui.text import as_json
 
     text = value if isinstance(value, str) else as_json(value)
