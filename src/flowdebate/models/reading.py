@@ -332,7 +332,7 @@ def find_choice(text: str, choices: Sequence[str], synonyms: Mapping[str, str] =
 
 
 def find_name(text: str, names: Sequence[str]) -> str | None:
-    """Find the name in `text`, alone or with only filler words around it; return None unless exactly one matches.
+    """Find the name in `text`, allowing only filler words around it; return None unless exactly one name matches.
 
     Spaces, hyphens, underscores and dots in a name do not matter.
 

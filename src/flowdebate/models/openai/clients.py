@@ -1,4 +1,4 @@
-"""openai clients: one per event loop and endpoint, kept open while in use."""
+"""Pooled clients for model servers: one per event loop and endpoint, kept open while in use."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ class PooledModel:
 
     @property
     def structured_modes(self) -> Sequence[StructuredMode]:
-        """Structured modes of the model, in order of preference."""
+        """The model's structured modes, in order of preference."""
         return self._modes
 
     @property

@@ -1,6 +1,6 @@
-"""Original messages with tool calls; their reasoning and signatures must be sent back with the tool results.
+"""Original messages with tool calls; their reasoning and signatures must be sent back along with the tool results.
 
-The fields differ between servers, so messages are kept in full, and streamed chunks are merged.
+Each server uses different fields, so messages are kept in full, and streamed chunks are merged.
 """
 
 from __future__ import annotations

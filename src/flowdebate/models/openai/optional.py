@@ -142,7 +142,10 @@ def _without_additions(message: Message) -> Message:
 
 @lru_cache
 def effort_part(name: str) -> Part:
-    """Create the part for an effort setting in field `name`, for example "effort" or the nested "reasoning.effort"."""
+    """Create the optional part for an effort setting.
+
+    `name` is the setting's field, such as "effort" or the nested "reasoning.effort".
+    """
     outer, _, inner = name.partition(".")
 
     def drop(parameters: Parameters) -> Parameters:
