@@ -46,9 +46,9 @@ class RankedJudge(WireModel):
     debates: int
     ballots: int
     first_read: Figure | None
-    """Share of verdicts for the side read first; None if there are no two-sided debates."""
+    """Share of verdicts in favor of the side read first; None if there are no two-sided debates."""
     first_speaker: Figure | None
-    """Share of verdicts for the first speaker; None if there are no two-sided debates."""
+    """Share of verdicts in favor of the first speaker; None if there are no two-sided debates."""
     consistency: Figure | None
     """Share of debates with the same verdict in all orders; None if every debate was judged in a single order."""
 

@@ -35,9 +35,7 @@ class Paired:
     answered: float
     """Sum of the differences over the questions answered by both methods."""
     leads: tuple[int, int]
-    """Number of clusters in which the first method was right more often than the second, and number of clusters in
-    which it was right less often.
-    """
+    """Numbers of clusters in which the first method was right more often, and less often, than the second."""
 
 
 def compare_credits(

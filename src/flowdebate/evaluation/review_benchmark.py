@@ -131,7 +131,10 @@ class PlantedFault(WireModel):
     kind: str
 
     def is_named(self, finding: ReportedFinding) -> bool:
-        """Return whether a finding identifies the fault: same file, same kind, and at most three lines away."""
+        """Return whether a finding identifies the fault.
+
+        The finding must be in the same file, at most three lines away, and its wording must suggest the fault's kind.
+        """
         place = finding.place
         if place.file is None or place.line is None or place.found is False:
             return False

@@ -52,8 +52,8 @@ class StudyMethod(WireModel):
     tokens: float | None
     completion_tokens: float | None
     cost: float | None
-    """Mean per answer, over the answers for which the amount is known; None if it is known for fewer than
-    nine in ten.
+    """Mean per answer, computed from the answers for which the amount is known; None if these are fewer than nine in
+    ten.
     """
 
 
@@ -154,7 +154,7 @@ class StudyReport(InNotebooks, WireModel):
     last ballots.
     """
     first_read: dict[str, Figure] = Field(default_factory=new_dict)
-    """Share of verdicts for the side read first, in two-sided debates, keyed by design or control.
+    """Share of verdicts in favor of the side read first, in two-sided debates, keyed by design or control.
 
     This is the mean, over debates, of the share of decided ballots won by the side that the judge read first. If there
     is no position bias, it is one half.

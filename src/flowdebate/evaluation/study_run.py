@@ -1,4 +1,4 @@
-"""Execution of a study: questions are asked once, answers are stored as numbers, and crashed studies can be resumed."""
+"""Running studies: questions are asked once, answers are stored as numbers, and crashed studies can be resumed."""
 
 from __future__ import annotations
 

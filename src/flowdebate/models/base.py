@@ -449,7 +449,7 @@ class ModelRequest:
 
 
 class UnwrittenMessages(Sequence[Message]):
-    """Messages of a request whose answer is already recorded; the last message is rendered only when accessed."""
+    """Messages for a request whose answer is already recorded; the last message is rendered only when accessed."""
 
     __slots__ = ("_before", "_messages", "_write", "recorded_characters")
 
