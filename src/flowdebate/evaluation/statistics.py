@@ -277,9 +277,9 @@ class Resampling:
         """Compute the 95% confidence interval for the ratio of the sum of `values` to the sum of `numbers`.
 
         Each item has a value and a number. A share between `minimum` and 1 gets the Clopper-Pearson interval if all
-        items have the same share. If `minimum` is 0, it also gets this interval if all numbers are 1 and all values are 0 or
-        1. Any other share, or an unbounded ratio (if `minimum` is None), gets a bias-corrected and accelerated (BCa)
-        bootstrap interval over items. Above 5,000 items, the normal approximation is used instead, because its error is then
+        items have the same share or, if `minimum` is 0, if every number is 1 and every value is 0 or 1. Any other
+        share, or an unbounded ratio (if `minimum` is None), gets a bias-corrected and accelerated (BCa) bootstrap
+        interval over items. Above 5,000 items, the normal approximation is used instead, because its error is then
         smaller than the difference between two bootstrap intervals.
         """
         import numpy as np
