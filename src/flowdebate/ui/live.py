@@ -213,7 +213,7 @@ class Live:
         return "; ".join(f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {do}" for do, names in doing.items())
 
     def name_of(self, event: CallRetried | CallFellBack) -> str:
-        """Return the name of the calling speaker or role or, failing that, of the calling block."""
+        """Return the name of the speaker or role making the call or, if there is neither, the name of the block."""
         turn = self._turns.get(event.block)
         return turn.agent_name if turn is not None else event.role or event.block
 

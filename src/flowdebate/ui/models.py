@@ -77,7 +77,11 @@ class AllowedModels:
         return f'Start the server with --allow-model "{vendor_of(model)}/*" to allow it'
 
     def default_models(self) -> list[str]:
-        """Return the models for "each": each configured vendor's default or, failing that, its first allowed model."""
+        """Return each configured vendor's default model or, if that is not allowed, its first allowed model.
+
+        The result is what "each" stands for. Vendors without an allowed model are left out; if this leaves out all
+        configured vendors, raises ConfigurationError.
+        """
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
         allowed = [name if _matches(name, names) else listed.get(vendor_of(name)) for name in installed]
@@ -359,7 +363,7 @@ def models_line(plan: Plan, *, environment: str | None = None) -> str:
 
 
 def seat_titles(plan: Plan, *, environment: str | None = None) -> dict[str, str]:
-    """Return the model of each seat in a plan, keyed by name or role; raise the same errors as a run's first call."""
+    """Describe the model in each seat, keyed by speaker name or role; raise the same errors as a run's first call."""
     resolver = ModelResolver(plan.models, environment=environment)
 
     def intent_of(seat: str) -> str:

@@ -55,7 +55,7 @@ STATUSES: Mapping[str, Status] = {
 }
 
 RESUMABLE = ("interrupted", "failed", "limit", "left_behind", "rejected", "no_verdict")
-"""Statuses in which a run can continue without user input; a run without a verdict resumes with its judge."""
+"""Statuses in which a run can continue without user input; a run without a verdict resumes by calling its judge."""
 OVER = (*COMPLETE, "failed", "limit", "dead_letter")
 """Statuses in which a run is no longer waiting for anyone."""
 

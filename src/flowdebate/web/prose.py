@@ -379,7 +379,7 @@ def _with_marks(text: str, spans: Sequence[Span]) -> str:
 
 
 def _marked_at(text: str, at: int) -> int:
-    """Move a mark at position `at` past a list, quote or table marker, or past a rule."""
+    """Return the position for a mark at `at`, moved past any list, quote or table marker and past any rule."""
     begin = text.rfind("\n", 0, at) + 1
     while (rule := _RULE.match(text, begin)) is not None and rule.end() < len(text):
         begin = at = text.find("\n", rule.end()) + 1 or len(text)

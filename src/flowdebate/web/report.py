@@ -88,7 +88,7 @@ async def _page(evidence: Evidence, journal: bytes, packed: str) -> str:
 def document_html(
     document: Document, events: Sequence[object] = (), *, sections: Iterable[Section] | None = None
 ) -> str:
-    """Render a report without a journal, for display in a frame, from a document and the run's events.
+    """Render a document and the run's events as a report without a journal, for display in a frame.
 
     If given, `sections` replace the document's own sections.
     """

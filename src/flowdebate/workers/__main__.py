@@ -1,7 +1,7 @@
 """Program for running a worker: `python -m flowdebate.workers MODULE:OBJECT [--patience SECONDS] [--health PORT] …`.
 
-OBJECT is a `Workers`, or a function that returns one. On SIGTERM or SIGINT, the worker waits for calls in flight; a
-second signal ends the process immediately, and another worker then resumes its runs.
+OBJECT is a `Workers` object, or a function that returns one. On SIGTERM or SIGINT, the worker waits for calls in
+flight; a second signal ends the process immediately, and another worker then resumes its runs.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class History:
         return replace(before, deaths=before.deaths + 1, deaths_alone=before.deaths_alone + before.suspect)
 
     def after_outage(self, steps: int, now: float) -> History:
-        """Return the history after another outage of the provider, given the number of steps recorded so far."""
+        """Return the history after another provider outage, given the number of steps recorded so far."""
         before = self._without_progress(steps)
         return replace(before, outages=before.outages + 1, since=before.since or math.ceil(now))
 
@@ -445,7 +445,7 @@ class RunQueue:
 
 
 def _partition(owner: str) -> str:
-    """Return a name for an owner's partition of the queue; it is short because DBOS indexes it."""
+    """Return a short name for an owner's partition of the queue, because DBOS indexes the name."""
     return sha256(owner.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -47,7 +47,7 @@ class SimSide:
     called: str
     """Label or stance by which the view refers to the side."""
     stance: str
-    """The side's stance, if the list of positions states it; otherwise, the side's name."""
+    """The side's stance, if given in the list of positions; otherwise, the side's name."""
     texts: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
     """Speaker names in the tags on the side's entries; empty in an anonymous view."""
@@ -168,7 +168,9 @@ _MARKS = re.compile(r"!+|\*\*[^*]+\*\*")
 
 
 class SimJudge:
-    """A judge model with configurable log-odds; for a given seed, its results are bit-identical in any order.
+    """A judge model with configurable log-odds.
+
+    For a given seed, its results are bit-identical regardless of the order of requests.
 
     For each side, it computes a sum in the units of `quality` (differences between sums are log-odds):
 
@@ -178,10 +180,10 @@ class SimJudge:
 
     z is standard normal, and the softmax of the sums gives each side's share.
 
-    - `slot`: terms for each slot; a single number is the term for the first slot, decreasing evenly to 0 for the
-      last.
-    - `label`: terms for labels in alphabetical order, like `slot`, or keyed by label. Sides without labels use their
-      stances.
+    - `slot`: terms for each slot. A single number is the term for the first slot; the terms for the other slots
+      decrease evenly to 0.
+    - `label`: terms for each label, keyed by label, or given in alphabetical order of the labels as for `slot`. Sides
+      without labels use their stances.
     - `style`, `length`, `identity`: biases that no schedule can average out, since they depend on the text. `identity`
       is keyed by name.
     - `noise`: the standard deviation for one side; for the difference between two sides it is √2 times as large.
@@ -379,7 +381,7 @@ def _is_number(value: object) -> bool:
 
 
 def _ladder(field: str, value: float | Sequence[float]) -> Callable[[int], list[float]]:
-    """Return a function that lists the terms for a given number of slots or labels."""
+    """Return a function that computes the list of terms for a given number of slots or labels."""
     if isinstance(value, (int, float)):
         if not _is_number(value):
             raise ConfigurationError(
