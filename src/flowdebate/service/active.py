@@ -134,7 +134,7 @@ class ActiveRuns:
         return min(waiting, key=lambda queued: queued.turn, default=None)
 
     def queue(self, run_id: str, begin: Callable[[], Awaitable[object]], *, owner: str, priority: int) -> None:
-        """Queue a run to start in turn, once there is capacity; raise TooManyRuns if the queue is full."""
+        """Queue a run to start when its turn comes; raise TooManyRuns if the queue is full or closed."""
         self.check_queue()
         # As in the workers' queue, a run normally shares the turn of the first waiting run. If its owner already has
         # waiting runs, it takes the turn after the last of those runs.
@@ -146,13 +146,13 @@ class ActiveRuns:
         self._take_turns()
 
     def check_queue(self) -> None:
-        """Raise TooManyRuns if no more runs may join the queue."""
+        """Raise TooManyRuns if the queue is full or closed."""
         if self.closing or len(self._queue) >= self._max_queued:
             raise TooManyRuns(self._max_concurrency, queued=len(self._queue))
 
     @property
     def queued(self) -> list[str]:
-        """Ids of the waiting runs, in the order in which they will start."""
+        """Ids of the waiting runs, in the order in which they were queued."""
         return [queued_run.run_id for queued_run in self._queue]
 
     def leave_queue(self, run_id: str) -> None:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 def _of_owner(
     method: Callable[Concatenate[Service, str, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[OwnedService, str, P], Coroutine[Any, Any, T]]:
-    """Wrap a `Service` method that handles a single run so that it first checks the run's owner."""
+    """Wrap a `Service` method for a single run, adding a check that the run belongs to the owner."""
 
     @wraps(method)
     async def checked(self: OwnedService, run_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:

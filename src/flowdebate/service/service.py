@@ -586,8 +586,9 @@ class Service(Readership):
     async def follow(self, run_id: str, *, after: str | None = None) -> AsyncGenerator[Update]:
         """Follow a run to its end, starting at its first event or after the mark `after`.
 
-        The run may be in progress, in this process or another one, or already finished. If another process is executing
-        the run, its journal is read instead, so the text of an answer arrives only once the answer is complete.
+        The run may have finished already, or may be in progress in this process or another one. If another process is
+        executing the run, its journal is read instead, so the text of an answer arrives only once the answer is
+        complete.
         """
         async with aclosing(self._active.follow(run_id, after)) as updates:
             async for update in updates:
@@ -600,7 +601,7 @@ class Service(Readership):
         return (await self._replayed(await self.store.run(run_id), await self.store.steps(run_id))).events
 
     async def people(self, run_id: str) -> list[str]:
-        """Return the names of the blocks played by humans in a run, according to its pattern and past requests."""
+        """Return the names of a run's human blocks, based on its pattern and its past requests."""
         return self._people(await self.store.run(run_id), await self.store.steps(run_id))
 
     def _people(self, stored: StoredRun, steps: Sequence[StepRow]) -> list[str]:

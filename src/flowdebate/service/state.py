@@ -217,7 +217,7 @@ class RunRecord:
     events: Sequence[object]
     """Recorded events so far; empty if this service does not know the run's pattern."""
     people: Sequence[str]
-    """Names of the blocks played by humans: those defined by the pattern, and any that have made requests so far."""
+    """Names of the run's human blocks: those defined by the pattern, and any others that have made requests so far."""
     readers: RunReaders
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _TO_BEGIN = 5.0
-"""Time limit in seconds for a server to begin its shutdown; the longest validation of an answer takes two seconds."""
+"""Time limit in seconds for a server to begin its shutdown, longer than the two seconds that validating an answer can
+take.
+"""
 _TO_END = 15.0
 """Time limit in seconds for a server's shutdown, not counting waits, each of which has its own limit."""
 

@@ -239,7 +239,7 @@ class GitHub:
     def _newer(self, since: str | None, merge_base: str | None, pull: _Pull) -> tuple[list[_File] | None, set[str]]:
         """Return the files changed after `since`, and the names of files whose base version has changed.
 
-        The first value is None if the comparison is incomplete.
+        The first value is None if `since` is None, or if the changes after it cannot be listed completely.
         """
         if since is None:
             return None, set()

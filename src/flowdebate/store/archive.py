@@ -155,7 +155,10 @@ class _StoredLog(Log[Any]):
             await self._store.put(self._collection, debate, body, expected=before)
 
     async def read(self) -> Mapping[str, Any]:
-        """Return the values keyed by debate, in document order; only documents that have changed are parsed again."""
+        """Return the values keyed by debate, in the order the debates were added.
+
+        Only documents that have changed are parsed again.
+        """
         documents, parsed = await self._store.documents(self._collection), self._parsed
         present = {key: body for key, body in documents.items() if body != GONE}
         self._parsed = {

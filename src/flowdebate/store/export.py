@@ -274,7 +274,7 @@ class _Reading:
             raise ValueError(f"run {run_id} has {counted(self.steps, 'step')}, but only {count} of them follow")
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Add the step in a parsed line; raise ValueError if no more steps are expected or the run ID differs."""
+        """Add the step from a parsed line; raise ValueError if no more steps are expected or the run ID differs."""
         run_id = self.run.header.run_id
         if self.is_whole():
             number, known = self.steps + 1, counted(self.steps, "step")
@@ -296,7 +296,7 @@ class _Reading:
 
 
 def _begin(value: Mapping[str, Any], before: _Reading | None) -> _Reading:
-    """Start reading the run in a parsed line; raise ValueError if the previous run, `before`, is incomplete."""
+    """Start reading the run from a parsed line; raise ValueError if the previous run, `before`, is incomplete."""
     expected = "run" if before is None else "step"
     if value["kind"] != expected:
         raise ValueError(f'`kind` must be "{expected}" here (got {value["kind"]})')

@@ -196,7 +196,7 @@ _FIRST: ContextVar[bool] = ContextVar("flowdebate_first_delivery", default=False
 
 
 class _Delivery(_Current):
-    """Delivery of a run from a worker's queue to the worker."""
+    """Span for the delivery of a run from a worker's queue to the worker."""
 
     def __init__(self, span: Span, *, first: bool) -> None:
         super().__init__(span)

@@ -32,7 +32,7 @@ EventT = TypeVar("EventT")
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Record of running a pattern on an example, up to the end or failure of the run."""
+    """Record of one run of a pattern on an example, up to the end or failure of the run."""
 
     example: Example
     view: RunView

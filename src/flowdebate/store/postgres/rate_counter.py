@@ -40,7 +40,9 @@ SET free_at = CASE WHEN spent_until - now <= %(brim)s
 FROM clock WHERE key = %(key)s
 RETURNING wait, granted
 """  # noqa: S608 - a constant
-"""Statement to claim a slot: each slot lasts `each` seconds, and can be used from `burst` seconds before its end."""
+"""Statement to claim a slot: each slot lasts `each` seconds, and can be used as early as `burst` seconds before its
+end.
+"""
 _CHARGE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now)
 UPDATE rates SET spent_until = greatest(spent_until, now) + %(seconds)s FROM clock WHERE key = %(key)s

@@ -81,7 +81,7 @@ _NONE = Attempt("call", None, 0)
 
 
 class OpenSteps:
-    """The open steps of all of one owner's runs.
+    """Open steps of all runs that belong to one owner.
 
     Each attempt is a line in the log at `path`. The log outlives the process, so that other processes can read it when
     they take over the owner's runs.
