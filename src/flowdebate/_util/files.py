@@ -1,4 +1,4 @@
-"""Private files: files written for a debate are readable only by their owner, regardless of the umask."""
+"""Creation of files and folders accessible only to their owner, regardless of the umask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lazy imports: loading objects by name, a lock for libraries with import cycles, and notebook rendering."""
+"""Helpers for loading objects by name, importing libraries with import cycles, and rendering in notebooks."""
 
 from __future__ import annotations
 

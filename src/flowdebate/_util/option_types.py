@@ -51,7 +51,7 @@ def number(**limits: Any) -> WrapValidator:  # noqa: ANN401 - those of `number_p
 
 @dataclass(frozen=True)
 class Reach:
-    """Kind of resource that a string in a plan refers to, such as a file or a server; attached to the string's type."""
+    """Annotation for a string type: the kind of resource to which a plan's string refers, such as a file or server."""
 
     of: Literal["nothing", "file", "server", "model"]
 

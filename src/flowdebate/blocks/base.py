@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """Line of an outline and the lines nested below it."""
+    """A line of an outline, together with the lines nested below it."""
 
     text: str
     """Text of the line: a block's name, or a verb and its object, such as "map abs"."""
@@ -196,7 +196,7 @@ class Block(ABC, Generic[InT_contra, OutT_co, RawT_co]):
     """
 
     def in_role(self, role: str) -> Block[InT_contra, OutT_co, RawT_co]:
-        """Assign `role` to a block that was passed to a pattern, and return the result.
+        """Return this block with `role` assigned, for use by the pattern that it was passed to.
 
         The block itself is not modified, because the application may use it in another role or pattern.
         """

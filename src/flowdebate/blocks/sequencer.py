@@ -349,7 +349,7 @@ class Sequencer(Block[InT, OutT, RawT]):
         return Sequencer(self.name, self._setup, (*self.steps, replace(step, key=key, place=escape_path_segment(key))))
 
     def _free(self, wish: str) -> str:
-        """Return `wish`, appending "~2" or a higher number if it is taken, because names in paths must be unique."""
+        """Return `wish`, with "~2" or a higher number appended if the name is taken; names in paths must be unique."""
         used_keys = {step.key for step in self.steps} | {
             step.label for step in self.steps if isinstance(step, LoopBack)
         }

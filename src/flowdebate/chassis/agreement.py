@@ -78,8 +78,8 @@ AGREEMENT = Profiles(full=AgreementTemplate(), concise=AgreementTemplate())
 class Agreement:
     """Method for deciding whether two answers agree: `Agreement(model="openai/gpt-5-mini")`.
 
-    Answers with identical wording count as agreeing, without a model call. A judge compares any other pair in both
-    orders; the answers agree only if both rulings say so.
+    Identically worded answers count as agreeing, without a model call. A judge compares any other pair in both orders;
+    the answers agree only if both rulings say so.
     """
 
     model: Model | str | None = None

@@ -484,7 +484,7 @@ class RoundsEnded(BaseEvent):
 
 @dataclass(slots=True, kw_only=True)
 class EscalationStepFinished(BaseEvent):
-    """A step of an escalation has finished without failing, and `step.reason` is set if the escalation ends there."""
+    """An escalation step has succeeded, and `step.reason` is set if the escalation ends there."""
 
     kind: ClassVar[str] = "escalation_step_finished"
     step: EscalationStep

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from .names import Meant, Names
 
 LeakKind = Literal["name", "model", "family"]
-"""Kind of leaked name: a debater, a model on the roster, or a model family or maker that an author claims
-as its own.
+"""Kind of leaked name: "name" for a debater, "model" for a model on the roster, or "family" for a model family or maker
+that an author claims as its own.
 """
 # nouns that fit any speaker: they imply no position and are not debate roles such as judge or moderator
 _NOUNS = ("Speaker", "Participant", "Discussant", "Voice", "Contributor", "Panelist")
