@@ -227,7 +227,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _escape_word(tag: str) -> str:
-    """Escape `tag` if it would become a control token inside brackets; a file may be named INST, for example."""
+    """Escape `tag` if it would become a control token inside brackets; for example, a file may be named INST."""
     return f"⟦U+{ord(tag[0]):04X}⟧{tag[1:]}" if f"[{tag}]" in _control_tokens() else tag
 
 

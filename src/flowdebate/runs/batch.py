@@ -652,7 +652,7 @@ class WorkerPool(Generic[JobT, DoneT]):
             self._free.release()
 
     def _check_cancelled(self, task: asyncio.Task[None]) -> None:
-        """End all jobs if one was cancelled from outside, because it will never deliver a result."""
+        """End all jobs if one of them was cancelled from outside the pool, because it will never deliver a result."""
         if task.cancelled():
             self._fail(asyncio.CancelledError())
 

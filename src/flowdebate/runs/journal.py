@@ -300,8 +300,8 @@ class Journal:
     async def unanswered(self, key: str) -> tuple[str, Exception | None]:
         """Return the key under which to record a role's failure, and the failure recorded there, if any.
 
-        The key is `key` followed by a number. If the journal `reopens` the run, the role may answer after all, and the
-        new request is recorded.
+        The key is `key` followed by a number. If the journal `reopens` the run, a role that failed is called again, and
+        this is recorded as well.
         """
         number = 1
         while (lost := self.recorded_failure(place := f"{key}[{number}]")) is not None:

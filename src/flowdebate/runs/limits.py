@@ -367,7 +367,7 @@ class Account:
         self._check(await self.used(), Used())
 
     def add_pending(self, used: Used, instead: Used | None = None) -> None:
-        """Add `used` to the usage to be written next, replacing the reservation `instead`.
+        """Add `used` to the usage to be written next, in place of the reservation `instead` if there is one.
 
         Raises BudgetReached if there is no reservation to replace and the budget would be exceeded.
         """

@@ -30,7 +30,7 @@ class Records:
     events: list[object] = field(default_factory=list)
     """Events recorded so far, as in `result.events`."""
     listeners: list[Callable[[object], None]] = field(default_factory=list)
-    """Callbacks to call with each event; text is streamed only if there are any."""
+    """Callbacks to call with each event; text is streamed only if there are listeners."""
     observe: Callable[[object], None] | None = None
     """Callback that passes each recorded event to the run's observer; the observer does not need streamed text."""
     calls: dict[int, CallStarted] = field(default_factory=dict)

@@ -245,7 +245,7 @@ class Run:
         RUN_LOGGER.info("run %s of %s: %s, %s in %.1f s", self.run_id, block, ended, calls, self.seconds, extra=extra)
 
     def observed(self) -> AbstractContextManager[object]:
-        """Return a context manager that wraps the run's execution and sets the run's observer during it."""
+        """Return a context manager that wraps the run's execution and sets the run's observer for its duration."""
         return nullcontext() if self.observe is None else _Observed(self, self.observe)
 
     def degrade(self, outcome: RunStatus) -> None:
@@ -371,7 +371,7 @@ class Run:
         call: Callable[[], Awaitable[T]],
         place: str,
     ) -> T:
-        """Execute and record `call`; if its result is recorded already, count the model calls made for it."""
+        """Execute and record `call`; if a result is already recorded, count the model calls made to produce it."""
         executed = False
 
         async def execute() -> T:

@@ -180,7 +180,7 @@ async def _find_request_path(run_id: str, place: str | None, front: Front, servi
 
 @router.get("/links/{code}", response_model=PendingInput, responses=responses(404, 409))
 async def request_of_link(code: str, front: FrontOf) -> Response:
-    """Show the request that a link covers, or the pending request for the link's role. Needs no token."""
+    """Return the request that a link covers, or the pending request for the link's role. Needs no token."""
     link, _ = await link_of(front, code)
     return data(await _awaited(front, link))
 

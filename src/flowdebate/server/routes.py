@@ -246,7 +246,7 @@ async def write_note(run_id: str, body: NoteBody, service: ServiceOf) -> Respons
 
 @router.get("/budgets", response_model=list[BudgetState], responses=responses())
 async def budgets(service: ServiceOf) -> Response:
-    """Show how much of the server's budget, and of your own daily budget, has been used."""
+    """Return how much of the server's budget, and of your own daily budget, has been used."""
     return data(await service.budgets())
 
 
@@ -350,7 +350,7 @@ async def ready(front: FrontOf) -> Health:
 
 @catalog.get("/queue", response_model=list[QueueState], responses=responses())
 async def queue(front: FrontOf) -> Response:
-    """Show this server's work queue and its live workers; return [] if the server has no workers."""
+    """Return the state of this server's work queue and its live workers, or [] if the server has no workers."""
     workers = front.service.workers
     return data([] if workers is None else [await workers.overview()])
 

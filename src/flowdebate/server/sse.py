@@ -305,7 +305,7 @@ class _Following:
             self.end()
 
     def take(self, reader: _PageReader) -> bytes:
-        """Return the reader's unread items."""
+        """Return the frames that the reader has not received yet, joined together."""
         reader.news.clear()
         if reader.is_behind and self._page is not None:
             # send pending fragments to the other readers first; this reader gets them as part of the whole page

@@ -77,7 +77,7 @@ def _render_audit(audit: RefereeAudit, *, scores: bool) -> list[str]:
 
 
 def issues_of(assessment: Assessment) -> str:
-    """Join the issues found in an argument, or return "" if there are none."""
+    """Join the issues found in an argument with semicolons, or return "" if there are none."""
     return "; ".join(quoted(issue) for issue in assessment.issues if issue.strip())
 
 

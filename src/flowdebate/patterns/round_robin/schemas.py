@@ -48,7 +48,7 @@ RoundRobinTranscript: TypeAlias = "StateResource[TranscriptState[RoundRobinEntry
 
 
 def create_round_robin_transcript() -> RoundRobinTranscript:
-    """Create a transcript to be shared by a round robin and its readers, under the key `"transcript"`.
+    """Create a transcript to be shared by a round robin and other blocks, under the key `"transcript"`.
 
     `ctx.resources.transcript.state.entries` holds the contributions so far. Pass the same object to the pattern and to
     every block that reads it.

@@ -167,7 +167,7 @@ class ForkJournal(Journal):
         return inherited
 
     def _find_in_parent(self, key: str, request: str | None, model: str | None) -> StepRow | None:
-        """Convert the parent's matching step to a step of the fork; return None if the step must be executed."""
+        """Adapt the parent's matching step for the fork; return None if the step must be executed."""
         row = self._parent.rows.get(key)
         # the fork calls a role again if the call failed in the parent
         if row is None or row.body is None or UNANSWERED in key:

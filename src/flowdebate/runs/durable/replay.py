@@ -37,7 +37,7 @@ _QUIET = 16
 """Number of idle event loop iterations after which a run is assumed to have reached the end of its journal."""
 _SPINS, _PAUSE, _MAX_PAUSE, _PATIENCE = 100, 0.001, 0.1, 10.0
 """Settings for a replay that waits for a thread or a timer: the number of event loop iterations before it starts to
-sleep, followed by the durations in seconds of its first sleep, its longest sleep, and all its sleeps together.
+sleep, then three durations in seconds: of the first sleep, of the longest sleep, and of all sleeps combined.
 """
 _OF_INTENT = re.compile("(chat|synthesize): (.*)")
 """Regular expression matching a fingerprint line in which a model is assigned to an intent."""
@@ -78,7 +78,7 @@ async def replay(
 
     The events are a prefix of the run's events, with three exceptions: those of concurrent branches may come in a
     different order; `CallRetried` and `CallFellBack` are missing, because they are known only to the executing process;
-    and a role that failed for good is represented by its calls and its failure alone. No models or humans are called,
+    and a role that failed permanently is represented only by its calls and its failure. No models or humans are called,
     no conditions are evaluated, and no side effects are executed. The replay stops at the end of the journal, or after
     ten seconds if a block waits for time to pass. Pass `profile` (or `model`) if the run used a model object, because
     the journal contains only the object's name. `on_request` is called with the path and the request of each call,

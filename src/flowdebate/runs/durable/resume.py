@@ -56,10 +56,10 @@ async def load_run(
 ) -> tuple[Run, Any]:
     """Load a stored run and its input, and take ownership of the run.
 
-    This process takes ownership of a complete run only when another step has to be executed. If `asks_again` is set, a
-    complete run that lacks an answer from its judge, chair or synthesizer calls that role again; an interrupted run
-    must first continue to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or ConfigurationError, in
-    which case the stored run is left unchanged.
+    This process takes ownership of a complete run only when another step has to be executed. If `asks_again` is set and
+    a complete run lacks an answer from its judge, chair or synthesizer, that role is called again; an interrupted run
+    must first be continued to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or ConfigurationError;
+    after any of these errors, the stored run is unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))

@@ -241,9 +241,9 @@ class ChatRequest(_Request):
         return labels if self.user is None else {**labels, "user": self.user}
 
     def chat(self) -> list[tuple[str, str]]:
-        """Return the messages as pairs of role and text, with the question last.
+        """Return the messages as (role, text) pairs, with the question last.
 
-        Tool results following the question are moved before the question.
+        Tool results that follow the question are moved in front of it.
         """
         chat: list[tuple[str, str]] = [(message.role, message.text) for message in self.messages]
         last_user = max((at for at, (role, _) in enumerate(chat) if role == "user"), default=None)
