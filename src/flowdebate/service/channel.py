@@ -90,7 +90,7 @@ class _Text:
 
 
 class Channel:
-    """Events of one run for any number of readers: a single log, in which each reader has its own position.
+    """Log of one run's events, shared by any number of readers, each with its own position.
 
     Slow readers do not delay the others, and the log is not copied for additional readers. The log contains a call's
     text only while the model is writing it; later readers find the text in the answer's event.

@@ -802,7 +802,7 @@ class Service(Readership):
         return await change_all(self.runs, states, change, **filters)
 
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
-        """Cancel the runs that match all filters, as in `resume_all`.
+        """Cancel the runs that match all filters; the filters work as in `resume_all`.
 
         If `status` is omitted, only unfinished runs are cancelled.
         """

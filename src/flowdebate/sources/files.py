@@ -126,13 +126,13 @@ def read_texts(texts: Mapping[str, str]) -> list[Source]:
 
 
 class _Room:
-    """Limits on the total size of a run's sources, which are stored with the run and sent with each turn."""
+    """Space left for a run's sources, which are stored with the run and sent with each turn."""
 
     def __init__(self) -> None:
         self._text, self._images = MAX_TEXT_MEGABYTES * MEGABYTE, MAX_IMAGES_MEGABYTES * MEGABYTE
 
     def take(self, sources: Sequence[Source], path: str) -> None:
-        """Add the size of `sources` to the total; raise BadFile, naming their `path`, if the total is now too large."""
+        """Subtract the size of `sources` from the space left; raise BadFile, naming their `path`, if it is exceeded."""
         self._text -= sum(len(source.text.encode()) for source in sources)
         self._images -= sum(source.size for source in sources if source.image is not None)
         if self._text < 0:

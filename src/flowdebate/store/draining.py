@@ -35,7 +35,7 @@ class Draining(Store):
         self.stopping = True
 
     async def quiet(self) -> None:
-        """Wait until no step started through this object is in progress, not counting steps for humans."""
+        """Wait until no step started through this object is in progress, apart from steps for humans."""
         await self._quiet.wait()
 
     async def intend(self, run_id: str, key: str, kind: StepKind, request: str | None) -> int:

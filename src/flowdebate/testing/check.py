@@ -172,9 +172,9 @@ def find_broken_promise(
 
 
 def _draw(check: _Check) -> None:
-    """Check generated examples, and shrink the first that breaks a promise.
+    """Check generated examples, and shrink the first one that breaks a promise.
 
-    If no example does, check the promises about all examples together.
+    If no example breaks a promise, check the promises about all examples together.
     """
     from hypothesis import HealthCheck, Phase, Verbosity, errors, given, seed, settings
 
