@@ -109,7 +109,7 @@ async def decision(
     async def call() -> T:
         return read(await result_of(function(value, inside)))
 
-    return await inside.decide(call, returns=returns)
+    return await ctx.run.decide(place, call, returns=returns, place=None if inside is ctx else place)
 
 
 def _fits(signature: inspect.Signature, count: int) -> bool:

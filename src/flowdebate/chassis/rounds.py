@@ -91,7 +91,7 @@ class RoundCondition:
         if reason is None and self._condition_block is not None:
             # use a separate path for each round, so that a resumed run finds the answer recorded for that round
             inside = ctx.child(self._condition_block.name, f"{ctx.path}/{self._condition_block.place}[{state.round}]")
-            answer = await inside.decide(partial(self._condition_block, None, inside))
+            answer = await ctx.run.decide(inside.path, partial(self._condition_block, None, inside), place=inside.path)
             reason = "predicate" if answer is True else answer or None
         if reason is None:
             return True

@@ -351,25 +351,27 @@ class Run:
     ) -> T:
         """Execute the side effect `call` as the step `key`; see `Context.step`.
 
-        If `call` may call models, `place` is the path at or below which it does.
+        If `call` may call models, `place` is a path at or below which nothing else calls models.
         """
         if self.journal is None:
             return await call()
         step = partial(self.journal.step, key, returns=returns, failures=failures)
-        return await (step(call) if place is None else self._record_or_count(step, call, place))
+        return await self._record_or_count(step, call, place)
 
-    async def decide(self, path: str, call: Callable[[], Awaitable[T]], *, returns: object = None) -> T:
-        """Make a decision at `path` by calling `call`; see `Context.decide`."""
+    async def decide(
+        self, path: str, call: Callable[[], Awaitable[T]], *, returns: object = None, place: str | None = None
+    ) -> T:
+        """Make a decision at `path` by calling `call`; see `Context.decide`, and `step` for `place`."""
         if self.journal is None:
             return await call()
         decide = partial(self.journal.decide, f"{path}{DECISION}", returns=returns)
-        return await self._record_or_count(decide, call, path)
+        return await self._record_or_count(decide, call, place)
 
     async def _record_or_count(
         self,
         record: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]],
         call: Callable[[], Awaitable[T]],
-        place: str,
+        place: str | None,
     ) -> T:
         """Execute and record `call`; if a result is already recorded, count the model calls made to produce it."""
         executed = False
@@ -380,7 +382,7 @@ class Run:
             return await call()
 
         value = await record(execute)
-        if not executed:
+        if place is not None and not executed:
             self.count_skipped(place)
         return value
 
