@@ -148,7 +148,10 @@ def copied_share(text: str, source: str) -> float:
 
 
 def _longer_runs(runs: list[list[int]], following: list[list[int]], length: int) -> list[list[int]]:
-    """Join each run of `length` words in `runs` to the run after it in `following`; return the longer runs' ids."""
+    """Join each run of `length` words in `runs` to the run in `following` that begins right after it.
+
+    Returns the longer runs' ids.
+    """
     numbers: dict[tuple[int, int], int] = {}
     return [
         [numbers.setdefault(pair, len(numbers)) for pair in zip(first, second[length:], strict=False)]

@@ -188,7 +188,8 @@ def find_unsendable(
 def inner_error(error: object, *, secrets: Sequence[str] = (), base_url: str = "") -> ModelError:
     """Convert `error`, found in a stream or in a response with status 200, to a ModelError.
 
-    The HTTP status is taken from the error's code, type or status field; if none of these is recognized, it is 500.
+    The HTTP status is taken from the error's code, type or status field, or from `error` itself if it is not an object;
+    if no status is recognized, it is 500.
     """
     codes = [error.get(key) for key in ("code", "type", "status")] if isinstance(error, dict) else [error]
     code_text, status = "with an error", 500

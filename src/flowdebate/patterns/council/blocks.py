@@ -24,9 +24,9 @@ from .schemas import ChairAnswer, ChairRequest, CouncilTranscript, ReviewRequest
 
 
 def _describe_member(template: CouncilMemberTemplate, name: str, role: str | None, system_prompt: str | None) -> str:
-    """Build a member's system message from the template, the member's role and the `system_prompt`.
+    """Build a member's system message from the template, the member's name and role, and the `system_prompt`.
 
-    The role is omitted if it is None. The `system_prompt` is included without escaping.
+    If `role` is None, the name is omitted as well. The `system_prompt` is included without escaping.
     """
     who = None if role is None else filled(template.persona, speaker=speaker_tag(name, role))
     return "\n\n".join(filter(None, [template.system, who, system_prompt]))

@@ -239,7 +239,10 @@ def purposes(pattern: str) -> str:
 
 
 def with_roles(members: Sequence[MemberT], format_: Format, *, location: str, field: str) -> tuple[MemberT, ...]:
-    """Assign the format's roles and names to `members`; raise ConfigurationError if there are too many or too few."""
+    """Assign the format's roles and names to `members`; a role that a member already has is kept.
+
+    Raises ConfigurationError if there are too many or too few members.
+    """
     if format_.sides is not None and len(members) != format_.sides:
         problem = f"must have {format_.sides} entries in the format {format_.name}"
         raise ConfigurationError(location, field, len(members), problem)
