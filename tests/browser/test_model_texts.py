@@ -36,7 +36,7 @@ $$ \sum_{i=1}^{n} p_i \cdot \ell_i $$
 def answer(request: ModelRequest) -> Any:
     """Return TEXT as a debater, and prefer a side as the judge.
 
-    The winner is always Ship, but the scores favor the side read first.
+    If the judge is asked for a winner, it names Ship; if asked for scores, it favors the side read first.
     """
     CALLERS.append(request.block)
     if request.output_schema is None:

@@ -117,7 +117,11 @@ _TYPES |= dict.fromkeys(("properties", "required", "additionalProperties", "minP
 
 
 def find_loose_keywords(part: Any) -> Iterator[tuple[str, Any]]:
-    """Yield keywords that a strict validator would reject because they do not apply to the type beside them."""
+    """Yield keywords that a strict validator would reject.
+
+    These are keywords that do not apply to the type beside them, and "type" if a type or an array's item type is
+    missing.
+    """
     if not isinstance(part, dict):
         return
     for keyword, value in part.items():

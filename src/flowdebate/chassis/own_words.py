@@ -101,7 +101,7 @@ class LabelParser:
         return text
 
     def may_be_label(self, begins: str) -> bool:
-        """Return whether the beginning of an answer, `begins`, may be a label or part of one."""
+        """Return whether an answer that begins with `begins` may start with a label."""
         begins = begins.lstrip()
         if len(begins) > self._longest:
             return False

@@ -107,9 +107,10 @@ def create_comparison(
 ) -> Sequencer[Any, DebateRawOutput]:
     """Create the block for a comparison, which turns `ComparedTexts` or their JSON data into a verdict.
 
-    Options are the same as for `compare`; without `judges`, the run's model is the judge. Small models (those with the
-    profile "concise") answer with a letter instead of scores, unless there are `criteria`. If `quotes` is set, they
-    also pick a sentence from each text. Raise ConfigurationError for invalid options.
+    Options are the same as for `compare`; without `judges`, the run's model is the judge. If there are no `criteria`
+    and all judges are small models (profile "concise") that support logprobs, they answer with a letter instead of
+    scores; if `quotes` is set, they then also pick a sentence from each text. Raise ConfigurationError for invalid
+    options.
     """
     judge_options = _judge_options(judges, criteria, orders)
     transcript = create_debate_transcript()
