@@ -60,7 +60,8 @@ async def make_link(
 ) -> Response:
     """Create a link that needs no token.
 
-    The link allows answering one request or all requests to a role, or reading the run.
+    The link allows answering one request or all requests to a role. If `shows` is set, it is a public link for reading
+    the run or voting on it.
     """
     front.check_writable()
     body = body or LinkBody()

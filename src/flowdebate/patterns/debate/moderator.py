@@ -234,13 +234,13 @@ def create_moderator(
     """Create the block `{name}-moderator`.
 
     The block opens a round with `{reason, next_speakers, briefing, new_angle, done}`. It sees the debaters' positions,
-    the whole transcript with names, and its own earlier decisions. All debaters speak unless it gives a `reason` for
-    omitting a side. Even then, a side gets a turn if it spoke less recently than one of the sides chosen to speak; the
-    decision's `added` lists the debaters added in this way. With `tools` (or `uses`), the prompt asks for facts to be
-    looked up and included in the briefing. The schema for the model has `roster_names` as an enum, and the prompt
-    states `max_rounds` (by default, the debate's maximum). In the concise profile, if there are no tools or
-    instructions, the block makes no decisions: all debaters speak in declared order, and the model writes one neutral
-    question, the decision's `new_angle`.
+    the whole transcript with names, and its own earlier decisions. By default, all debaters speak. To leave out some of
+    the sides, the block must give a `reason`; even then, a side gets a turn if it has not spoken yet, or if it spoke
+    less recently than one of the sides chosen to speak. The decision's `added` lists the debaters added in this way.
+    With `tools` (or `uses`), the prompt asks for facts to be looked up and included in the briefing. The schema for the
+    model has `roster_names` as an enum, and the prompt states `max_rounds` (by default, the debate's maximum). In the
+    concise profile, if there are no tools or instructions, the block makes no decisions: all debaters speak in declared
+    order, and the model writes one neutral question, the decision's `new_angle`.
     """
     location = f"moderator {name!r}"
     roster = list(roster_names)

@@ -434,7 +434,7 @@ class DebateRawOutput(PatternOutput):
 
     @property
     def winner(self) -> Winner | None:
-        """The winning stance and its debaters; None if there is no verdict or the verdict combines stances."""
+        """The winning stance and its debaters; None if there is no verdict or no stance won."""
         if self.verdict is None or self.verdict.winner is None:
             return None
         stance = self.verdict.winner

@@ -423,7 +423,7 @@ class FactSorter:
     async def _choose(
         self, text: str, question: str, order: Mapping[str, str], ctx: Context
     ) -> Mapping[str, float] | None:
-        """Return the log-probability of each letter in `order`; None if the model returns none or cannot be called."""
+        """Return the log-probability of each letter in `order`; None if the model fails or returns none."""
         if recorded_failure(ctx, block=self.name) is not None:
             return None
         positions = "\n".join(f"{letter}: {tag_text(side)}" for letter, side in order.items())

@@ -27,4 +27,6 @@ class HandoffMade(BaseEvent):
     chosen_by: ChosenBy
     """Way in which the next speaker was chosen."""
     problem: str | None = None
-    """Problem with the speaker's first answer, such as an invalid choice; None if there was none."""
+    """Problem with the speaker's first answer, such as an invalid choice, or a note that the turn was lost; None if
+    there was no problem.
+    """

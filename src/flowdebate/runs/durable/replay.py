@@ -204,7 +204,10 @@ def _start_replay(
 
 
 def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun) -> None:
-    """Emit the events held back by concurrent branches, and the events for failed calls at the end of the journal."""
+    """Emit the events for failed calls at the end of the journal.
+
+    If no process owns the run, first emit the events held back by concurrent branches.
+    """
     # release the events that concurrent branches have emitted so far
     for path in () if stored.owned else [*run.records.held_events]:
         run.records.release(path)

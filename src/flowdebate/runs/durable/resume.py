@@ -58,8 +58,9 @@ async def load_run(
 
     This process takes ownership of a complete run only when another step has to be executed. If `asks_again` is set and
     a complete run lacks an answer from its judge, chair or synthesizer, that role is called again; an interrupted run
-    must first be continued to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or ConfigurationError;
-    after any of these errors, the stored run is unchanged.
+    must first be continued to its end. Raises RunNotFound, RunConflict, RunChanged, DeadLetter or ConfigurationError.
+    After DeadLetter, the stored run has the status "dead_letter"; after any other error, its status and steps are
+    unchanged.
     """
     location = f"{block}.resume()"
     model = choose_model(common.get("model"), common.get("override_model"))
