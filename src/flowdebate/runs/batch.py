@@ -200,7 +200,7 @@ class BatchSummary:
     cost: float | None = None
     """Cost based on the `prices` in the limits or on the built-in prices; None if the prices are unknown."""
     prices: str | None = None
-    """Unit of `cost`: the currency, and the price list with its date."""
+    """Currency of `cost` and source of the prices, as far as they are known; None if neither is known."""
     seconds: float = 0.0
     """Seconds since the first question was read."""
 

@@ -399,7 +399,8 @@ def joined_marks(marks: Iterable[str | None]) -> str:
 def split_marks(text: str | None, number: int) -> list[str | None]:
     """Split a frame's id into one mark per run.
 
-    Unless the id contains exactly `number` marks, every run gets an invalid mark.
+    If `text` is None, every run's mark is None. Unless the id contains exactly `number` marks, every run gets an
+    invalid mark.
     """
     if text is None:
         return [None] * number

@@ -804,7 +804,7 @@ class Service(Readership):
     async def cancel_all(self, *, status: str | None = None, **filters: Any) -> Changed:  # noqa: ANN401 - see `change_all`
         """Cancel the runs that match all filters; the filters work as in `resume_all`.
 
-        If `status` is omitted, only unfinished runs are cancelled.
+        If `status` is omitted, only queued, running and waiting runs are cancelled.
         """
         states = (*_UNFINISHED, "awaiting") if status is None else (status,)
         return await change_all(self.runs, states, self.cancel, **filters)

@@ -83,7 +83,7 @@ class RunSummary(WireModel):
     cost: float | None = None
     """Cost based on the prices in the run's limits or on the built-in prices; None if the prices are unknown."""
     prices: str | None = None
-    """Currency of `cost`, along with the price list and its date; None if unknown."""
+    """Currency of `cost` and source of the prices, as far as they are known; None if neither is known."""
 
     @classmethod
     def read(cls, data: object) -> Self | None:

@@ -747,7 +747,7 @@ def serve(memory: int, seconds: float) -> None:
 
     Each request consists of a line of JSON followed by the bytes of the document; each answer is a line of JSON.
     `memory` is this process's memory limit in megabytes. The process exits if a document takes much longer than
-    `seconds`, or after it has been idle for a long time.
+    `seconds` or takes up too much memory, or after the process has been idle for a long time.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep the libraries' output from mixing with the answers

@@ -158,7 +158,7 @@ class Document(InNotebooks, WireModel):
     cost: float | None = None
     """Cost of the run at configured or known prices; omitted if no prices are available."""
     prices: str | None = None
-    """Currency of `cost`, along with the price list and its date; omitted if unknown."""
+    """Currency of `cost` and source of the prices, as far as they are known; omitted if neither is known."""
     seconds: float | None = None
     seed: int | None = None
     run_id: str | None = None

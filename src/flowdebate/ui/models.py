@@ -79,8 +79,9 @@ class AllowedModels:
     def default_models(self) -> list[str]:
         """Return each configured vendor's default model or, if that is not allowed, its first allowed model.
 
-        The result is what "each" stands for. Vendors without an allowed model are left out; if this leaves out all
-        configured vendors, raises ConfigurationError.
+        The result is what "each" stands for. Only models allowed by name, rather than by a pattern, can replace a
+        default. Vendors without a replacement are left out; if this leaves out all configured vendors, raises
+        ConfigurationError.
         """
         names, installed = self.names, list_available_models()
         listed = {vendor_of(name): name for name in reversed(names) if not set(name) & {*"*?["}}
@@ -338,7 +339,7 @@ def _replay(path: str, first: Model | str) -> Callable[[Model | str], Model]:
 
 
 def models_line(plan: Plan, *, environment: str | None = None) -> str:
-    """List the models for a run of `plan`, with seats if the models differ; return "" if none are set.
+    """List the models for a run of `plan`, with seats if the models differ; return "" if a seat has no valid model.
 
     `environment` is the default model of a resumed run.
 

@@ -91,7 +91,7 @@ class PostgresCounter:
     async def pause(self, key: str, seconds: float) -> None:
         """Let the next slot for `key` start no earlier than `seconds` from now.
 
-        A burst lets slots be used before they start, so callers add that time to `seconds`.
+        If a burst lets slots be used before they start, the caller must add that time to `seconds`.
         """
         values = {"key": key, "seconds": seconds}
 
