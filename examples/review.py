@@ -1,4 +1,4 @@
-"""Review a plan: three models find problems, confirm or refute each other's findings, and a rule decides.
+"""Review a plan: three models find problems and confirm or refute each other's findings; then a rule decides.
 
 Run it with `python examples/review.py`; set FLOWDEBATE_MODEL to choose a model.
 """

@@ -184,10 +184,10 @@ def test_conditions_can_be_parsed_from_text(text: str, same: stop.Condition) -> 
             "tokens(20000) | secnds(120)",
             r"contains an unknown condition at character 17 .*Did you mean seconds\?",
         ),
-        ("rounds(0)", r"has an invalid argument in rounds\(…\), which must be at least 1, at character 8"),
+        ("rounds(0)", r"has an invalid argument in rounds\(…\) at character 8 .*must be at least 1"),
         (
             "rounds(2) & converged(90)",
-            r"has an invalid argument in converged\(…\), which must be between 0 and 1, at character 23",
+            r"has an invalid argument in converged\(…\) at character 23 .*must be between 0 and 1",
         ),
         ("tokens(5) or rounds(2)", r"must use `\|` for `or`, `&` for `and`, and `~` for `not` at character 1"),
         ("not rounds(2)", r"must use `\|` for `or`, `&` for `and`, and `~` for `not` at character 1"),

@@ -416,7 +416,9 @@ class _Reader:
         try:
             return _READABLE[name](ast.literal_eval(argument))
         except ConfigurationError as error:
-            raise self.error(argument, f"has an invalid argument in {name}(…), which {error.problem},") from None
+            raise self.error(
+                argument, f"has an invalid argument in {name}(…)", hint=f"The argument {error.problem}"
+            ) from None
         except (ValueError, TypeError):
             raise self.error(argument, f"must pass a plain number or string to {name}(…)") from None
 

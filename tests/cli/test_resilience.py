@@ -176,7 +176,7 @@ def test_stop_condition_ends_a_debate_normally(tmp_path: Path) -> None:
     ("condition", "message"),
     [
         ("rounds(2) | secnds(9)", "contains an unknown condition at character 13 (Did you mean seconds?"),
-        ("rounds(0)", "has an invalid argument in rounds(…), which must be at least 1, at character 8"),
+        ("rounds(0)", "has an invalid argument in rounds(…) at character 8"),
         (
             'flag("enough")',
             "contains an unknown condition at character 1",

@@ -204,7 +204,7 @@ def test_http_requests_list_sources_and_serve_their_texts(waiting_run: tuple[Sta
 
 
 def test_the_page_for_a_person_lists_the_sources(waiting_run: tuple[Stage, str]) -> None:
-    """The list is part of the page behind a personal link, which gives no other access.
+    """The list is part of the page behind a personal link, which grants no other access.
 
     It is collapsed, its text is escaped, and it includes the image.
     """

@@ -60,7 +60,7 @@ def framework_failures(*passed: type[Exception]) -> Iterator[None]:
 
 
 def _failure(error: Exception) -> ModelError:
-    """Convert an exception to an error whose message also mentions the original cause inside the framework."""
+    """Convert an exception to an error whose message includes the cause raised inside the framework."""
     first: BaseException = error
     for _ in range(10):
         inner = first.__cause__ or (None if first.__suppress_context__ else first.__context__)

@@ -142,7 +142,7 @@ class LabelParser:
             or not text[: other_line[0]].strip()
             or self._label.fullmatch(text[: other_line[0]].rstrip())
         ):
-            return None  # nothing of the speaker's own precedes the line, so it is only about the other speaker
+            return None  # the speaker says nothing before this line, so the text only concerns the other speaker
         return other_line
 
 

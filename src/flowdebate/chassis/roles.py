@@ -56,7 +56,7 @@ _SENTENCE = 20  # words per sentence, for converting a length from words to sent
 SHOWN = Visibility()
 """Default visibility of moderators, judges and synthesizers: shown to the client and kept in the session's history."""
 LENGTH = length_text("medium")
-"""Default turn length stated in prompts of the full profile."""
+"""Default turn length stated in the full profile's prompts."""
 NOT_KEPT = Visibility(history=False)
 """Default visibility of debaters: not kept in the session's history, because the transcript already contains their
 arguments.

@@ -108,10 +108,10 @@ def benefit(  # noqa: PLR0913 - the options of the command
     as_json: opt.Json = False,
     **values: object,
 ) -> None:
-    """Measure on a data set whether debates help, and at what cost.
+    """Measure whether debates help on a data set, and at what cost.
 
-    Each debate is compared with a single call, with a vote among first drafts, and with self-consistency on the same
-    number of tokens. --max-calls applies to each question.
+    Each debate is compared with a single call, a vote among first drafts, and self-consistency with the same token
+    budget. --max-calls applies to each question.
     """
     from flowdebate.evaluation.benefit import benefit_report
     from flowdebate.evaluation.documents import lay_out_benefit

@@ -192,7 +192,7 @@ class BatchSummary:
     """Number of runs in `done` that were already complete in the store."""
     statuses: Mapping[RunStatus, int] = field(default_factory=dict)
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """Number of runs per decision (the `decision_word` of the raw output); empty for patterns without decisions."""
+    """Number of runs that reached each decision (`decision_word` of the raw output); empty without decisions."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failed runs for each error class."""
     usage: Usage = Usage.zero()  # noqa: RUF009 - a frozen value

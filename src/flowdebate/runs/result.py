@@ -149,7 +149,7 @@ class RunView(InNotebooks, Generic[RawT_co]):
 
     @property
     def tasks(self) -> TaskCollection:
-        """The run's audit trail: the outermost pattern's `TaskCollection` (the last pattern's, if there are several).
+        """The run's audit trail: the `TaskCollection` of the outermost pattern (of the last, if there are several).
 
         Raises LookupError if no block has an audit trail. For all audit trails, use `task_collections`.
         """

@@ -225,7 +225,7 @@ class Recipes:
             models = run.header.model if plan.models is None and self._model is None else None
             names = models.values() if isinstance(models, Mapping) else [models]
             self.allowed.check(plan.options, *(name for name in names if isinstance(name, str)))
-        if not to_ask:  # a replay never calls models, so it needs no recordings and no model wrappers
+        if not to_ask:  # a replay never calls models, so there is nothing to record or to wrap
             plan = replace(plan, policies=Policies())
         return self._of_plan(plan, limits, labels, recording=False)
 

@@ -80,7 +80,7 @@ class Group:
     text: str
     facts: tuple[Fact, ...] = ()
     remark: str | None = None
-    """The page's own remark on the statement."""
+    """Note about the statement, added by the page."""
     opens: bool = False
     """True if the group opens a round by addressing the round's speakers."""
 

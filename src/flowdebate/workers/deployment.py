@@ -234,7 +234,7 @@ class Workers:
 
     async def status(self, run_id: str) -> QueuedRunStatus:
         """Return the run's status; raise RunNotFound if the run does not exist."""
-        # Read the run last: a worker abandoning a run stores the reason with the run before it ends the delivery.
+        # Read the run last: a worker that abandons a run stores the reason with it before ending the delivery.
         deliveries = await asyncio.to_thread(self.queue.of, run_id)
         last = deliveries[0] if deliveries else None
         problem = None if last is None else await asyncio.to_thread(self.queue.problem_of, last.workflow_id)

@@ -135,7 +135,7 @@ class DebateDocument(RoundsDocument):
     def result(self) -> Iterator[Section]:
         """List the missing participants if there is no verdict.
 
-        Otherwise, a live view lists them above the verdict.
+        If there is one, they are listed above it instead; see `outcome`.
         """
         if self.raw.verdict is None:
             yield from self.mark()

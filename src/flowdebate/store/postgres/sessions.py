@@ -110,7 +110,7 @@ class SessionPool:
             raise StoreError(self._address.name, self._address.describe(error)) from cause
 
     def close(self) -> None:
-        """Wait until all jobs are done, then end the threads."""
+        """Wait until all jobs are done, then stop the threads."""
         with self._lock:
             self._closed = True
             workers = [worker for worker in self._workers if worker is not None]
