@@ -96,11 +96,13 @@ async def decision(
     *,
     read: Callable[[Any], T],
     returns: object,
+    shared: bool = False,
 ) -> T:
     """Call `function` and convert its result with `read`, to decide what the run does next.
 
     A decision made by application code is recorded as a step of the run at `place`, so that resuming the run does not
     change the decision. This library's own functions depend only on recorded data, so their decisions are not recorded.
+    `shared` says whether other blocks are called below `place`, too.
     """
     if str(getattr(function, "__module__", "")).startswith("flowdebate."):
         return read(await result_of(function(value, ctx)))
@@ -109,7 +111,7 @@ async def decision(
     async def call() -> T:
         return read(await result_of(function(value, inside)))
 
-    return await ctx.run.decide(place, call, returns=returns, place=None if inside is ctx else place)
+    return await ctx.run.decide(place, call, returns=returns, place=None if shared else place)
 
 
 def _fits(signature: inspect.Signature, count: int) -> bool:

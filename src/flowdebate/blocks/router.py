@@ -27,7 +27,7 @@ class Router(Block[Any, Any]):
         self._choose = invocation(choose, location=self._where, field="choose")
 
     async def act(self, value: object, ctx: Context, /) -> object:
-        key = await decision(self._choose, value, ctx, ctx.path, read=self._key, returns=str | None)
+        key = await decision(self._choose, value, ctx, ctx.path, read=self._key, returns=str | None, shared=True)
         block = self.otherwise if key is None else self.routes[key]
         assert block is not None  # noqa: S101 - see `_key`
         return await block(value, ctx.below(block))

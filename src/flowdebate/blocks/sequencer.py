@@ -24,11 +24,12 @@ from flowdebate.blocks.functions import (
     invocation,
 )
 from flowdebate.blocks.steps import Beside, Branch, DoLoop, ForEach, LoopBack, Map, Parallel, Rescue, Step, Tap, Then
-from flowdebate.errors import ConfigurationError
+from flowdebate.errors import ConfigurationError, ModelError
 from flowdebate.models.resolve import ModelChoice, check_model
 from flowdebate.resources.resource import Protectable, Resource, StateHandle, StateResource
 from flowdebate.runs.context import Context, Scope, SequencerHandle, escape_path_segment
 from flowdebate.runs.execute import Seat
+from flowdebate.runs.journal import LOST
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
@@ -271,7 +272,9 @@ class Sequencer(Block[InT, OutT, RawT]):
                 elif isinstance(step, Beside):
                     ctx.run.records.release(self._path(index, passes, ctx))
                 elif not isinstance(step, Rescue):
-                    current = await step.run(current, inner, self._path(index, passes, ctx))
+                    place = self._path(index, passes, ctx)
+                    run = partial(self._run_rescued, index) if self._rescues else step.run
+                    current = await run(current, inner, place)
             except Exception as error:
                 if not self._rescues or _count_cancellations() > cancels:
                     # a rescue must not swallow a cancellation, even one that a block has turned into another error
@@ -279,6 +282,23 @@ class Sequencer(Block[InT, OutT, RawT]):
                 index, passes, current = await self._rescued(error, index, passes, inner)
             index += 1
         return current
+
+    async def _run_rescued(self, index: int, current: object, ctx: Context, place: str) -> object:
+        """Run a step; a provider failure that a later rescue handles is recorded, so that a resumed run reuses it."""
+        step, journal, key = self.steps[index], ctx.run.journal, f"{place}{LOST}{escape_path_segment(self.name)}"
+        rescued = tuple(kind for later in self.steps[index + 1 :] if isinstance(later, Rescue) for kind in later.on)
+        if journal is None or not rescued:
+            return await step.run(current, ctx, place)
+        lost = journal.recorded_failure(key)
+        if lost is not None:
+            ctx.run.count_skipped(place)
+            raise lost
+        try:
+            return await step.run(current, ctx, place)
+        except ModelError as error:
+            if isinstance(error, rescued):
+                await ctx.run.record_loss(key, error, place)
+            raise
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:
         """Run the next rescue that handles `error`; return the rescue's index, its loop pass, and its output.

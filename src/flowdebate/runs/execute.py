@@ -226,9 +226,11 @@ async def _execute(block: Runnable[T], value: object, run: Run) -> RunResult[T]:
                 run.end(run.outcome)
         finally:
             if run.journal is not None and run.status != "running" and not run.is_replay:
-                if run.status not in ("interrupted", "awaiting"):
-                    await run.record_cancelled()
-                await run.journal.finish(run.status, outcome_of(run, output, error))
+                try:
+                    if run.status != "interrupted":
+                        await run.record_cancelled()
+                finally:
+                    await run.journal.finish(run.status, outcome_of(run, output, error))
     # An interrupted pattern has no output, but its raw output shows how far it got.
     return RunResult(run, output)
 

@@ -7,9 +7,10 @@ import json
 import logging
 import time
 import warnings
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -45,6 +46,14 @@ TOOL = "#tool"
 """Key suffix for the result of a tool that is a block; the block's calls have their own steps."""
 DECISION = "#decision"
 """Key suffix for decisions, which are made by code without side effects."""
+
+
+class UnreadCall(NamedTuple):
+    """A recorded call that has not been read yet: its key, its failures, and its answer, if there is one."""
+
+    key: str
+    failures: tuple[str, ...]
+    answer: StepRow | None
 
 
 class JournalOptions(TypedDict, total=False):
@@ -86,7 +95,11 @@ class Journal:
         self._open: dict[str, StepRow] = {row.key: row for row in rows if row.body is None}
         self._failures: dict[str, tuple[str, ...]] = {row.key: tuple(row.failures) for row in rows if row.failures}
         """Failures recorded by earlier processes and not read yet, by step."""
+        self._calls: list[str] = sorted(row.key for row in rows if row.kind == "call")
+        """Keys of all recorded calls, sorted so that those below a path can be found quickly."""
         self._seen: set[str] = set()
+        self.skipped: set[str] = set()
+        """Keys of answered calls whose requests were not made again, because their caller's result was recorded."""
         self._clock = header.created_at
         self._ahead = 0.0
         """Seconds by which the run's clock is ahead of real time: a fork's clock continues its parent's."""
@@ -163,24 +176,26 @@ class Journal:
         """Return whether a step at or below `place` was started before this process took over the run."""
         return any(is_within(key, place) for rows in (self._done, self._open) for key in rows)
 
-    def take_failures(self, place: str) -> list[tuple[str, str]]:
-        """Return the (key, failure) pairs recorded by earlier processes at or below `place`, each pair only once."""
-        keys = [key for key in self._failures if is_within(key, place)]
-        return [(key, failure) for key in keys for failure in self._failures.pop(key)]
+    def take_failures(self, key: str) -> tuple[str, ...]:
+        """Return the failures of the call `key` recorded by earlier processes, each only once."""
+        return self._failures.pop(key, ())
 
-    def take_answers(self, place: str) -> list[StepRow]:
-        """Return the unread recorded answers to calls at or below `place`, and mark them as read."""
-        rows = [row for row in self.unread_answers() if is_within(row.key, place)]
-        self._seen.update(row.key for row in rows)
-        return rows
+    def unread_calls(self, place: str = "") -> list[UnreadCall]:
+        """Return the recorded calls at or below `place` (by default, all) that have an unread answer or failure."""
+        keys = self._calls
+        if place:
+            ranges = [(place, f"{place}\0"), (f"{place}#", f"{place}$"), (f"{place}/", f"{place}0")]  # see `is_within`
+            keys = [key for start, end in ranges for key in keys[bisect_left(keys, start) : bisect_left(keys, end)]]
+        calls = [UnreadCall(key, self._failures.get(key, ()), self._unread_answer(key)) for key in keys]
+        return [call for call in calls if call.failures or call.answer is not None]
 
-    def unread_answers(self) -> list[StepRow]:
-        """Return the unread recorded answers to calls."""
-        return [row for key, row in self._done.items() if row.kind == "call" and key not in self._seen]
+    def _unread_answer(self, key: str) -> StepRow | None:
+        return None if key in self._seen else self._done.get(key)
 
-    def unread_failures(self) -> list[tuple[str, str]]:
-        """Return the unread (key, failure) pairs recorded by earlier processes."""
-        return [(key, failure) for key, failures in self._failures.items() for failure in failures]
+    def skip(self, key: str) -> None:
+        """Mark the recorded answer to the call `key` as read, although the run does not make its request."""
+        self._seen.add(key)
+        self.skipped.add(key)
 
     async def _take_ownership(self) -> None:
         """Take ownership of a run before the first write to it.

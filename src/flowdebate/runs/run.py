@@ -213,6 +213,8 @@ class Run:
     def end(self, status: RunStatus, error: str | None = None) -> None:
         """Emit the run's last event. Later calls have no effect, and no further events are emitted."""
         if self.status == "running":
+            if status != "awaiting" and not self.is_replay:
+                self.count_skipped()  # calls of cancelled branches, and of steps whose recorded results were used
             self._ended = time.perf_counter()
             self.build_partial_output(status)
             path = getattr(self.records.events[0], "path", "") if self.records.events else ""
@@ -495,17 +497,17 @@ class Run:
             await self.journal.fail(place, self._cancelled.pop(place))
 
     def count_failed(self, path: str) -> None:
-        """Count failed calls made by earlier processes at or below `path`, and emit their events."""
+        """Count the failures of the call at `path` in earlier processes, and emit their events."""
         if self.journal is None:
             return
-        for key, text in self.journal.take_failures(path):
-            failed = self.journal.read(StepRow(key=key, kind="call", body=text), _read_failure)
+        for text in self.journal.take_failures(path):
+            failed = self.journal.read(StepRow(key=path, kind="call", body=text), _read_failure)
             if failed is not None:
                 attempts = attempts_of(failed.attempts)
                 called = ModelCalled(
                     block=failed.block,
                     role=failed.role,
-                    path=key,
+                    path=path,
                     model=failed.called,
                     usage=total_usage(attempts),
                     seconds=failed.seconds,
@@ -515,17 +517,20 @@ class Run:
                 )
                 self._count_recorded(called, attempts, attempts, failed.request())
 
-    def count_skipped(self, path: str) -> None:
-        """Count all recorded calls at or below `path`, answered or failed, and emit their events.
+    def count_skipped(self, path: str = "") -> None:
+        """Count the recorded calls at or below `path` (by default, all) that have not been read, and emit their events.
 
         The run does not make these calls again, because the recorded failure or result of their caller is used instead.
         """
-        assert self.journal is not None  # noqa: S101 - the failure comes from it
-        self.count_failed(path)
-        for row in self.journal.take_answers(path):
-            answer, attempts = self.journal.read(row, read_call)
-            response = replace(answer.response(None), data=answer.data)
-            self._count_answer(answer, attempts, answer.called, answer.request(), response, row.key)
+        if self.journal is None:
+            return
+        for key, _, answered in self.journal.unread_calls(path):
+            self.count_failed(key)
+            if answered is not None:
+                self.journal.skip(key)
+                answer, attempts = self.journal.read(answered, read_call)
+                response = replace(answer.response(None), data=answer.data)
+                self._count_answer(answer, attempts, answer.called, answer.request(), response, key)
 
     def _replay(
         self, model: Model, request: ModelRequest, path: str, row: StepRow, *, odd: tuple[Flag, ...] = ()
@@ -590,14 +595,15 @@ class Run:
         if self.budget is None or self._all_charged:
             return
         self._all_charged = True
-        for row in journal.unread_answers():
-            answer, attempts = journal.read(row, read_call)
-            if answer.origin == "asked":
-                self.budget.count(attempts, answer.request())
-        for key, text in journal.unread_failures():
-            failed = journal.read(StepRow(key=key, kind="call", body=text), _read_failure)
-            if failed is not None:
-                self.budget.count(attempts_of(failed.attempts), failed.request())
+        for key, failures, answered in journal.unread_calls():
+            for text in failures:
+                failed = journal.read(StepRow(key=key, kind="call", body=text), _read_failure)
+                if failed is not None:
+                    self.budget.count(attempts_of(failed.attempts), failed.request())
+            if answered is not None:
+                answer, attempts = journal.read(answered, read_call)
+                if answer.origin == "asked":
+                    self.budget.count(attempts, answer.request())
 
     def _count(
         self,

@@ -115,8 +115,9 @@ class Evidence:
 
     def changed_requests(self) -> list[str]:
         """List the paths of recorded answers whose requests differ from those in the replay, in journal order."""
+        skipped = frozenset[str]() if self.replay is None else self.replay.skipped
         recorded = [step for step in self.steps if step.kind == "call" and step.body is not None]
-        return [step.key for step in recorded if self.digests.get(step.key) != step.request]
+        return [step.key for step in recorded if step.key not in skipped and self.digests.get(step.key) != step.request]
 
 
 async def evidence_in(

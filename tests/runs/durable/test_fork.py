@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from flowdebate import Debater, JudgeOptions, Limits, debate, generator, handler, human, sequencer, stop, submit_answer
 from flowdebate.errors import ConfigurationError, ProviderFailed, RunExists, RunNotFound
+from flowdebate.models.base import ToolCall
 from flowdebate.models.codec import digest_of
 from flowdebate.runs.events import ModelCalled
 from flowdebate.store import MemoryStore, export_run, import_runs
@@ -128,6 +129,20 @@ async def test_edit_of_an_answer_within_a_skipped_turn_is_used() -> None:
     fork = await pattern.fork("first", model=FunctionModel(answer), store=store, edits={place: "Build more."})
     assert (parent.status, fork.status) == ("degraded", "complete")
     assert [event.origin for event in fork.events if isinstance(event, ModelCalled)][:2] == ["edited", "asked"]
+
+
+async def test_edit_of_an_answer_within_a_tool_is_used() -> None:
+    def answer(request: ModelRequest) -> Any:
+        if request.tools and request.messages[-1]["role"] != "tool":
+            return ToolCall(id="1", name="aide", arguments='{"input": "trams"}')
+        return str(request.messages[-1]["content"])
+
+    pattern = sequencer(name="draft").then(generator(name="ann", tools=[generator(name="aide")]))
+    store, model = MemoryStore(), FunctionModel(answer)
+    await pattern.run("q", model=model, store=store, run_id="first")
+    place = next(row.key for row in await store.steps("first") if row.kind == "call" and "/aide" in row.key)
+    fork = await pattern.fork("first", model=model, store=store, edits={place: "Trams are slow."})
+    assert fork.output == "Trams are slow."
 
 
 async def test_changed_judge_repeats_only_the_judge_call() -> None:

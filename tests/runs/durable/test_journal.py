@@ -20,6 +20,7 @@ from flowdebate import (
     Session,
     StoreOptions,
     debate,
+    escalate,
     generator,
     handler,
     review,
@@ -46,6 +47,7 @@ from flowdebate.runs.durable.replay import replay
 from flowdebate.runs.durable.resume import MAX_RECOVERIES
 from flowdebate.runs.events import CallStarted, ModelCalled, RunFinished, RunStarted
 from flowdebate.runs.journal import Journal
+from flowdebate.service.evidence import evidence_in
 from flowdebate.store import MemoryStore, RunHeader, SqliteStore, StepRow
 from flowdebate.testing import FunctionModel, ScriptedModel, ToolCall
 from tests.runs.durable.patterns import answer_to
@@ -245,9 +247,10 @@ async def test_limits_include_recorded_calls_of_all_branches() -> None:
     with pytest.raises(LimitReached):
         await pattern.run("q", model=model, store=store, run_id="it", limits=Limits(calls=6))
     assert len(made) == 6
+    handle = await pattern.start_resume("it", model=model, store=store)
     with pytest.raises(LimitReached):
-        await pattern.resume("it", model=model, store=store)
-    assert len(made) == 6
+        await handle
+    assert len(made) == handle.usage.calls == 6
 
 
 async def test_calls_of_a_block_used_as_a_tool_or_condition_remain_counted() -> None:
@@ -269,6 +272,72 @@ async def test_calls_of_a_block_used_as_a_tool_or_condition_remain_counted() -> 
     resumed = await pattern.resume("it", model=FunctionModel(forbid_calls), store=store)
     assert [call.block for call in called(first)].count("aide") == 3
     assert (resumed.output, resumed.usage) == (first.output, first.usage)
+
+
+async def test_rescued_call_is_not_repeated() -> None:
+    def answer(request: ModelRequest) -> str:
+        if request.block == "first":
+            raise ProviderFailed("down", status=503)
+        return "Build."
+
+    store = MemoryStore()
+    pattern = sequencer(name="draft").then(generator(name="first")).rescue(generator(name="second"))
+    first = await pattern.run("q", model=FunctionModel(answer), store=store, run_id="it")
+    resumed = await pattern.resume("it", model=FunctionModel(forbid_calls), store=store)
+    assert (resumed.output, resumed.usage) == (first.output, first.usage)
+    assert [call.error is None for call in called(resumed)] == [False, True]
+
+
+async def test_calls_of_an_escalation_condition_remain_counted() -> None:
+    """The escalation reports how many calls its conditions took."""
+    aide = generator(name="aide")
+
+    async def is_enough(_: object, ctx: Context) -> bool:
+        return await aide("Enough?", ctx.below(aide)) == "Yes."
+
+    pattern = escalate(name="steps", steps=[generator(name=name) for name in "abc"], until=is_enough)
+    store, model = MemoryStore(), FunctionModel(lambda _: "No.")
+    first = await pattern.run("q", model=model, store=store, run_id="it")
+    resumed = await pattern.resume("it", model=FunctionModel(forbid_calls), store=store)
+    assert [step.check_calls for step in resumed.raw.steps] == [1, 1, 0]
+    assert (resumed.raw.calls, resumed.usage) == (first.raw.calls, first.usage)
+
+
+async def test_run_cancelled_while_it_ends_is_released() -> None:
+    class Slow(MemoryStore):
+        async def fail(self, *failure: Any) -> None:
+            handle.cancel()
+            await super().fail(*failure)
+
+    async def answer(request: ModelRequest) -> str:
+        await asyncio.sleep(0.01)
+        return "Point."
+
+    store, pattern = Slow(), sequencer(name="all").parallel([generator(name=name) for name in "abc"])
+    handle = pattern.start("q", model=FunctionModel(answer), store=store, run_id="it", limits=Limits(calls=2))
+    await handle.wait()
+    with pytest.raises((LimitReached, asyncio.CancelledError)):
+        await handle
+    run = await store.run("it")
+    assert (run.status, run.owned) == ("limit", False)
+
+
+async def test_replay_reports_a_failed_tool_round_after_the_round_before_it() -> None:
+    def look_up(word: str) -> str:
+        """Look up a word."""
+        return word
+
+    def answer(request: ModelRequest) -> Any:
+        if request.messages[-1]["role"] == "tool":
+            raise ProviderFailed("down", status=503)
+        return ToolCall(id="1", name="look_up", arguments='{"word": "tram"}')
+
+    store, pattern = MemoryStore(), sequencer(name="draft").then(generator(name="ann", tools=[look_up]))
+    with pytest.raises(ProviderFailed):
+        await pattern.run("q", model=FunctionModel(answer), store=store, run_id="it")
+    replayed = await replay(pattern, await store.run("it"), await store.steps("it"), model=FunctionModel(answer))
+    paths = [event.path for event in replayed.events if isinstance(event, ModelCalled)]
+    assert paths == ["draft/ann", "draft/ann#1"]
 
 
 async def test_complete_run_with_an_incomplete_panel_is_only_read() -> None:
@@ -595,3 +664,26 @@ def test_journal_has_steps_for_a_path_if_a_subpath_has_any(place: str, expected:
     header = RunHeader(run_id="r", block="a", seed=1, created_at=0.0, question="q", input="q", fingerprint={})
     for row in (StepRow(key="a/ann#1", kind="call"), StepRow(key="a/ann/x", kind="call", body="1", seq=1)):
         assert Journal(MemoryStore(), header, rows=[row]).has_steps(place) is expected
+
+
+async def test_unchanged_run_with_a_skipped_turn_is_verified() -> None:
+    """The replay makes no requests for the turn, not even for those of its calls that were answered."""
+
+    def look_up(word: str) -> str:
+        """Look up a word."""
+        return word
+
+    def answer(request: ModelRequest) -> Any:
+        if request.block == "ann" and request.messages[-1]["role"] == "tool":
+            raise ProviderFailed("down", status=503)
+        if request.block == "ann":
+            return ToolCall(id="1", name="look_up", arguments='{"word": "tram"}')
+        return VERDICT if request.output is not None else "Build."
+
+    ann = Debater("ann", "for", block=generator(name="ann", tools=[look_up]))
+    store, model = MemoryStore(), FunctionModel(answer)
+    pattern = rent_debate(debaters=[ann, SIDES[1], Debater("cy", "neither")], failures=FailurePolicy(on_failure="skip"))
+    await pattern.run("Cap rents?", model=model, store=store, run_id="it")
+    _, evidence = await evidence_in(store, "it", block=pattern, model=model)
+    finding = await evidence.check(same_version=True)
+    assert (finding.outcome, finding.problems) == ("verified", ())

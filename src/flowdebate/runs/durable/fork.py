@@ -19,7 +19,7 @@ from flowdebate._util.validation import check_count, check_text
 from flowdebate.errors import ConfigurationError, JournalMismatch, RunNotFound
 from flowdebate.models.codec import called_models, edited_text, json_text, reused_text
 from flowdebate.runs.header import StoreOptions
-from flowdebate.runs.journal import DECISION, LOST, UNANSWERED, Journal, JournalOptions, is_within
+from flowdebate.runs.journal import DECISION, LOST, TOOL, UNANSWERED, Journal, JournalOptions, is_within
 from flowdebate.runs.suspend import answer_text, read_answer
 from flowdebate.store.base import COMPLETE, RunHeader, StepKind, StepRow, Store, StoredRun, StoredStatus
 from flowdebate.store.open import StoreChoice, open_store
@@ -172,9 +172,9 @@ class ForkJournal(Journal):
         # the fork calls a role again if the call failed in the parent
         if row is None or row.body is None or UNANSWERED in key:
             return None
-        # a role whose loss is reused would not read the edited answer to one of its calls
-        place, lost, _ = key.partition(LOST)
-        if lost and any(is_within(edited, place) for edited in self._parent.edits):
+        # a role whose loss is reused, or a tool whose result is, would not read the edited answer to one of its calls
+        place, skipped, _ = key.partition(LOST if LOST in key else TOOL)
+        if skipped and any(is_within(edited, place) for edited in self._parent.edits):
             return None
         if key in self._parent.edits:
             return replace(row, request=request, body=edited_body(row, self._parent.edits[key]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from bisect import insort
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
@@ -62,6 +63,8 @@ class Replay:
     """Error that ended the run, if the replay raised the same error."""
     parked: Sequence[str]
     """Paths at which the run's branches have reached the end of the journal."""
+    skipped: frozenset[str]
+    """Paths of answered calls whose requests the replay did not make, because their caller's result was recorded."""
 
 
 async def replay(
@@ -105,6 +108,7 @@ async def replay(
         calls=calls,
         failure=failure,
         parked=[*journal.parked],
+        skipped=frozenset(journal.skipped),
     )
 
 
@@ -213,6 +217,8 @@ def _emit_end_of_journal(run: Run, journal: _ReadOnlyJournal, stored: StoredRun)
         run.records.release(path)
     for place in [*journal.parked]:  # the run would count these failed calls itself if it continued here
         run.count_failed(place)
+    if journal.parked and stored.status in (*COMPLETE, "limit", "failed"):
+        run.count_skipped()  # calls of blocks that did not finish
 
 
 def _events_of(handle: RunHandle[Any], start: int = 0) -> list[object]:
@@ -349,7 +355,9 @@ class _ReadOnlyJournal(Journal):
         if any(row.body is not None and row.key in self._seen for row in rows):
             return False
         for row in rows:
-            counted = self._counted.get(row.key, 0)
+            if row.kind == "call" and row.key not in self._counted:
+                insort(self._calls, row.key)
+            counted = self._counted.setdefault(row.key, 0)
             if row.failures[counted:]:
                 self._failures[row.key] = (*self._failures.get(row.key, ()), *row.failures[counted:])
                 self._counted[row.key] = len(row.failures)
