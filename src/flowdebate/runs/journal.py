@@ -99,7 +99,7 @@ class Journal:
         """Keys of all recorded calls, sorted so that those below a path can be found quickly."""
         self._seen: set[str] = set()
         self.skipped: set[str] = set()
-        """Keys of answered calls whose requests were not made again, because their caller's result was recorded."""
+        """Keys of answered calls that the run skips, because the result of their caller is recorded as well."""
         self._clock = header.created_at
         self._ahead = 0.0
         """Seconds by which the run's clock is ahead of real time: a fork's clock continues its parent's."""
