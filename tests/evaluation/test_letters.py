@@ -112,7 +112,7 @@ def length_judge(weights: str | None = None) -> FunctionModel:
     return FunctionModel(answer)
 
 
-def test_length_alone_can_win_only_without_a_fit() -> None:
+def test_length_alone_does_not_win_with_a_fit_and_its_threshold() -> None:
     assert judge_debate(length_judge()).winner == "cap"
     result = judge_debate(length_judge(), fit=LetterFit(per_log_length=0.2, min_log_odds=0.15))
     assert result.winner is None
