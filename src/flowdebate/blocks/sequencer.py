@@ -27,9 +27,8 @@ from flowdebate.blocks.steps import Beside, Branch, DoLoop, ForEach, LoopBack, M
 from flowdebate.errors import ConfigurationError, ModelError
 from flowdebate.models.resolve import ModelChoice, check_model
 from flowdebate.resources.resource import Protectable, Resource, StateHandle, StateResource
-from flowdebate.runs.context import Context, Scope, SequencerHandle, escape_path_segment
+from flowdebate.runs.context import Context, Scope, SequencerHandle, escape_path_segment, lost_key
 from flowdebate.runs.execute import Seat
-from flowdebate.runs.journal import LOST
 
 InT = TypeVar("InT")
 OutT = TypeVar("OutT")
@@ -285,19 +284,18 @@ class Sequencer(Block[InT, OutT, RawT]):
 
     async def _run_rescued(self, index: int, current: object, ctx: Context, place: str) -> object:
         """Run a step; a provider failure that a later rescue handles is recorded, so that a resumed run reuses it."""
-        step, journal, key = self.steps[index], ctx.run.journal, f"{place}{LOST}{escape_path_segment(self.name)}"
+        step, run, key = self.steps[index], ctx.run, lost_key(place, self.name)
         rescued = tuple(kind for later in self.steps[index + 1 :] if isinstance(later, Rescue) for kind in later.on)
-        if journal is None or not rescued:
+        if run.journal is None or not rescued:
             return await step.run(current, ctx, place)
-        lost = journal.recorded_failure(key)
+        lost = run.recorded_loss(key, place)
         if lost is not None:
-            ctx.run.count_skipped(place)
             raise lost
         try:
             return await step.run(current, ctx, place)
         except ModelError as error:
             if isinstance(error, rescued):
-                await ctx.run.record_loss(key, error, place)
+                await run.record_loss(key, error, place)
             raise
 
     async def _rescued(self, error: Exception, index: int, passes: int, ctx: Context) -> tuple[int, int, object]:

@@ -40,8 +40,8 @@ from flowdebate.models.base import Model
 from flowdebate.models.call import within
 from flowdebate.resources.resource import Resource, StateResource
 from flowdebate.resources.tasks import TaskCollection, create_task_collection
-from flowdebate.runs.context import Context, Scope, escape_path_segment
-from flowdebate.runs.journal import LOST, UNANSWERED
+from flowdebate.runs.context import Context, Scope, escape_path_segment, lost_key
+from flowdebate.runs.journal import UNANSWERED
 from flowdebate.runs.observer import log_failure
 from flowdebate.runs.suspend import Suspended, resume_task, suspend_task
 
@@ -220,11 +220,12 @@ async def in_time(
         return await _within(call, ctx, block=block, timeout=timeout)
     if closes:
         key, lost = await journal.unanswered(f"{ctx.path}{UNANSWERED}{escape_path_segment(block)}")
+        if lost is not None:
+            ctx.run.count_skipped(place)
     else:
-        key = _lost_key(ctx, block)
-        lost = journal.recorded_failure(key)
+        key = lost_key(ctx.path, block)
+        lost = ctx.run.recorded_loss(key, place)
     if lost is not None:
-        ctx.run.count_skipped(place)
         call.close()  # a coroutine that is never awaited would trigger a warning
         raise lost
     try:
@@ -240,21 +241,13 @@ def recorded_failure(ctx: Context, *, block: str) -> Exception | None:
 
     The recorded calls made by `block` before the failure count toward the run's usage.
     """
-    journal = ctx.run.journal
-    lost = None if journal is None else journal.recorded_failure(_lost_key(ctx, block))
-    if lost is not None:
-        ctx.run.count_skipped(ctx.path)
-    return lost
+    return ctx.run.recorded_loss(lost_key(ctx.path, block), ctx.path)
 
 
 async def discard(ctx: Context, error: Exception, *, block: str) -> None:
     """Record in the run's journal, if there is one, that the run continues without an answer from `block`."""
     if ctx.run.journal is not None:
-        await ctx.run.record_loss(_lost_key(ctx, block), error, ctx.path)
-
-
-def _lost_key(ctx: Context, block: str) -> str:
-    return f"{ctx.path}{LOST}{escape_path_segment(block)}"
+        await ctx.run.record_loss(lost_key(ctx.path, block), error, ctx.path)
 
 
 async def _within(call: Coroutine[Any, Any, Any], ctx: Context, *, block: str, timeout: float | None) -> Any:  # noqa: ANN401, ASYNC109 - see in_time

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from flowdebate._util.wire import freeze
 from flowdebate.errors import ConfigurationError, ReadOnly
 from flowdebate.resources.resource import Resource, Resources
+from flowdebate.runs.journal import LOST
 
 if TYPE_CHECKING:
     from flowdebate.models.base import Model, Usage
@@ -35,6 +36,11 @@ def escape_path_segment(name: str) -> str:
     'for%2Fagainst'
     """
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", name)
+
+
+def lost_key(path: str, block: str) -> str:
+    """Return the key under which the run records that it continues without an answer from `block` at `path`."""
+    return f"{path}{LOST}{escape_path_segment(block)}"
 
 
 @dataclass(slots=True, eq=False, repr=False)

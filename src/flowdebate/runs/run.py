@@ -484,6 +484,16 @@ class Run:
         else:
             self.emit(event, path, role)
 
+    def recorded_loss(self, key: str, path: str) -> Exception | None:
+        """Return the failure that `record_loss` recorded at `key` in an earlier process, if there is one.
+
+        The recorded calls at or below `path` are counted, because the run skips them.
+        """
+        lost = None if self.journal is None else self.journal.recorded_failure(key)
+        if lost is not None:
+            self.count_skipped(path)
+        return lost
+
     async def record_loss(self, key: str, error: Exception, path: str) -> None:
         """Record that `error` has ended the calls at or below `path`, and that the run continues without them."""
         assert self.journal is not None  # noqa: S101 - the loss would not be recorded

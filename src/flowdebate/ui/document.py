@@ -164,7 +164,7 @@ class Document(InNotebooks, WireModel):
     run_id: str | None = None
     """Run ID in the store; None if the run is not stored."""
     fork: Fork | None = None
-    """How a fork relates to its parent run; omitted if the run is not a fork."""
+    """Relation of a fork to its parent run; omitted if the run is not a fork."""
 
     @model_validator(mode="after")
     def _set_incomplete(self) -> Self:

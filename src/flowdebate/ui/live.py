@@ -128,7 +128,7 @@ class Live:
         self._failed: list[RoleFailed] = []
         """Failures that the run's result has not listed yet."""
         self._flags: dict[str, Flag] = {}
-        """What is wrong with a contribution about to end, keyed by the speaker's name."""
+        """Flags for contributions about to end, keyed by the speaker's name."""
         self._speech = Speech()
         kinds: list[type[Live]] = _kinds() if type(self) is Live else [type(self)]
         self.work_of_roles: dict[str, str] = {
