@@ -57,8 +57,7 @@ class Example:
     texts: Sequence[str] = ("Yes.",)
     """Texts for the model to choose from when a request has no schema; the prompt determines the choice."""
     choices: Sequence[int] = (0,)
-    """Numbers from which choices in structured answers are derived; the prompt selects the number.
-    """
+    """Numbers from which choices in structured answers are derived; the prompt selects the number."""
     faults: Mapping[int, str] = field(default_factory=dict)
     """Failures to simulate: maps the number of a call, starting at 1, to a key of `FAULTS`."""
     delays: Sequence[int] = ()

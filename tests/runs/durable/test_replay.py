@@ -127,7 +127,7 @@ def make_patterns(done: Forbidden) -> dict[str, Any]:
 
 
 def make_juror(name: str) -> FunctionModel:
-    """Return a model that fails in every fifth request."""
+    """Return a model that fails about once in five requests."""
     model = FunctionModel(partial(answer_to, failing=0.2))
     model.name = name
     return model
